@@ -1,0 +1,312 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	// DefaultNodeLabelKey is the pod label that holds the name of the pod's node, unless the controller
+	// was told another one (flag -node-label-key).
+	DefaultNodeLabelKey = "vm/rack"
+	// OwnerLabelKey is the label on every generated Service that holds the name of its LocalService.
+	OwnerLabelKey = "owner"
+	// NodeAnnotationKey is the annotation on every generated Service that holds the whole name of its node,
+	// also where that name is too long for a label value.
+	NodeAnnotationKey = "localservice.dev/node"
+	// AppliedMetadataAnnotationKey is the annotation on a generated Service that lists the label and annotation
+	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
+	// somebody else has set.
+	AppliedMetadataAnnotationKey = "localservice.dev/applied-metadata"
+)
+
+// Condition types of a LocalService.
+const (
+	// ConditionReady is True when every selected node has its Service, in place and up to date.
+	ConditionReady = "Ready"
+	// ConditionProgressing is True while Services are being written.
+	ConditionProgressing = "Progressing"
+	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
+	ConditionConflicted = "Conflicted"
+)
+
+// Reasons of the conditions of a LocalService.
+const (
+	// ReasonServicesInPlace: every selected node has its Service (Ready), or nothing is left to do (Progressing).
+	ReasonServicesInPlace = "ServicesInPlace"
+	// ReasonNoNodes: no node matches spec.nodeSelector. There is nothing to do, so the LocalService is ready.
+	ReasonNoNodes = "NoNodes"
+	// ReasonWritingServices: Services are being created, changed or deleted.
+	ReasonWritingServices = "WritingServices"
+	// ReasonWriteFailed: the API server refused at least one write; the message has its answer.
+	ReasonWriteFailed = "WriteFailed"
+	// ReasonWaiting: a Service is being deleted, and its successor waits for the name.
+	ReasonWaiting = "WaitingForDeletion"
+	// ReasonNameTaken: a Service name is taken by an object that this LocalService does not control.
+	ReasonNameTaken = "NameTaken"
+	// ReasonNoConflict: no Service name is taken by somebody else.
+	ReasonNoConflict = "NoConflict"
+	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
+	ReasonInvalidSpec = "InvalidSpec"
+)
+
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=localservices,singular=localservice,shortName=lsvc,categories=all,scope=Namespaced
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects."
+// +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date."
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True when every selected node has its Service."
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the LocalService is or is not ready.",priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",message="metadata.name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name begins the name of every generated Service, so it must start with a letter and hold only lower case letters, digits and '-', without dots"
+
+// LocalService gives every node a Service of its own. The controller creates one Service per node, named
+// <name>-<node>, which selects only the pods on that node, so that http://<name>-<node> always answers from there.
+// A Service is created when a node joins and deleted when it leaves; all of them follow changes of this spec, and
+// are deleted with it.
+type LocalService struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what every node's Service looks like, and which nodes get one.
+	// +required
+	Spec LocalServiceSpec `json:"spec"`
+
+	// status is what the controller last saw and did.
+	// +optional
+	Status LocalServiceStatus `json:"status,omitempty"`
+}
+
+// LocalServiceSpec is the part of a Service's spec that can be repeated for every node, and the choice of the nodes.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.clusterIP) && self.clusterIP == 'None') || (has(self.ports) && size(self.ports) > 0)",message="ports is empty: a Service with a cluster IP needs at least one port; add one, or set clusterIP: None"
+// +kubebuilder:validation:XValidation:rule="!(has(self.clusterIP) && self.clusterIP == 'None') || !has(self.type) || self.type == 'ClusterIP'",message="clusterIP: None (headless) works only with type: ClusterIP; a NodePort or LoadBalancer Service needs a cluster IP: remove clusterIP or change type"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || (has(self.type) && self.type in ['NodePort', 'LoadBalancer'])",message="externalTrafficPolicy has a meaning only with type: NodePort or LoadBalancer; remove it or change type"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || (has(self.type) && self.type == 'LoadBalancer')",message="loadBalancerClass has a meaning only with type: LoadBalancer; remove it or change type"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerSourceRanges) || size(self.loadBalancerSourceRanges) == 0 || (has(self.type) && self.type == 'LoadBalancer')",message="loadBalancerSourceRanges has a meaning only with type: LoadBalancer; remove it or change type"
+// +kubebuilder:validation:XValidation:rule="!has(self.allocateLoadBalancerNodePorts) || (has(self.type) && self.type == 'LoadBalancer')",message="allocateLoadBalancerNodePorts has a meaning only with type: LoadBalancer; remove it or change type"
+// +kubebuilder:validation:XValidation:rule="!has(self.sessionAffinityConfig) || (has(self.sessionAffinity) && self.sessionAffinity == 'ClientIP')",message="sessionAffinityConfig has a meaning only with sessionAffinity: ClientIP; set that or remove sessionAffinityConfig"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) < 2 || !has(self.ipFamilyPolicy) || self.ipFamilyPolicy != 'SingleStack'",message="two ipFamilies contradict ipFamilyPolicy: SingleStack; name one family, or use PreferDualStack or RequireDualStack"
+type LocalServiceSpec struct {
+	// type of every node's Service: ClusterIP (default), NodePort or LoadBalancer. A NodePort or LoadBalancer is
+	// allocated for each node's Service, so N nodes use N node ports or N load balancers.
+	// +optional
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form,
+	// because it needs no address and no load balancing on any node. Left out, every Service is allocated an
+	// address. A fixed address is refused, because many Services cannot share it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == '' || self == 'None'",message="clusterIP cannot be a fixed address, because every node's Service needs its own; use None (headless), or leave it out to have one allocated"
+	ClusterIP string `json:"clusterIP,omitempty"`
+
+	// ports that every node's Service exposes. May be empty only when clusterIP is None. With more than one port,
+	// each needs a name.
+	// +optional
+	// +listType=map
+	// +listMapKey=port
+	// +listMapKey=protocol
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 1 || self.all(p, has(p.name) && size(p.name) > 0)",message="every port needs a name when there is more than one; add name to each"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(q, has(q.name) && q.name == p.name))",message="two ports have the same name; give each its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol; remove one or change its port"
+	Ports []ServicePort `json:"ports,omitempty"`
+
+	// selector of the application's pods, as on a Service, without the node label: the controller adds that to
+	// each node's Service. All pairs must match.
+	// +required
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="selector is empty: name at least one label of the pods to reach, for example app: demo"
+	// +kubebuilder:validation:XValidation:rule="!('vm/rack' in self)",message="selector names the node label vm/rack, which the controller itself adds to every node's Service; remove it, and use nodeSelector to choose nodes"
+	Selector map[string]string `json:"selector"`
+
+	// sessionAffinity is ClientIP to send all connections of a client to the same pod, or None (default).
+	// +optional
+	// +kubebuilder:validation:Enum=ClientIP;None
+	SessionAffinity corev1.ServiceAffinity `json:"sessionAffinity,omitempty"`
+
+	// sessionAffinityConfig refines sessionAffinity: ClientIP.
+	// +optional
+	SessionAffinityConfig *SessionAffinityConfig `json:"sessionAffinityConfig,omitempty"`
+
+	// publishNotReadyAddresses makes the names resolve to pods that are not ready, too.
+	// +optional
+	PublishNotReadyAddresses bool `json:"publishNotReadyAddresses,omitempty"`
+
+	// internalTrafficPolicy is Local to let a node's Service be reached from that same node only, or Cluster
+	// (default). It has no effect on headless Services.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	InternalTrafficPolicy *corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
+
+	// externalTrafficPolicy, for type NodePort and LoadBalancer: Local keeps the client's address and answers only
+	// on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.
+	// +optional
+	// +kubebuilder:validation:Enum=Cluster;Local
+	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
+
+	// ipFamilies of every node's Service, in order of preference. Changing the first one re-creates the Services.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=IPv4;IPv6
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self[0] != self[1]",message="ipFamilies names the same family twice; name each once"
+	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
+
+	// ipFamilyPolicy is SingleStack (default), PreferDualStack or RequireDualStack.
+	// +optional
+	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+
+	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, PreferSameZone or
+	// PreferSameNode. As all pods of one node's Service are on one node, it matters little here.
+	// +optional
+	// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
+	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
+
+	// loadBalancerClass, for type LoadBalancer, names the implementation. Changing it re-creates the Services.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
+
+	// loadBalancerSourceRanges, for type LoadBalancer, are the client networks that may connect, in CIDR form.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r))",message="loadBalancerSourceRanges must be networks in CIDR form, for example 192.0.2.0/24"
+	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+
+	// allocateLoadBalancerNodePorts, for type LoadBalancer, is false where the load balancer needs no node ports.
+	// The default is true.
+	// +optional
+	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
+
+	// nodeSelector chooses the nodes that get a Service, by the nodes' labels; all pairs must match. Empty chooses
+	// every node.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// serviceMetadata is put on every generated Service, beside the controller's own labels.
+	// +optional
+	ServiceMetadata *ServiceMetadata `json:"serviceMetadata,omitempty"`
+}
+
+// ServicePort is one port of every node's Service.
+type ServicePort struct {
+	// name of the port, a DNS label. Needed when there is more than one port.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// protocol is TCP (default), UDP or SCTP.
+	// +optional
+	// +default="TCP"
+	// +kubebuilder:default=TCP
+	// +kubebuilder:validation:Enum=TCP;UDP;SCTP
+	Protocol corev1.Protocol `json:"protocol,omitempty"`
+
+	// appProtocol is a hint about the application protocol, for example http or kubernetes.io/h2c.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	AppProtocol *string `json:"appProtocol,omitempty"`
+
+	// port that the Services listen on.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+
+	// targetPort is the number or name of the port on the pods. The default is port. Headless Services do not
+	// translate ports: their clients connect to the pods' own ports.
+	// +optional
+	TargetPort intstr.IntOrString `json:"targetPort,omitempty"`
+
+	// nodePort cannot be set, because no two Services can share one: the API server allocates one to each node's
+	// Service when type is NodePort or LoadBalancer.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="nodePort cannot be fixed, because every node's Service needs its own; remove it to have one allocated"
+	NodePort int32 `json:"nodePort,omitempty"`
+}
+
+// SessionAffinityConfig is the configuration of session affinity.
+type SessionAffinityConfig struct {
+	// clientIP configures sessionAffinity: ClientIP.
+	// +optional
+	ClientIP *ClientIPConfig `json:"clientIP,omitempty"`
+}
+
+// ClientIPConfig is the configuration of session affinity by the client's address.
+type ClientIPConfig struct {
+	// timeoutSeconds is how long, in seconds, a client stays with its pod after its last connection: 1 to 86400
+	// (a day). The default is 10800 (three hours).
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// ServiceMetadata is what to put into the metadata of every generated Service.
+type ServiceMetadata struct {
+	// labels to put on every generated Service. The controller's own labels (owner and the node label) cannot be
+	// set here.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self)",message="the labels owner and vm/rack on the Services belong to the controller; remove them from serviceMetadata.labels"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations to put on every generated Service, for example for a load balancer or for external-dns.
+	// Annotations under localservice.dev/ belong to the controller.
+	// +optional
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('localservice.dev/'))",message="annotations under localservice.dev/ belong to the controller; remove them from serviceMetadata.annotations"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// LocalServiceStatus is what the controller last saw and did. It never grows with the number of nodes.
+type LocalServiceStatus struct {
+	// observedGeneration is the metadata.generation that the rest of this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// nodes is the number of nodes that spec.nodeSelector selects.
+	// +optional
+	Nodes int32 `json:"nodes"`
+
+	// services is the number of Services that are in place and up to date.
+	// +optional
+	Services int32 `json:"services"`
+
+	// conditions are Ready (every selected node has its Service), Progressing (Services are being written) and
+	// Conflicted (a Service name is taken by an object that belongs to somebody else).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// LocalServiceList is a list of LocalServices.
+type LocalServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the LocalServices.
+	Items []LocalService `json:"items"`
+}

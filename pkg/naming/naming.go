@@ -1,0 +1,107 @@
+// Package naming gives the names that belong to a node: the name of its Service in a LocalService, and the value of
+// the node label on its pods. It is stable over releases, so that clients can compute the names they connect to.
+package naming
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	// MaxLocalServiceLength is the greatest number of characters in the name of a LocalService. It leaves room in a
+	// Service name for a separator and a hash, so that every node, whatever its name, can have a Service.
+	MaxLocalServiceLength = validation.DNS1035LabelMaxLength - 1 - hashLength
+
+	// hashLength is the number of characters, of 5 bits each, of a hash in a name. Among 5,000 nodes two equal ones
+	// have a probability of 1 in 10^8.
+	hashLength = 10
+)
+
+// hashEncoding is base 32 in lower case, valid in DNS labels.
+var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// ServiceName returns the name of the Service that the LocalService named localService has for the node named node.
+//
+// It is <localService>-<node> where that is a valid Service name (a DNS label of RFC 1035: at most 63 lower case
+// letters, digits and '-'). Otherwise, for a node name that has dots or is too long, it is
+// <localService>-<readable>-<hash>: readable is as much of the node's name as fits, with '-' for each other character,
+// and hash is of the whole name. The result is always a valid Service name, and two nodes never share one.
+func ServiceName(localService, node string) string {
+	name := localService + "-" + node
+	if isDNS1035Label(name) {
+		return name
+	}
+	hashed := node
+	prefix := sanitize(localService)
+	if prefix == "" || prefix[0] >= '0' && prefix[0] <= '9' {
+		prefix = "x" + prefix
+	}
+	if prefix = cut(prefix, MaxLocalServiceLength); prefix != localService {
+		// Not the name of a LocalService that the API accepts. Keep the result valid and distinct all the same.
+		hashed = localService + "/" + node
+	}
+	readable := cut(sanitize(node), MaxLocalServiceLength-len(prefix)-1)
+	if readable == "" {
+		return prefix + "-" + hash(hashed)
+	}
+	return prefix + "-" + readable + "-" + hash(hashed)
+}
+
+// NodeLabelValue returns the value of the node label for the node named node: the name itself where that is a valid
+// label value (at most 63 characters; dots are fine), which is nearly always; otherwise as much of it as fits, and a
+// hash of the whole name.
+func NodeLabelValue(node string) string {
+	if len(node) <= validation.LabelValueMaxLength && len(validation.IsValidLabelValue(node)) == 0 {
+		return node
+	}
+	readable := cut(sanitize(node), validation.LabelValueMaxLength-1-hashLength)
+	if readable == "" {
+		return hash(node)
+	}
+	return readable + "-" + hash(node)
+}
+
+// isDNS1035Label says whether s is a valid Service name. It is validation.IsDNS1035Label without its allocations, as
+// it runs for every node in every sync.
+func isDNS1035Label(s string) bool {
+	if len(s) == 0 || len(s) > validation.DNS1035LabelMaxLength || s[0] < 'a' || s[0] > 'z' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if !isLabelChar(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isLabelChar(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-'
+}
+
+// sanitize replaces what cannot stand in a DNS label by '-', and leaves none of those at the ends.
+func sanitize(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < 0x80 && isLabelChar(byte(r)) {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+	return strings.Trim(s, "-")
+}
+
+// cut shortens s to at most n characters, not ending in '-'.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = s[:max(n, 0)]
+	}
+	return strings.TrimRight(s, "-")
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hashEncoding.EncodeToString(sum[:])[:hashLength]
+}
