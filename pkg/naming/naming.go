@@ -5,6 +5,7 @@ package naming
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -54,10 +55,10 @@ func ServiceName(localService, node string) string {
 // label value (at most 63 characters; dots are fine), which is nearly always; otherwise as much of it as fits, and a
 // hash of the whole name.
 func NodeLabelValue(node string) string {
-	if len(node) <= validation.LabelValueMaxLength && len(validation.IsValidLabelValue(node)) == 0 {
+	if isLabelValue(node) {
 		return node
 	}
-	readable := cut(sanitize(node), validation.LabelValueMaxLength-1-hashLength)
+	readable := cut(sanitize(node, '.'), validation.LabelValueMaxLength-1-hashLength)
 	if readable == "" {
 		return hash(node)
 	}
@@ -78,27 +79,45 @@ func isDNS1035Label(s string) bool {
 	return true
 }
 
-func isLabelChar(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-'
+// isLabelValue says whether s, as a node's name, is a valid label value and not empty: validation.IsValidLabelValue
+// without its allocations.
+func isLabelValue(s string) bool {
+	if len(s) == 0 || len(s) > validation.LabelValueMaxLength || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if !isLabelChar(s[i]) && s[i] != '.' {
+			return false
+		}
+	}
+	return true
 }
 
-// sanitize replaces what cannot stand in a DNS label by '-', and leaves none of those at the ends.
-func sanitize(s string) string {
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+}
+
+func isLabelChar(c byte) bool {
+	return isAlphanumeric(c) || c == '-'
+}
+
+// sanitize replaces by '-' what can stand neither in a DNS label nor in also, and trims what may not begin or end a name.
+func sanitize(s string, also ...rune) string {
 	s = strings.Map(func(r rune) rune {
-		if r < 0x80 && isLabelChar(byte(r)) {
+		if r < 0x80 && isLabelChar(byte(r)) || slices.Contains(also, r) {
 			return r
 		}
 		return '-'
 	}, strings.ToLower(s))
-	return strings.Trim(s, "-")
+	return strings.Trim(s, "-.")
 }
 
-// cut shortens s to at most n characters, not ending in '-'.
+// cut shortens s to at most n characters, ending in a letter or digit.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:max(n, 0)]
 	}
-	return strings.TrimRight(s, "-")
+	return strings.TrimRight(s, "-.")
 }
 
 func hash(s string) string {

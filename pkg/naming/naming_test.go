@@ -1,0 +1,119 @@
+package naming
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+var (
+	node63  = strings.Repeat("n", 63)
+	node253 = strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + "." + strings.Repeat("c", 63) + "." + strings.Repeat("d", 61)
+	name52  = strings.Repeat("s", MaxLocalServiceLength)
+)
+
+// TestGolden holds the names of a release: clients compute them, so no change of the code may change one.
+func TestGolden(t *testing.T) {
+	for _, c := range []struct{ localService, node, service, label string }{
+		{"demo", "node2", "demo-node2", "node2"},
+		{"localservice-app", "k8s03", "localservice-app-k8s03", "k8s03"},
+		{"a", "b-c", "a-b-c", "b-c"},
+		{"a-b", "c", "a-b-c", "c"}, // The first owner keeps a-b-c; the other LocalService reports a conflict.
+		{"demo", "1", "demo-1", "1"},
+		{"cache", "ip-10-0-0-3.ec2.internal", "cache-ip-10-0-0-3-ec2-internal-kzjq6nuiht", "ip-10-0-0-3.ec2.internal"},
+		{"cache", "ip-10-0-0-3-ec2.internal", "cache-ip-10-0-0-3-ec2-internal-n3wnyjhiwi", "ip-10-0-0-3-ec2.internal"},
+		{"cache", "worker-0.cluster.example.com", "cache-worker-0-cluster-example-com-myzakto4iy", "worker-0.cluster.example.com"},
+		{"x", strings.Repeat("n", 61), "x-" + strings.Repeat("n", 61), strings.Repeat("n", 61)},
+		{"x", strings.Repeat("n", 62), "x-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-rdn2nwpnq7", strings.Repeat("n", 62)},
+		{"demo", node63, "demo-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-opoptfsboi", node63},
+		{"demo", node63 + "n", "demo-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo", "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo"},
+		{"demo", node253, "demo-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq"},
+		{name52, "k8s03", name52 + "-k8s03", "k8s03"},
+		{name52, node63, "ssssssssssssssssssssssssssssssssssssssssssssssssssss-opoptfsboi", node63},
+	} {
+		if got := ServiceName(c.localService, c.node); got != c.service {
+			t.Errorf("ServiceName(%q, %q) = %q, want %q", c.localService, c.node, got, c.service)
+		}
+		if got := NodeLabelValue(c.node); got != c.label {
+			t.Errorf("NodeLabelValue(%q) = %q, want %q", c.node, got, c.label)
+		}
+	}
+}
+
+// TestReadable: a hashed name begins with as much of the node's name as fits.
+func TestReadable(t *testing.T) {
+	if got := ServiceName("demo", "worker-0.example.com"); !strings.HasPrefix(got, "demo-worker-0-example-com-") {
+		t.Errorf("not readable: %s", got)
+	}
+	if got := ServiceName("demo", node253); len(got) != 63 {
+		t.Errorf("%q has %d characters, want all 63 used", got, len(got))
+	}
+	if got := NodeLabelValue(node253); len(got) != 63 {
+		t.Errorf("%q has %d characters, want all 63 used", got, len(got))
+	}
+	if got := NodeLabelValue("rack1.row2." + node253); !strings.HasPrefix(got, "rack1.row2.") {
+		t.Errorf("the dots are lost: %s", got)
+	}
+}
+
+// TestAllocations: names are computed for every node in every full sync.
+func TestAllocations(t *testing.T) {
+	if got := testing.AllocsPerRun(100, func() { ServiceName("demo", "node2") }); got > 1 {
+		t.Errorf("ServiceName allocates %v times, want once", got)
+	}
+	if got := testing.AllocsPerRun(100, func() { NodeLabelValue("node2.example.com") }); got > 0 {
+		t.Errorf("NodeLabelValue allocates %v times, want never", got)
+	}
+}
+
+// FuzzServiceName: whatever comes in, the name is valid, and two nodes or two LocalServices share one only where the
+// plain form <localService>-<node> is ambiguous.
+func FuzzServiceName(f *testing.F) {
+	f.Add("demo", "node2", "demo", "node-2")
+	f.Add("a", "b-c", "a-b", "c")
+	f.Add("demo", "a.b", "demo", "a-b")
+	f.Add("", "", "-", ".")
+	f.Add("1", "Node_1", "x1", "node-1")
+	f.Add("demo", node253, "demo", node253+".x")
+	f.Add(name52, node63, name52+"s", node63)
+	f.Fuzz(func(t *testing.T, ls1, node1, ls2, node2 string) {
+		n1, n2 := ServiceName(ls1, node1), ServiceName(ls2, node2)
+		for _, n := range []string{n1, n2} {
+			if errs := validation.IsDNS1035Label(n); len(errs) > 0 {
+				t.Fatalf("ServiceName gave %q: %v", n, errs)
+			}
+		}
+		plain1, plain2 := ls1+"-"+node1, ls2+"-"+node2
+		if n1 == n2 && (ls1 != ls2 || node1 != node2) && plain1 != plain2 && (n1 != plain1 || n2 != plain2) &&
+			!(node1 == node2 && n1 != plain1 && n2 != plain2) {
+			t.Fatalf("(%q, %q) and (%q, %q) share the name %q", ls1, node1, ls2, node2, n1)
+		}
+		if n := ServiceName(ls1, node2); node1 != node2 && n == n1 {
+			t.Fatalf("the nodes %q and %q share the name %q", node1, node2, n)
+		}
+		if want := ls1 + "-" + node1; len(validation.IsDNS1035Label(want)) == 0 && n1 != want {
+			t.Fatalf("ServiceName(%q, %q) = %q, want the plain form", ls1, node1, n1)
+		}
+	})
+}
+
+// FuzzNodeLabelValue: whatever comes in, the value is valid, and two nodes never share one.
+func FuzzNodeLabelValue(f *testing.F) {
+	f.Add("node2", "node-2")
+	f.Add("a.b", "a-b")
+	f.Add("", "-")
+	f.Add(node253, node253[:252])
+	f.Fuzz(func(t *testing.T, node1, node2 string) {
+		v1, v2 := NodeLabelValue(node1), NodeLabelValue(node2)
+		if errs := validation.IsValidLabelValue(v1); len(errs) > 0 || v1 == "" {
+			t.Fatalf("NodeLabelValue(%q) = %q: %v", node1, v1, errs)
+		}
+		if node1 != node2 && v1 == v2 {
+			t.Fatalf("the nodes %q and %q share the value %q", node1, node2, v1)
+		}
+		if len(node1) <= 63 && len(validation.IsDNS1123Subdomain(node1)) == 0 && v1 != node1 {
+			t.Fatalf("NodeLabelValue(%q) = %q, want the name itself", node1, v1)
+		}
+	})
+}
