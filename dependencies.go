@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/fanout"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+	informers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/preflight"
+)
+
+// scheduledPods leaves out, at the API server, the pods that no label is of use to.
+var scheduledPods = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("spec.nodeName", ""),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+).String()
+
+// dependencies are what the controllers are made of: clients, caches, and what the flags say.
+type dependencies struct {
+	kube     kubernetes.Interface
+	client   clientset.Interface
+	recorder events.EventRecorder
+	clock    clock.WithTicker
+
+	localServices, nodes, services, pods cache.SharedIndexInformer
+
+	nodeLabelKey     string
+	labelAllPods     bool
+	writeConcurrency int
+}
+
+// addInformers makes the caches, each of which keeps only what we read. LocalServices are compared again every resync
+// period, 0 for never.
+func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duration) error {
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	d.localServices = informers.NewLocalServiceInformer(d.client, metav1.NamespaceAll, resync, byNamespace)
+	d.nodes = metadatainformer.NewFilteredMetadataInformer(meta, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	d.services = coreinformers.NewServiceInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{})
+	d.pods = coreinformers.NewFilteredPodInformer(d.kube, metav1.NamespaceAll, 0, byNamespace, func(o *metav1.ListOptions) {
+		o.FieldSelector = scheduledPods
+	})
+	var errs []error
+	for _, i := range d.informers() {
+		errs = append(errs,
+			i.informer.SetTransform(i.trim),
+			i.informer.SetWatchErrorHandlerWithContext(preflight.WatchErrorHandler(i.resource)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("set up caches: %w", err)
+	}
+	return nil
+}
+
+type namedInformer struct {
+	resource string
+	informer cache.SharedIndexInformer
+	trim     cache.TransformFunc
+}
+
+func (d *dependencies) informers() []namedInformer {
+	return []namedInformer{
+		{"localservices." + v1alpha1.GroupName, d.localServices, trimLocalService},
+		{"nodes", d.nodes, trimNode},
+		{"services", d.services, trimService},
+		{"pods", d.pods, trimPod(d.nodeLabelKey)},
+	}
+}
+
+// startInformers begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
+func (d *dependencies) startInformers(ctx context.Context) (wait func()) {
+	var running sync.WaitGroup
+	for _, i := range d.informers() {
+		running.Go(func() { i.informer.RunWithContext(ctx) })
+	}
+	return running.Wait
+}
+
+// waitForCaches waits until the caches are filled, and returns false if ctx is done before.
+func (d *dependencies) waitForCaches(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), d.localServices.HasSynced, d.nodes.HasSynced, d.services.HasSynced, d.pods.HasSynced)
+}
+
+func trimLocalService(obj any) (any, error) {
+	if ls, ok := obj.(*v1alpha1.LocalService); ok {
+		ls.ManagedFields = nil
+	}
+	return obj, nil
+}
+
+func trimService(obj any) (any, error) {
+	if service, ok := obj.(*corev1.Service); ok {
+		return fanout.Trim(service), nil
+	}
+	return obj, nil
+}
+
+// trimNode keeps of a Node what tells whether a LocalService selects it.
+func trimNode(obj any) (any, error) {
+	node, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name:            node.Name,
+		UID:             node.UID,
+		ResourceVersion: node.ResourceVersion,
+		Labels:          node.Labels,
+	}}, nil
+}
