@@ -49,11 +49,13 @@ type dependencies struct {
 // addInformers makes the caches, each of which keeps only what we read. LocalServices are compared again every resync
 // period, 0 for never.
 func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duration) error {
-	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-	d.localServices = informers.NewLocalServiceInformer(d.client, metav1.NamespaceAll, resync, byNamespace)
+	byNamespace := func() cache.Indexers { // One for each, as controllers add to them.
+		return cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	}
+	d.localServices = informers.NewLocalServiceInformer(d.client, metav1.NamespaceAll, resync, byNamespace())
 	d.nodes = metadatainformer.NewFilteredMetadataInformer(meta, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	d.services = coreinformers.NewServiceInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{})
-	d.pods = coreinformers.NewFilteredPodInformer(d.kube, metav1.NamespaceAll, 0, byNamespace, func(o *metav1.ListOptions) {
+	d.pods = coreinformers.NewFilteredPodInformer(d.kube, metav1.NamespaceAll, 0, byNamespace(), func(o *metav1.ListOptions) {
 		o.FieldSelector = scheduledPods
 	})
 	var errs []error

@@ -27,9 +27,9 @@ type options struct {
 	resyncPeriod     time.Duration
 	httpAddress      string
 
-	leaderElect                            bool
+	leaderElect                               bool
 	leaderElectionNamespace, leaderElectionID string
-	leaseDuration                          time.Duration
+	leaseDuration                             time.Duration
 
 	logging *logsapi.LoggingConfiguration
 }

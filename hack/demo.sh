@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# Runs the walk-through of README.md on a cluster of three nodes that it starts on this machine, and ends it again.
+# With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+app=localservice-app
+cluster='' controller='' progress='' # process ids, and the file descriptor with what the cluster says
+tmp=$(mktemp -d)
+bold='' plain=''
+if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; fi
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+die() { printf '\ndemo: %s\n' "$*" >&2; exit 1; }
+
+# show prints a command as if it was typed at a prompt, and runs it.
+show() { say "\$ $1"; eval "$1"; }
+kubectl() { bin/playground kubectl "$@"; }
+
+# await polls until a command succeeds.
+await() {
+  local what=$1 deadline=$((SECONDS + 60))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    ((SECONDS < deadline)) || die "waited for a minute in vain: $what"
+    kill -0 "$controller" 2>/dev/null || die 'the controller has ended'
+    sleep 0.1
+  done
+}
+
+# end stops a process that this script started, and waits until it is gone.
+end() {
+  [[ -n $1 ]] || return 0
+  kill "$1" 2>/dev/null || true
+  wait "$1" 2>/dev/null || true
+}
+
+cleanup() {
+  local status=$?
+  trap '' INT TERM HUP
+  if ((status != 0 && status < 128)) && [[ -n $controller ]]; then
+    if kill -0 "$cluster" 2>/dev/null; then
+      say 'Pods and recent events:'
+      kubectl get pod --all-namespaces -o wide || true
+      kubectl get events --sort-by=.metadata.creationTimestamp | tail -n 15 || true
+    fi
+    say 'The end of the log of the controller:'
+    tail -n 30 "$tmp/controller.log"
+  fi >&2
+  [[ -z $cluster ]] || say 'Cleaning up'
+  end "$controller"
+  end "$cluster"
+  [[ -z $progress ]] || cat <&"$progress"
+  rm -rf "$tmp"
+  exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# install installs Debian packages if it may, and tells how to if it may not.
+install() {
+  (($#)) || return 0
+  local line="apt-get install -y $*"
+  command -v apt-get >/dev/null || die "please install first: $*"
+  ((EUID == 0)) || die "please run first: sudo $line"
+  say "$line"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update && apt-get install -y --no-install-recommends "$@"; } >"$tmp/apt.log" 2>&1 ||
+    { cat "$tmp/apt.log"; die "$line failed"; }
+}
+
+# build runs go build, with a line now and then while it compiles.
+build() {
+  CGO_ENABLED=0 go build -v -buildvcs=false -o "$@" 2>&1 |
+    awk '/^go: downloading/ { next } / / { print; next } ++n % 100 == 0 { print "compiled " n " packages" } { fflush() }'
+}
+
+has_services() { [[ $(kubectl get service -l "owner=$app" -o name | wc -l) == "$1" ]]; }
+all_labelled() { [[ $(kubectl get pod -l "kind=$app,vm/rack" -o name | wc -l) == 5 ]]; }
+ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-k8s03:8080"; }
+
+[[ $(uname -s) == Linux ]] || die 'the cluster needs Linux: its nodes are namespaces of the machine it runs on'
+command -v go >/dev/null || die 'please install Go first: https://go.dev/doc/install'
+mkdir -p bin
+exec {lock}<bin # for as long as this script runs
+flock --nonblock "$lock" || die 'a demo is already running in this directory: end it with Ctrl-C where it runs'
+
+missing=() # what can be known before anything is built
+for program in curl:curl nft:nftables crun:crun; do
+  PATH=$PATH:/usr/sbin:/sbin command -v "${program%:*}" >/dev/null || missing+=("${program#*:}")
+done
+install "${missing[@]}"
+say 'Building the playground: all of Kubernetes, which takes some minutes the first time'
+hack/playground/build.sh
+read -ra missing <<<"$(bin/playground preflight --packages)"
+install "${missing[@]}"
+say 'Building the controller and the application'
+build bin/local-service-controller .
+build bin/$app ./artifacts/app
+
+say 'Starting a cluster of three nodes'
+export no_proxy='*' KUBECACHEDIR=$tmp/kubectl # The cluster is on this machine, and nothing of it is to be left here.
+coproc up { exec bin/playground up --die-with-parent --image "localhost/$app:1=bin/$app" 2>&1; }
+# shellcheck disable=SC2154 # coproc sets it
+cluster=$up_PID
+exec {progress}<&"${up[0]}"
+KUBECONFIG=''
+while [[ -z $KUBECONFIG ]] && read -r line <&"$progress"; do
+  if [[ $line == 'ready: KUBECONFIG='* ]]; then KUBECONFIG=${line#*=}; else printf '%s\n' "$line"; fi
+done
+[[ -n $KUBECONFIG ]] || die 'the cluster did not start'
+show "export KUBECONFIG=$KUBECONFIG"
+show 'kubectl get node'
+
+show 'kubectl create -f artifacts/examples/crd.yaml'
+say "\$ ./bin/local-service-controller -kubeconfig=\$KUBECONFIG &"
+./bin/local-service-controller -kubeconfig="$KUBECONFIG" >"$tmp/controller.log" 2>&1 {lock}<&- &
+controller=$!
+await 'LocalServices are not served' kubectl get localservice
+show 'kubectl create -f artifacts/examples/example.yaml'
+show "kubectl rollout status deployment/$app --timeout=2m"
+show "kubectl wait --for=condition=Ready localservice/$app --timeout=1m"
+await 'not all pods have their label' all_labelled
+show 'kubectl get LocalService'
+show 'kubectl get service -l owner'
+show "kubectl get pod -l kind=$app -L vm/rack"
+show 'kubectl get pod -l vm/rack=k8s03'
+
+await "http://$app-k8s03:8080 does not answer" ask
+say "\$ for i in {1..20}; do bin/playground run -- curl -s http://$app-k8s03:8080; done"
+for _ in {1..20}; do
+  answer=$(ask) || die "http://$app-k8s03:8080 does not answer any more"
+  printf '%s\n' "$answer"
+  [[ $answer == 'hello  this message from '*/k8s03 ]] || die "that answer is not from k8s03"
+done
+
+say 'Now only nodes with the label disk=ssd are to have a Service: k8s01 and k8s02'
+show 'kubectl label node k8s01 k8s02 disk=ssd'
+show "kubectl patch localservice $app --type=merge -p '{\"spec\":{\"nodeSelector\":{\"disk\":\"ssd\"}}}'"
+await 'the Service of k8s03 is still there' has_services 2
+show 'kubectl get service -l owner'
+say 'k8s03 gets the label, and its Service is back'
+show 'kubectl label node k8s03 disk=ssd'
+await 'the Service of k8s03 is not back' has_services 3
+show 'kubectl get service -l owner'
+await "http://$app-k8s03:8080 does not answer" ask
+show "bin/playground run -- curl -s http://$app-k8s03:8080"
+
+say 'That was the walk-through.'
+if [[ ${KEEP:-0} != 0 ]]; then
+  trap 'exit 0' INT TERM HUP
+  cat <<END
+The cluster and the controller keep running until Ctrl-C. In another terminal:
+
+  cd $PWD
+  export KUBECONFIG=$KUBECONFIG
+  bin/playground kubectl get localservice,service,pod
+  bin/playground run -- curl -s http://$app-k8s02:8080
+END
+  wait -n "$cluster" "$controller" || true
+  die 'the cluster or the controller has ended by itself'
+fi

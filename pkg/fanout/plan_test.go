@@ -1,0 +1,218 @@
+package fanout
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+func TestCompute(t *testing.T) {
+	tmpl := template(t, localService())
+	ours := func(node string, edit ...func(*corev1.Service)) *corev1.Service {
+		s := stored(tmpl.Service(node))
+		for _, e := range edit {
+			e(s)
+		}
+		return s
+	}
+	terminating := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
+	uncontrolled := func(s *corev1.Service) { s.OwnerReferences = nil }
+	for name, c := range map[string]struct {
+		cluster cluster
+		nodes   []string
+		want    []string
+		inPlace int
+	}{
+		"nothing to do":        {newCluster(ours("a"), ours("b")), []string{"a", "b"}, nil, 2},
+		"no nodes":             {newCluster(), nil, nil, 0},
+		"missing":              {newCluster(ours("a")), []string{"c", "b", "a"}, []string{"Create demo-b", "Create demo-c"}, 1},
+		"orphans":              {newCluster(ours("a"), ours("b"), ours("c")), []string{"b"}, []string{"Delete demo-a", "Delete demo-c"}, 1},
+		"orphans of no nodes":  {newCluster(ours("a")), nil, []string{"Delete demo-a"}, 0},
+		"orphan is going":      {newCluster(ours("a", terminating)), nil, nil, 0},
+		"drifted":              {newCluster(ours("a", func(s *corev1.Service) { s.Spec.Selector = nil })), []string{"a"}, []string{"Update demo-a"}, 0},
+		"not headless":         {newCluster(ours("a", func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1" })), []string{"a"}, []string{"Replace demo-a"}, 0},
+		"name taken":           {newCluster(foreign("demo-a")), []string{"a", "b"}, []string{"Conflict demo-a", "Create demo-b"}, 0},
+		"foreign and unwanted": {newCluster(foreign("demo-a"), foreign("x")), nil, nil, 0},
+		"being deleted":        {newCluster(ours("a", terminating)), []string{"a"}, []string{"Wait demo-a"}, 0},
+		"left by cascade=orphan": {newCluster(ours("a", uncontrolled), ours("b", uncontrolled, func(s *corev1.Service) { s.Labels = nil }),
+			ours("c", uncontrolled, func(s *corev1.Service) { s.Spec.Selector["vm/rack"] = "x" })),
+			[]string{"a", "b", "c"}, []string{"Adopt demo-a", "Conflict demo-b", "Conflict demo-c"}, 0},
+		"left, and to be replaced": {newCluster(ours("a", uncontrolled, func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1" })),
+			[]string{"a"}, []string{"Replace demo-a"}, 0},
+		"controlled by an earlier one of the same name": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
+			[]string{"a"}, []string{"Conflict demo-a"}, 0},
+		"owner, but not controller": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
+			[]string{"a"}, []string{"Adopt demo-a"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := c.cluster.input(tmpl, c.nodes...)
+			before, nodesBefore := c.cluster.deepCopy(), slices.Clone(c.nodes)
+			plan := Compute(in)
+			if diff := cmp.Diff(c.want, actions(plan)); diff != "" || plan.InPlace != c.inPlace {
+				t.Errorf("%d in place, want %d; changes (-want +got):\n%s", plan.InPlace, c.inPlace, diff)
+			}
+			if diff := cmp.Diff(before, c.cluster) + cmp.Diff(nodesBefore, c.nodes); diff != "" {
+				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestConflictIsDeterministic: (a, b-c) and (a-b, c) want one name, and whoever controls it keeps it.
+func TestConflictIsDeterministic(t *testing.T) {
+	first := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a", "1" }))
+	second := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a-b", "2" }))
+	c := newCluster(stored(first.Service("b-c")))
+	if got := actions(Compute(c.input(first, "b-c"))); got != nil {
+		t.Errorf("the owner: %v, want nothing", got)
+	}
+	if diff := cmp.Diff([]string{"Conflict a-b-c"}, actions(Compute(c.input(second, "c")))); diff != "" {
+		t.Errorf("the other (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzCompute: whatever is in a namespace, a plan touches nothing of others, is carried out in one go, and leaves
+// nothing to do but conflicts.
+func FuzzCompute(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed, seed)
+	}
+	f.Fuzz(func(t *testing.T, seed, specSeed uint64) {
+		random := rand.New(rand.NewPCG(seed, specSeed))
+		names := specNames()
+		before := template(t, localService(specs[names[random.IntN(len(names))]]))
+		after := template(t, localService(specs[names[specSeed%uint64(len(names))]]))
+		c, nodes := randomCluster(random, before)
+		original := c.deepCopy()
+
+		plan := Compute(c.input(after, nodes...))
+		for _, change := range plan.Changes {
+			live := original[change.Name]
+			switch change.Action {
+			case Update, Replace, Delete:
+				if !after.controls(live) && !after.mayAdopt(live, change.Node) {
+					t.Fatalf("%s %s, which is not ours", change.Action, change.Name)
+				}
+			case Conflict:
+				if after.controls(live) {
+					t.Fatalf("%s is ours, and called a conflict", change.Name)
+				}
+			case Create:
+				if live != nil {
+					t.Fatalf("%s exists already", change.Name)
+				}
+			}
+		}
+		if diff := cmp.Diff(original, c); diff != "" {
+			t.Fatalf("the input was changed:\n%s", diff)
+		}
+		c.run(t, after, plan)
+		again := Compute(c.input(after, nodes...))
+		for _, change := range again.Changes {
+			if change.Action != Conflict {
+				t.Fatalf("%s %s after the plan was carried out", change.Action, change.Name)
+			}
+		}
+		if again.InPlace+len(again.Changes) != len(nodes) {
+			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes), len(nodes))
+		}
+		for name, service := range original {
+			ours := after.controls(service) || slices.ContainsFunc(nodes, func(node string) bool { return after.mayAdopt(service, node) })
+			if !ours && !cmp.Equal(service, c[name]) {
+				t.Fatalf("%s of somebody else was touched", name)
+			}
+		}
+	})
+}
+
+// randomCluster has nodes of odd names, some with a Service, some of those spoiled, and Services of others.
+func randomCluster(random *rand.Rand, tmpl *Template) (cluster, []string) {
+	c := newCluster()
+	var nodes []string
+	for _, node := range []string{"a", "b", "c-d", "e.f", "e-f", "1", strings.Repeat("long.", 30) + "x"} {
+		if random.IntN(4) > 0 {
+			nodes = append(nodes, node)
+		}
+		name := naming.ServiceName(tmpl.owner.Name, node)
+		switch random.IntN(4) {
+		case 0:
+		case 1:
+			c[name] = foreign(name)
+		case 2:
+			c[name] = stored(tmpl.Service(node))
+		default:
+			s := stored(tmpl.Service(node))
+			spoil[random.IntN(len(spoil))](s)
+			c[name] = s
+		}
+	}
+	c["unrelated"] = foreign("unrelated")
+	return c, nodes
+}
+
+var spoil = []func(*corev1.Service){
+	func(s *corev1.Service) { s.OwnerReferences = nil },
+	func(s *corev1.Service) { s.OwnerReferences[0].UID = "other" },
+	func(s *corev1.Service) { s.Labels = nil },
+	func(s *corev1.Service) { s.Annotations = nil },
+	func(s *corev1.Service) { s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "{" },
+	func(s *corev1.Service) { s.Spec.Selector = map[string]string{"x": "y"} },
+	func(s *corev1.Service) { s.Spec.Ports = nil },
+	func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = !s.Spec.PublishNotReadyAddresses },
+	func(s *corev1.Service) { s.Spec.TrafficDistribution = new("PreferSameZone") },
+}
+
+// full is a LocalService of n nodes with everything in place.
+func full(tb testing.TB, n int) Input {
+	tmpl := template(tb, localService())
+	nodes := nodeNames(n)
+	c := newCluster()
+	for _, node := range nodes {
+		s := stored(tmpl.Service(node))
+		c[s.Name] = s
+	}
+	return c.input(tmpl, nodes...)
+}
+
+// TestComputeAllocations: a sync that finds nothing to do allocates one Service name a node, and nothing else.
+func TestComputeAllocations(t *testing.T) {
+	const nodes = 1000
+	in := full(t, nodes)
+	if got := testing.AllocsPerRun(10, func() { Compute(in) }); got > nodes {
+		t.Errorf("%v allocations for %d nodes, want at most one a node", got, nodes)
+	}
+}
+
+func BenchmarkCompute(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		in   Input
+	}{
+		{"unchanged/nodes=500", full(b, 500)},
+		{"unchanged/nodes=5000", full(b, 5000)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Compute(c.in)
+			}
+		})
+	}
+	b.Run("created/nodes=5000", func(b *testing.B) {
+		in := full(b, 5000)
+		in.Owned, in.Lookup = nil, func(string) *corev1.Service { return nil }
+		b.ReportAllocs()
+		for b.Loop() {
+			Compute(in)
+		}
+	})
+}
