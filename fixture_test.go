@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,7 @@ import (
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/fanout"
@@ -63,7 +64,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		kube:             f.kube,
 		client:           f.client,
 		recorder:         f.events,
-		clock:            clock.RealClock{},
+		clock:            clocktesting.NewFakeClock(time.Now()), // It stands still: no progress is told in between.
 		nodeLabelKey:     v1alpha1.DefaultNodeLabelKey,
 		writeConcurrency: 4,
 	}

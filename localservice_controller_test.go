@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -345,7 +346,7 @@ func TestProgress(t *testing.T) {
 			objects = append(objects, testNode(fmt.Sprintf("node%02d", i)))
 		}
 		f, c := newLocalServiceFixture(t, objects...)
-		c.slots = make(chan struct{}, 1)
+		c.slots, c.clock = make(chan struct{}, 1), clock.RealClock{}
 		defer func() { // The queue has goroutines of its own.
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
