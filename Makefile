@@ -1,0 +1,64 @@
+# Everything that is built goes to bin/ and to the usual Go caches. `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
+LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
+# FUZZTIME is how long `make fuzz` lets each fuzz test search.
+FUZZTIME ?= 30s
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-18s %s\n", $$1, $$2}' Makefile
+
+.PHONY: demo
+demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=1 leaves it running)
+	@hack/demo.sh
+
+.PHONY: test
+test: test-unit test-integration test-e2e ## Run all tests
+
+.PHONY: test-unit
+test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
+	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./pkg/... ./artifacts/...
+
+.PHONY: test-integration
+test-integration: build playground ## Run the built controller against a real API server
+	CGO_ENABLED=0 go test -count=1 ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: build playground ## Run everything in a cluster of three real nodes
+	CGO_ENABLED=0 go test -count=1 ./test/e2e/...
+	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: fuzz
+fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
+	go test ./pkg/naming -run '^$$' -fuzz FuzzServiceName -fuzztime $(FUZZTIME)
+	go test ./pkg/naming -run '^$$' -fuzz FuzzNodeLabelValue -fuzztime $(FUZZTIME)
+	go test ./pkg/fanout -run '^$$' -fuzz FuzzCompute -fuzztime $(FUZZTIME)
+
+.PHONY: verify
+verify: packages build playground ## Check generated code, format, static analysis, scripts, documents and manifests
+	hack/verify.sh
+
+.PHONY: generate
+generate: ## Generate everything that follows from pkg/apis
+	hack/update-codegen.sh
+
+.PHONY: build
+build: ## Build the controller and the demo app into bin/
+	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/local-service-controller .
+	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
+
+.PHONY: playground
+playground: packages ## Build the three-node cluster into bin/ (5 minutes for the first time)
+	@hack/playground/build.sh
+
+.PHONY: packages
+packages: ## Get the Debian packages that building and testing needs
+	@hack/packages.sh
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Gets the Debian packages that the demo, the build and the tests need: installs the missing ones if it may, else prints
+# the one line that does.
+set -euo pipefail
+
+# A command and the package that has it.
+needed=(curl:curl nft:nftables crun:crun nsenter:util-linux gcc:gcc git:git shellcheck:shellcheck)
+
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+for entry in "${needed[@]}"; do
+    command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
+done
+# The race detector's runtime needs the C library's headers; Debian has them apart from the compiler.
+[[ -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
+((${#missing[@]})) || exit 0
+
+line="apt-get install -y ${missing[*]}"
+command -v apt-get >/dev/null || { echo "please install first: ${missing[*]}" >&2; exit 1; }
+((EUID == 0)) || { echo "please run first: sudo $line" >&2; exit 1; }
+echo "$line"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+{ apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || { cat "$log" >&2; exit 1; }

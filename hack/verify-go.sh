@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Checks the format, the module files and the static analysis of all Go code.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CGO_ENABLED=0
+
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.go')
+unformatted=$(gofmt -l "${files[@]}")
+[[ -z $unformatted ]] || { printf 'not formatted, run gofmt -w:\n%s\n' "$unformatted" >&2; exit 1; }
+
+for module in . hack/tools hack/playground; do
+    (cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: run \`go mod tidy\` there" >&2; exit 1; }
+done
+
+go vet ./...
+(cd hack/playground && go vet ./...)
+go tool -modfile=hack/tools/go.mod staticcheck ./...
