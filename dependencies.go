@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -39,11 +43,13 @@ type dependencies struct {
 	recorder events.EventRecorder
 	clock    clock.WithTicker
 
-	localServices, nodes, services, pods cache.SharedIndexInformer
+	localServices, nodes, services, endpointSlices, pods cache.SharedIndexInformer
+	serviceCIDRs                                         cache.SharedIndexInformer // nil where the API server has none
 
 	nodeLabelKey     string
 	labelAllPods     bool
 	writeConcurrency int
+	limits           fanout.Limits
 }
 
 // addInformers makes the caches, each of which keeps only what we read. LocalServices are compared again every resync
@@ -55,6 +61,13 @@ func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duratio
 	d.localServices = informers.NewLocalServiceInformer(d.client, metav1.NamespaceAll, resync, byNamespace())
 	d.nodes = metadatainformer.NewFilteredMetadataInformer(meta, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	d.services = coreinformers.NewServiceInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{})
+	d.endpointSlices = discoveryinformers.NewFilteredEndpointSliceInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		// EndpointSlices have the labels of their Services, and ours have these.
+		o.LabelSelector = v1alpha1.OwnerLabelKey + "," + d.nodeLabelKey
+	})
+	if hasServiceCIDRs(d.kube) {
+		d.serviceCIDRs = networkinginformers.NewServiceCIDRInformer(d.kube, 0, cache.Indexers{})
+	}
 	d.pods = coreinformers.NewFilteredPodInformer(d.kube, metav1.NamespaceAll, 0, byNamespace(), func(o *metav1.ListOptions) {
 		o.FieldSelector = scheduledPods
 	})
@@ -77,12 +90,23 @@ type namedInformer struct {
 }
 
 func (d *dependencies) informers() []namedInformer {
-	return []namedInformer{
-		{"localservices." + v1alpha1.GroupName, d.localServices, trimLocalService},
+	all := []namedInformer{
+		{"localservices." + v1alpha1.GroupName, d.localServices, stripManagedFields},
 		{"nodes", d.nodes, trimNode},
 		{"services", d.services, trimService},
+		{"endpointslices.discovery.k8s.io", d.endpointSlices, trimEndpointSlice},
 		{"pods", d.pods, trimPod(d.nodeLabelKey)},
 	}
+	if d.serviceCIDRs != nil {
+		all = append(all, namedInformer{"servicecidrs.networking.k8s.io", d.serviceCIDRs, stripManagedFields})
+	}
+	return all
+}
+
+// hasServiceCIDRs says whether the API server tells the addresses that it has for Services: from Kubernetes 1.33 on.
+func hasServiceCIDRs(kube kubernetes.Interface) bool {
+	resources, err := kube.Discovery().ServerResourcesForGroupVersion(networkingv1.SchemeGroupVersion.String())
+	return err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "servicecidrs" })
 }
 
 // startInformers begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
@@ -96,12 +120,16 @@ func (d *dependencies) startInformers(ctx context.Context) (wait func()) {
 
 // waitForCaches waits until the caches are filled, and returns false if ctx is done before.
 func (d *dependencies) waitForCaches(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), d.localServices.HasSynced, d.nodes.HasSynced, d.services.HasSynced, d.pods.HasSynced)
+	var synced []cache.InformerSynced
+	for _, i := range d.informers() {
+		synced = append(synced, i.informer.HasSynced)
+	}
+	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
 
-func trimLocalService(obj any) (any, error) {
-	if ls, ok := obj.(*v1alpha1.LocalService); ok {
-		ls.ManagedFields = nil
+func stripManagedFields(obj any) (any, error) {
+	if object, ok := obj.(metav1.Object); ok {
+		object.SetManagedFields(nil)
 	}
 	return obj, nil
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +58,16 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		events:  events.NewFakeRecorder(100),
 		objects: objects,
 	}
+	// Unlike an API server, the fake one gives no new resource versions.
+	version := 1000
+	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
+		handled, object, err := core.ObjectReaction(f.client.Tracker())(a)
+		if err == nil {
+			version++
+			object.(*v1alpha1.LocalService).ResourceVersion = strconv.Itoa(version)
+		}
+		return handled, object, err
+	})
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -67,6 +79,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		clock:            clocktesting.NewFakeClock(time.Now()), // It stands still: no progress is told in between.
 		nodeLabelKey:     v1alpha1.DefaultNodeLabelKey,
 		writeConcurrency: 4,
+		limits:           fanout.Limits{MaxDeleteFraction: 1},
 	}
 	if err := f.deps.addInformers(metadatafake.NewSimpleMetadataClient(scheme), 0); err != nil {
 		t.Fatal(err)
@@ -108,11 +121,13 @@ func (f *fixture) cacheOf(object runtime.Object) (cache.SharedIndexInformer, cac
 	f.t.Helper()
 	switch object.(type) {
 	case *v1alpha1.LocalService:
-		return f.deps.localServices, trimLocalService
+		return f.deps.localServices, stripManagedFields
 	case *metav1.PartialObjectMetadata:
 		return f.deps.nodes, trimNode
 	case *corev1.Service:
 		return f.deps.services, trimService
+	case *discoveryv1.EndpointSlice:
+		return f.deps.endpointSlices, trimEndpointSlice
 	case *corev1.Pod:
 		return f.deps.pods, trimPod(f.deps.nodeLabelKey)
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	networkinglisters "k8s.io/client-go/listers/networking/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -36,20 +40,26 @@ import (
 const (
 	// fieldManager is who we are in managedFields.
 	fieldManager = "local-service-controller"
-	// progressInterval is how often the status tells how far a large fan-out has come.
+	// progressInterval is how often the status tells how far a large fan-out has come, and how often it follows the
+	// coming and going of pods.
 	progressInterval = time.Second
+	// refusedCreateInterval is when Services are tried again that a limit has kept from being created.
+	refusedCreateInterval = 30 * time.Second
 	// writeTimeout bounds one write. A write that has begun is finished also during a shutdown.
 	writeTimeout = 30 * time.Second
 	// servicesByController is the index of Services by the UID of the LocalService that controls them.
 	servicesByController = "controller"
+	// slicesByService is the index of EndpointSlices by the key of the Service that they belong to.
+	slicesByService = "service"
 
 	// Reasons and actions of events.
-	eventServicesWritten = "ServicesWritten"
-	eventActionFanOut    = "FanOut"
+	eventServicesWritten  = "ServicesWritten"
+	eventDeletingServices = "DeletingServices"
+	eventActionFanOut     = "FanOut"
 )
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
-// (their metadata) and Services; it owns the Services whose controller reference is a LocalService; it writes those
+// (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services whose controller reference is a LocalService; it writes those
 // Services and the status of LocalServices.
 type localServiceController struct {
 	kube         kubernetes.Interface
@@ -57,40 +67,59 @@ type localServiceController struct {
 	recorder     events.EventRecorder
 	clock        clock.WithTicker
 	nodeLabelKey string
+	limits       fanout.Limits
 
-	localServices listers.LocalServiceLister
-	nodes         cache.GenericLister
-	services      cache.Indexer
+	localServices  listers.LocalServiceLister
+	nodes          cache.GenericLister
+	services       cache.Indexer
+	endpointSlices cache.Indexer
+	serviceCIDRs   networkinglisters.ServiceCIDRLister // nil if the cluster has none
+
+	handlers []cache.ResourceEventHandlerRegistration
 
 	loop   *reconcile.Loop[types.NamespacedName]
 	ledger *fanout.Ledger
+	census *fanout.Census
 	// slots bounds the writes that are under way, over all LocalServices.
 	slots chan struct{}
 }
 
 func newLocalServiceController(deps dependencies) (*localServiceController, error) {
 	c := &localServiceController{
-		kube:          deps.kube,
-		client:        deps.client,
-		recorder:      deps.recorder,
-		clock:         deps.clock,
-		nodeLabelKey:  deps.nodeLabelKey,
-		localServices: listers.NewLocalServiceLister(deps.localServices.GetIndexer()),
-		nodes:         cache.NewGenericLister(deps.nodes.GetIndexer(), corev1.Resource("nodes")),
-		services:      deps.services.GetIndexer(),
-		ledger:        fanout.NewLedger(),
-		slots:         make(chan struct{}, deps.writeConcurrency),
+		kube:           deps.kube,
+		client:         deps.client,
+		recorder:       deps.recorder,
+		clock:          deps.clock,
+		nodeLabelKey:   deps.nodeLabelKey,
+		limits:         deps.limits,
+		localServices:  listers.NewLocalServiceLister(deps.localServices.GetIndexer()),
+		nodes:          cache.NewGenericLister(deps.nodes.GetIndexer(), corev1.Resource("nodes")),
+		services:       deps.services.GetIndexer(),
+		endpointSlices: deps.endpointSlices.GetIndexer(),
+		ledger:         fanout.NewLedger(),
+		census:         &fanout.Census{},
+		slots:          make(chan struct{}, deps.writeConcurrency),
+	}
+	if deps.serviceCIDRs != nil {
+		c.serviceCIDRs = networkinglisters.NewServiceCIDRLister(deps.serviceCIDRs.GetIndexer())
 	}
 	c.loop = reconcile.New("localservice", deps.clock, c.sync)
 	if err := deps.services.AddIndexers(cache.Indexers{servicesByController: indexByController}); err != nil {
 		return nil, fmt.Errorf("index Services by controller: %w", err)
 	}
-	_, err1 := deps.localServices.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	if err := deps.endpointSlices.AddIndexers(cache.Indexers{slicesByService: indexByService}); err != nil {
+		return nil, fmt.Errorf("index EndpointSlices by Service: %w", err)
+	}
+	return c, c.addEventHandlers(deps)
+}
+
+func (c *localServiceController) addEventHandlers(deps dependencies) error {
+	h1, err1 := deps.localServices.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.localServiceChanged(nil, obj.(*v1alpha1.LocalService)) },
 		UpdateFunc: func(old, obj any) { c.localServiceChanged(old.(*v1alpha1.LocalService), obj.(*v1alpha1.LocalService)) },
 		DeleteFunc: func(obj any) { c.loop.Add(keyOf(deleted[*v1alpha1.LocalService](obj))) },
 	})
-	_, err2 := deps.nodes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	h2, err2 := deps.nodes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if !initial { // Each LocalService begins with a sync of all nodes, when all caches are filled.
 				c.nodeChanged(nil, obj.(*metav1.PartialObjectMetadata))
@@ -101,27 +130,47 @@ func newLocalServiceController(deps dependencies) (*localServiceController, erro
 		},
 		DeleteFunc: func(obj any) { c.nodeChanged(deleted[*metav1.PartialObjectMetadata](obj), nil) },
 	})
-	_, err3 := deps.services.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	h3, err3 := deps.services.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
+			c.census.Change(nil, obj.(*corev1.Service))
 			if !initial {
 				c.serviceChanged(obj.(*corev1.Service))
 			}
 		},
 		UpdateFunc: func(old, obj any) {
+			c.census.Change(old.(*corev1.Service), obj.(*corev1.Service))
 			if old.(*corev1.Service).ResourceVersion == obj.(*corev1.Service).ResourceVersion {
 				return // A resync: the LocalServices have their own.
 			}
 			c.serviceChanged(old.(*corev1.Service))
 			c.serviceChanged(obj.(*corev1.Service))
 		},
-		DeleteFunc: func(obj any) { c.serviceChanged(deleted[*corev1.Service](obj)) },
+		DeleteFunc: func(obj any) {
+			c.census.Change(deleted[*corev1.Service](obj), nil)
+			c.serviceChanged(deleted[*corev1.Service](obj))
+		},
 	})
-	return c, errors.Join(err1, err2, err3)
+	h4, err4 := deps.endpointSlices.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if !initial {
+				c.endpointsChanged(obj.(*endpointSlice))
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			if old.(*endpointSlice).ready != obj.(*endpointSlice).ready {
+				c.endpointsChanged(obj.(*endpointSlice))
+			}
+		},
+		DeleteFunc: func(obj any) { c.endpointsChanged(deleted[*endpointSlice](obj)) },
+	})
+	c.handlers = []cache.ResourceEventHandlerRegistration{h1, h2, h3, h4}
+	return errors.Join(err1, err2, err3, err4)
 }
 
 func (c *localServiceController) localServiceChanged(old, ls *v1alpha1.LocalService) {
 	key := keyOf(ls)
-	if old == nil || old.Generation != ls.Generation || old.UID != ls.UID || old.ResourceVersion == ls.ResourceVersion {
+	if old == nil || old.Generation != ls.Generation || old.UID != ls.UID || old.ResourceVersion == ls.ResourceVersion ||
+		!maps.Equal(old.Annotations, ls.Annotations) {
 		c.ledger.MarkAll(key) // Otherwise it is a status write, most likely our own.
 	}
 	c.loop.Add(key)
@@ -168,8 +217,23 @@ func (c *localServiceController) serviceChanged(service *corev1.Service) {
 	}
 }
 
-// Run works until ctx is done, and returns when no worker is running any more.
+// endpointsChanged finds the LocalService that controls the Service of an EndpointSlice.
+func (c *localServiceController) endpointsChanged(slice *endpointSlice) {
+	if service := c.service(slice.Namespace, slice.service); service != nil && fanout.OwnedBy(service) != nil {
+		key := types.NamespacedName{Namespace: service.Namespace, Name: fanout.OwnedBy(service).Name}
+		c.ledger.MarkNode(key, service.Annotations[v1alpha1.NodeAnnotationKey])
+		c.loop.Add(key)
+	}
+}
+
+// Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
 func (c *localServiceController) Run(ctx context.Context, workers int) {
+	for _, handler := range c.handlers {
+		// The Services must have been counted before a limit is held against the numbers.
+		if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+			return
+		}
+	}
 	c.loop.Run(ctx, workers)
 }
 
@@ -193,15 +257,49 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
 
-	scope := c.ledger.Take(key, ls)
-	nodes, plan := c.plan(ls, template, scope)
-	c.ledger.Record(key, ls, scope, nodes, plan.Changes)
+	found, plan := c.look(ls, template, c.ledger.Take(key, ls))
+	c.ledger.Record(key, ls, found)
+	plan, held := c.restrict(ctx, ls, plan)
 	result := c.act(ctx, ls, template, plan)
-	return c.conclude(ctx, ls, result)
+	return c.conclude(ctx, ls, held, result)
 }
 
-// plan computes what to do for the nodes in scope, and returns those of them that are selected.
-func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanout.Template, scope fanout.Scope) ([]string, fanout.Plan) {
+// look finds out about the nodes in scope, and computes what to do for them.
+func (c *localServiceController) look(ls *v1alpha1.LocalService, template *fanout.Template, scope fanout.Scope) (fanout.Findings, fanout.Plan) {
+	in := c.plan(ls, template, scope)
+	plan := fanout.Compute(in)
+	found := fanout.Findings{Scope: scope, Selected: in.Nodes, Changes: plan.Changes}
+	for _, node := range in.Nodes {
+		if name := naming.ServiceName(ls.Name, node); in.Owned[name] != nil && c.hasReadyEndpoint(ls.Namespace, name) {
+			found.Ready = append(found.Ready, node)
+		}
+	}
+	return found, plan
+}
+
+// restrict takes out of a plan what the operator's limits forbid, and announces what is left if it is much.
+func (c *localServiceController) restrict(ctx context.Context, ls *v1alpha1.LocalService, plan fanout.Plan) (fanout.Plan, fanout.Held) {
+	if plan.Count(fanout.Create, fanout.Delete) == 0 {
+		return plan, fanout.Held{}
+	}
+	outcome := c.outcome(ls)
+	owned := c.census.Owned(ls)
+	plan, held := c.limits.Apply(plan, ls, owned, outcome.Capacity.InNamespace)
+	if fanout.IsMassDeletion(plan, owned) {
+		c.recorder.Eventf(ls, nil, corev1.EventTypeWarning, eventDeletingServices, eventActionFanOut,
+			"About to delete %d of %d Services, which no selected node wants any more", plan.Count(fanout.Delete), owned)
+	}
+	if outcome.Capacity.IsShort() && plan.Count(fanout.Create) > 0 {
+		outcome.Writing = true
+		if err := c.writeStatus(ctx, ls, outcome); err != nil {
+			klog.FromContext(ctx).V(2).Info("Cannot tell that there are many Services", "localService", klog.KObj(ls), "err", err)
+		}
+	}
+	return plan, held
+}
+
+// plan collects what a plan for the nodes in scope is computed from.
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanout.Template, scope fanout.Scope) fanout.Input {
 	in := fanout.Input{
 		Template: template,
 		Owned:    map[string]*corev1.Service{},
@@ -210,7 +308,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanou
 	if scope.All {
 		in.Nodes = c.selectedNodes(ls)
 		in.Owned = c.ownedServices(ls)
-		return in.Nodes, fanout.Compute(in)
+		return in
 	}
 	for _, name := range scope.Nodes {
 		if node, err := c.nodes.Get(name); err == nil && fanout.Selects(ls, node.(*metav1.PartialObjectMetadata).Labels) {
@@ -220,7 +318,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanou
 			in.Owned[service.Name] = service
 		}
 	}
-	return in.Nodes, fanout.Compute(in)
+	return in
 }
 
 func (c *localServiceController) selectedNodes(ls *v1alpha1.LocalService) []string {
@@ -251,6 +349,12 @@ func (c *localServiceController) service(namespace, name string) *corev1.Service
 		return nil
 	}
 	return obj.(*corev1.Service)
+}
+
+func (c *localServiceController) hasReadyEndpoint(namespace, service string) bool {
+	// The index exists, so this cannot fail.
+	objs, _ := c.endpointSlices.ByIndex(slicesByService, namespace+"/"+service)
+	return slices.ContainsFunc(objs, func(obj any) bool { return obj.(*endpointSlice).ready })
 }
 
 // result is what became of the writes of a plan.
@@ -289,7 +393,7 @@ func (c *localServiceController) act(ctx context.Context, ls *v1alpha1.LocalServ
 				stop()
 			}
 		case <-progress.C():
-			outcome := c.ledger.Outcome(keyOf(ls))
+			outcome := c.outcome(ls)
 			outcome.Writing = true
 			if err := c.writeStatus(ctx, ls, outcome); err != nil {
 				klog.FromContext(ctx).V(2).Info("Cannot tell the progress", "localService", klog.KObj(ls), "err", err)
@@ -390,13 +494,29 @@ func (c *localServiceController) writeService(ctx context.Context, ls *v1alpha1.
 	return nil
 }
 
+// outcome is what is known of all nodes of a LocalService.
+func (c *localServiceController) outcome(ls *v1alpha1.LocalService) fanout.Outcome {
+	outcome := c.ledger.Outcome(keyOf(ls))
+	var cidrs []*networkingv1.ServiceCIDR
+	if c.serviceCIDRs != nil {
+		// The lister of a cache fails only on selectors that do not parse.
+		cidrs, _ = c.serviceCIDRs.List(labels.Everything())
+	}
+	outcome.Capacity = c.census.Capacity(ls, outcome.Nodes-len(outcome.Conflicts), cidrs)
+	return outcome
+}
+
 // conclude tells what became of a sync: in an event, the status, and its error.
-func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.LocalService, r result) error {
+func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.LocalService, held fanout.Held, r result) error {
 	key := keyOf(ls)
-	if r.incomplete() {
+	if r.incomplete() || held.Deletes+held.Creates > 0 {
 		c.ledger.MarkAll(key) // What is missing is found by looking at all.
 	}
-	outcome := c.ledger.Outcome(key)
+	if held.Creates > 0 {
+		c.loop.AddAfter(key, refusedCreateInterval)
+	}
+	outcome := c.outcome(ls)
+	outcome.Held = held
 	outcome.Errors = r.failed
 	outcome.Writing = len(r.failed) == 0 && r.incomplete()
 	if summary := summarize(r.done); summary != "" {
@@ -429,6 +549,10 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	if apiequality.Semantic.DeepEqual(old, status) {
 		return nil
 	}
+	if wait := progressInterval - c.clock.Since(c.ledger.StatusTime(key)); wait > 0 && apiequality.Semantic.DeepEqual(old.Conditions, status.Conditions) {
+		c.loop.AddAfter(key, wait) // Only numbers differ, as when pods come and go: once in a while is enough.
+		return nil
+	}
 	c.warn(ls, old.Conditions, status.Conditions)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -442,7 +566,7 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	if err != nil {
 		return fmt.Errorf("write the status of LocalService %s: %w", key, err)
 	}
-	c.ledger.RecordStatus(key, &status, written.ResourceVersion)
+	c.ledger.RecordStatus(key, &status, written.ResourceVersion, c.clock.Now())
 	return nil
 }
 
@@ -451,9 +575,7 @@ func (c *localServiceController) warn(ls *v1alpha1.LocalService, old, conditions
 	for _, condition := range conditions {
 		var reason string
 		switch {
-		case condition.Type == v1alpha1.ConditionConflicted && condition.Status == metav1.ConditionTrue:
-			reason = condition.Reason
-		case condition.Type == v1alpha1.ConditionReady && (condition.Reason == v1alpha1.ReasonWriteFailed || condition.Reason == v1alpha1.ReasonInvalidSpec):
+		case isProblem(&condition):
 			reason = condition.Reason
 		default:
 			continue
@@ -464,11 +586,24 @@ func (c *localServiceController) warn(ls *v1alpha1.LocalService, old, conditions
 	}
 }
 
+// isProblem says whether a condition is one that somebody should look at.
+func isProblem(condition *metav1.Condition) bool {
+	switch condition.Type {
+	case v1alpha1.ConditionConflicted, v1alpha1.ConditionNearCapacity:
+		return condition.Status == metav1.ConditionTrue
+	case v1alpha1.ConditionReady:
+		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices}, condition.Reason)
+	}
+	return false
+}
+
 func statusApplyConfiguration(status *v1alpha1.LocalServiceStatus) *v1alpha1apply.LocalServiceStatusApplyConfiguration {
 	out := v1alpha1apply.LocalServiceStatus().
 		WithObservedGeneration(status.ObservedGeneration).
 		WithNodes(status.Nodes).
-		WithServices(status.Services)
+		WithServices(status.Services).
+		WithReadyNodes(status.ReadyNodes).
+		WithReady(status.Ready)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithObservedGeneration(c.ObservedGeneration).
@@ -541,6 +676,35 @@ func indexByController(obj any) ([]string, error) {
 		return []string{string(owner.UID)}, nil
 	}
 	return nil, nil
+}
+
+// indexByService is the index function of slicesByService.
+func indexByService(obj any) ([]string, error) {
+	slice := obj.(*endpointSlice)
+	return []string{slice.Namespace + "/" + slice.service}, nil
+}
+
+// endpointSlice is what the cache keeps of an EndpointSlice.
+type endpointSlice struct {
+	metav1.ObjectMeta // name, namespace, UID and resource version
+
+	service string // name of the Service
+	ready   bool   // at least one endpoint is ready
+}
+
+// trimEndpointSlice is the transform function of the cache of EndpointSlices.
+func trimEndpointSlice(obj any) (any, error) {
+	full, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return obj, nil // Trimmed before, or a tombstone.
+	}
+	return &endpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion},
+		service:    full.Labels[discoveryv1.LabelServiceName],
+		ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return e.Conditions.Ready == nil || *e.Conditions.Ready
+		}),
+	}, nil
 }
 
 func keyOf(object metav1.Object) types.NamespacedName {

@@ -33,6 +33,9 @@ func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, 
 		t.Fatal(err)
 	}
 	f.fill()
+	for _, obj := range f.deps.services.GetIndexer().List() {
+		c.census.Change(nil, obj.(*corev1.Service))
+	}
 	return f, c
 }
 
@@ -350,7 +353,7 @@ func TestProgress(t *testing.T) {
 		defer func() { // The queue has goroutines of its own.
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
-			c.Run(stopped, 0)
+			c.loop.Run(stopped, 0)
 		}()
 		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 			time.Sleep(30 * time.Millisecond) // fake time: 2.7 s in all

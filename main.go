@@ -165,6 +165,7 @@ func newDependencies(kube kubernetes.Interface, client clientset.Interface, meta
 		nodeLabelKey:     opts.nodeLabelKey,
 		labelAllPods:     opts.labelAllPods,
 		writeConcurrency: opts.writeConcurrency,
+		limits:           opts.limits,
 	}
 	return deps, deps.addInformers(meta, opts.resyncPeriod)
 }

@@ -14,6 +14,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 )
 
 // options are the program's flags.
@@ -24,6 +25,7 @@ type options struct {
 	labelAllPods     bool
 	workers          int
 	writeConcurrency int
+	limits           fanout.Limits
 	resyncPeriod     time.Duration
 	httpAddress      string
 
@@ -49,6 +51,8 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.labelAllPods, "label-all-pods", false, "label every scheduled pod, not only those that a LocalService selects")
 	flags.IntVar(&o.workers, "workers", 4, "`number` of LocalServices that are worked on at the same time")
 	flags.IntVar(&o.writeConcurrency, "write-concurrency", 16, "`number` of Services, and of pods, that are written at the same time")
+	flags.Float64Var(&o.limits.MaxDeleteFraction, "max-delete-fraction", 1, "the greatest `part` of its Services, from 0 to 1, that one change may delete of a LocalService before it must be confirmed by the annotation "+v1alpha1.AllowDeletionAnnotationKey+"=true on the LocalService")
+	flags.IntVar(&o.limits.MaxServicesPerNamespace, "max-services-per-namespace", 0, "create no Services where a namespace would have more than this `number`, of all kinds; 0 for no limit")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address", ":8081", "`address` that serves /healthz, /readyz and /metrics; empty for none")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several instances work, the holder of a Lease; on by default inside a cluster")
@@ -75,6 +79,12 @@ func (o *options) validate(flags *flag.FlagSet) error {
 	}
 	if o.writeConcurrency < 1 {
 		errs = append(errs, fmt.Errorf("-write-concurrency=%d must be at least 1", o.writeConcurrency))
+	}
+	if f := o.limits.MaxDeleteFraction; !(f >= 0 && f <= 1) {
+		errs = append(errs, fmt.Errorf("-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", f))
+	}
+	if o.limits.MaxServicesPerNamespace < 0 {
+		errs = append(errs, fmt.Errorf("-max-services-per-namespace=%d must not be negative", o.limits.MaxServicesPerNamespace))
 	}
 	if o.resyncPeriod < 0 {
 		errs = append(errs, fmt.Errorf("-resync-period=%s must not be negative", o.resyncPeriod))

@@ -3,6 +3,7 @@ package fanout
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -36,15 +37,25 @@ type entry struct {
 
 	nodes     sets.Set[string]  // selected nodes when last looked at
 	unsettled map[string]Change // what is still to be done or waited for at some of them
+	ready     sets.Set[string]  // nodes whose Service has a ready endpoint
 
 	status                *v1alpha1.LocalServiceStatus // last written
 	statusResourceVersion string                       // of the LocalService with that status
+	statusTime            time.Time                    // when it was written
 }
 
 // Scope is what a sync is to look at: all nodes, or some.
 type Scope struct {
 	All   bool
 	Nodes []string
+}
+
+// Findings are what a sync has found within its scope.
+type Findings struct {
+	Scope    Scope
+	Selected []string // nodes
+	Ready    []string // of those, the ones whose Service has a ready endpoint
+	Changes  []Change // what is to be done
 }
 
 // NewLedger makes an empty ledger.
@@ -94,23 +105,25 @@ func (l *Ledger) Take(key types.NamespacedName, ls *v1alpha1.LocalService) Scope
 	return scope
 }
 
-// Record remembers what a sync has found: the selected nodes within its scope, and the changes that they need.
-func (l *Ledger) Record(key types.NamespacedName, ls *v1alpha1.LocalService, scope Scope, selected []string, changes []Change) {
+// Record remembers what a sync has found.
+func (l *Ledger) Record(key types.NamespacedName, ls *v1alpha1.LocalService, found Findings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entry(key)
-	if scope.All {
+	if found.Scope.All {
 		l.dropClaims(key, e)
 		e.uid, e.generation = ls.UID, ls.Generation
-		e.nodes, e.unsettled = sets.New[string](), map[string]Change{}
+		e.nodes, e.ready, e.unsettled = sets.New[string](), sets.New[string](), map[string]Change{}
 	}
-	for _, node := range scope.Nodes {
+	for _, node := range found.Scope.Nodes {
 		l.dropClaim(key, node, e.unsettled[node].Name)
 		e.nodes.Delete(node)
+		e.ready.Delete(node)
 		delete(e.unsettled, node)
 	}
-	e.nodes.Insert(selected...)
-	for _, change := range changes {
+	e.nodes.Insert(found.Selected...)
+	e.ready.Insert(found.Ready...)
+	for _, change := range found.Changes {
 		if change.Node == "" {
 			continue // An orphan is no node's.
 		}
@@ -134,7 +147,7 @@ func (l *Ledger) Outcome(key types.NamespacedName) Outcome {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entry(key)
-	o := Outcome{Nodes: e.nodes.Len(), InPlace: e.nodes.Len() - len(e.unsettled)}
+	o := Outcome{Nodes: e.nodes.Len(), InPlace: e.nodes.Len() - len(e.unsettled), ReadyNodes: e.ready.Len()}
 	for _, change := range e.unsettled {
 		switch change.Action {
 		case Conflict:
@@ -157,12 +170,19 @@ func (l *Ledger) Forget(key types.NamespacedName) {
 	}
 }
 
-// RecordStatus remembers the status that was written, and the resource version that the LocalService has with it.
-func (l *Ledger) RecordStatus(key types.NamespacedName, status *v1alpha1.LocalServiceStatus, resourceVersion string) {
+// RecordStatus remembers the status that was written, when, and the resource version that the LocalService has with it.
+func (l *Ledger) RecordStatus(key types.NamespacedName, status *v1alpha1.LocalServiceStatus, resourceVersion string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entry(key)
-	e.status, e.statusResourceVersion = status, resourceVersion
+	e.status, e.statusResourceVersion, e.statusTime = status, resourceVersion, at
+}
+
+// StatusTime is when the status was written last, the zero time if we have not written it.
+func (l *Ledger) StatusTime(key types.NamespacedName) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry(key).statusTime
 }
 
 // Status is the status that a LocalService has at the API server as far as known: that of the cache, or the one last

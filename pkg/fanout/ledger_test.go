@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,7 @@ func TestLedgerScope(t *testing.T) {
 	}
 	l.MarkNode(demoKey, "a")
 	take(Scope{All: true}) // Nothing is known of the other nodes yet.
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a", "b"}, nil)
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a", "b"}})
 	take(Scope{Nodes: []string{}})
 	l.MarkNode(demoKey, "b")
 	l.MarkNode(demoKey, "a")
@@ -36,7 +37,7 @@ func TestLedgerScope(t *testing.T) {
 	take(Scope{Nodes: []string{}})
 	ls.Generation++
 	take(Scope{All: true}) // What is known is of an earlier spec.
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a", "b"}, nil)
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a", "b"}})
 	ls.UID = "another"
 	take(Scope{All: true})
 	l.Forget(demoKey)
@@ -51,19 +52,19 @@ func TestLedgerOutcome(t *testing.T) {
 			t.Errorf("outcome (-want +got):\n%s", diff)
 		}
 	}
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a", "b", "c", "d"}, []Change{
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a", "b", "c", "d"}, Ready: []string{"a", "d"}, Changes: []Change{
 		{Action: Create, Name: "demo-a", Node: "a"},
 		{Action: Conflict, Name: "demo-b", Node: "b"},
 		{Action: Wait, Name: "demo-c", Node: "c"},
 		{Action: Delete, Name: "demo-x"},
-	})
-	outcome(Outcome{Nodes: 4, InPlace: 1, Conflicts: []string{"demo-b"}, Waiting: 1})
+	}})
+	outcome(Outcome{Nodes: 4, InPlace: 1, ReadyNodes: 2, Conflicts: []string{"demo-b"}, Waiting: 1})
 	l.Settle(demoKey, "a")
-	outcome(Outcome{Nodes: 4, InPlace: 2, Conflicts: []string{"demo-b"}, Waiting: 1})
-	l.Record(demoKey, ls, Scope{Nodes: []string{"b", "e"}}, []string{"b", "e"}, nil)
-	outcome(Outcome{Nodes: 5, InPlace: 4, Waiting: 1})
-	l.Record(demoKey, ls, Scope{Nodes: []string{"c", "d"}}, nil, nil)
-	outcome(Outcome{Nodes: 3, InPlace: 3})
+	outcome(Outcome{Nodes: 4, InPlace: 2, ReadyNodes: 2, Conflicts: []string{"demo-b"}, Waiting: 1})
+	l.Record(demoKey, ls, Findings{Scope: Scope{Nodes: []string{"b", "e"}}, Selected: []string{"b", "e"}, Ready: []string{"e"}})
+	outcome(Outcome{Nodes: 5, InPlace: 4, ReadyNodes: 3, Waiting: 1})
+	l.Record(demoKey, ls, Findings{Scope: Scope{Nodes: []string{"c", "d"}}})
+	outcome(Outcome{Nodes: 3, InPlace: 3, ReadyNodes: 2})
 }
 
 func TestLedgerClaims(t *testing.T) {
@@ -76,18 +77,18 @@ func TestLedgerClaims(t *testing.T) {
 	}
 	conflict := []Change{{Action: Conflict, Name: "demo-b", Node: "b"}}
 	claims()
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a", "b"}, conflict)
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a", "b"}, Changes: conflict})
 	claims(Claim{demoKey, "b"})
-	l.Record(demoKey, ls, Scope{Nodes: []string{"b"}}, []string{"b"}, nil)
+	l.Record(demoKey, ls, Findings{Scope: Scope{Nodes: []string{"b"}}, Selected: []string{"b"}})
 	claims()
-	l.Record(demoKey, ls, Scope{Nodes: []string{"b"}}, []string{"b"}, conflict)
+	l.Record(demoKey, ls, Findings{Scope: Scope{Nodes: []string{"b"}}, Selected: []string{"b"}, Changes: conflict})
 	claims(Claim{demoKey, "b"})
 	l.Settle(demoKey, "b")
 	claims()
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a", "b"}, conflict)
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a"}, nil)
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a", "b"}, Changes: conflict})
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a"}})
 	claims()
-	l.Record(demoKey, ls, Scope{All: true}, []string{"a", "b"}, conflict)
+	l.Record(demoKey, ls, Findings{Scope: Scope{All: true}, Selected: []string{"a", "b"}, Changes: conflict})
 	l.Forget(demoKey)
 	claims()
 }
@@ -99,7 +100,7 @@ func TestLedgerStatus(t *testing.T) {
 	if got := l.Status(demoKey, cached).Nodes; got != 1 {
 		t.Errorf("%d, want 1 from the cache", got)
 	}
-	l.RecordStatus(demoKey, &v1alpha1.LocalServiceStatus{Nodes: 2}, "11")
+	l.RecordStatus(demoKey, &v1alpha1.LocalServiceStatus{Nodes: 2}, "11", time.Now())
 	if got := l.Status(demoKey, cached).Nodes; got != 2 {
 		t.Errorf("%d, want 2 as written", got)
 	}

@@ -24,10 +24,16 @@ const (
 type Outcome struct {
 	// Nodes is the number of selected nodes, and InPlace that of Services in place and up to date.
 	Nodes, InPlace int
+	// ReadyNodes is the number of selected nodes whose Service has a ready endpoint.
+	ReadyNodes int
 	// Conflicts are the names that are taken by Services of others, sorted.
 	Conflicts []string
 	// Waiting is the number of Services whose predecessor is still being deleted.
 	Waiting int
+	// Held is what limits have kept from being done.
+	Held Held
+	// Capacity is how many Services there are and can be.
+	Capacity Capacity
 	// Writing is true while writes are under way.
 	Writing bool
 	// Errors are the writes that failed.
@@ -43,8 +49,10 @@ func Status(old v1alpha1.LocalServiceStatus, generation int64, outcome Outcome) 
 	if outcome.Invalid == nil { // Otherwise nothing was looked at.
 		status.Nodes = int32(outcome.Nodes)
 		status.Services = int32(outcome.InPlace)
+		status.ReadyNodes = int32(outcome.ReadyNodes)
+		status.Ready = fmt.Sprintf("%d/%d", outcome.ReadyNodes, outcome.Nodes)
 	}
-	for _, c := range []metav1.Condition{outcome.ready(), outcome.progressing(), outcome.conflicted()} {
+	for _, c := range []metav1.Condition{outcome.ready(), outcome.progressing(), outcome.conflicted(), outcome.Capacity.condition()} {
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
@@ -53,6 +61,7 @@ func Status(old v1alpha1.LocalServiceStatus, generation int64, outcome Outcome) 
 
 func (o *Outcome) ready() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	heldReason, heldMessage := o.Held.reason()
 	switch {
 	case o.Invalid != nil:
 		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, o.Invalid.Error()
@@ -60,6 +69,8 @@ func (o *Outcome) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, SummarizeErrors(o.Errors)
 	case o.Writing:
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
+	case heldReason != "":
+		c.Reason, c.Message = heldReason, heldMessage
 	case len(o.Conflicts) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, SummarizeConflicts(o.Conflicts)
 	case o.Waiting > 0:

@@ -8,8 +8,8 @@ import (
 )
 
 // Trim returns what a cache needs to keep of a Service: all that plans read of those that LocalServices control or may
-// adopt; of every other one only who it is and who controls it, to find conflicts. It may change its argument, and
-// trimming twice is the same as once.
+// adopt; of every other one only who it is, who controls it, to find conflicts, and whether it has an address, to count
+// those. It may change its argument, and trimming twice is the same as once.
 func Trim(service *corev1.Service) *corev1.Service {
 	adoptable := metav1.GetControllerOfNoCopy(service) == nil && service.Labels[v1alpha1.OwnerLabelKey] != ""
 	if OwnedBy(service) == nil && !adoptable {
@@ -20,7 +20,7 @@ func Trim(service *corev1.Service) *corev1.Service {
 			ResourceVersion:   service.ResourceVersion,
 			DeletionTimestamp: service.DeletionTimestamp,
 			OwnerReferences:   service.OwnerReferences,
-		}}
+		}, Spec: corev1.ServiceSpec{ClusterIP: service.Spec.ClusterIP}}
 	}
 	service.ManagedFields = nil
 	delete(service.Annotations, corev1.LastAppliedConfigAnnotation)

@@ -77,6 +77,8 @@ func (c *Check) needed() []permission {
 		{verbs: []string{"patch"}, group: v1alpha1.GroupName, resource: "localservices", subresource: "status"},
 		{verbs: []string{"list", "watch"}, resource: "nodes"},
 		{verbs: []string{"list", "watch", "create", "patch", "delete"}, resource: "services"},
+		{verbs: []string{"list", "watch"}, group: "discovery.k8s.io", resource: "endpointslices"},
+		{verbs: []string{"list", "watch"}, group: "networking.k8s.io", resource: "servicecidrs"},
 		{verbs: []string{"list", "watch", "patch"}, resource: "pods"},
 		{verbs: []string{"create", "patch"}, group: "events.k8s.io", resource: "events"},
 	}

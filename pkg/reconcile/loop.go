@@ -48,6 +48,9 @@ func New[K comparable](name string, clk clock.WithTicker, reconcile Func[K]) *Lo
 // Add has a key reconciled soon. A key that is waiting already is not added twice.
 func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
 
+// AddAfter has key reconciled after a while.
+func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.queue.AddAfter(key, delay) }
+
 // Len is the number of keys that are waiting.
 func (l *Loop[K]) Len() int { return l.queue.Len() }
 

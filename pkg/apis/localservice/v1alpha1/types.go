@@ -15,6 +15,9 @@ const (
 	// NodeAnnotationKey is the annotation on every generated Service that holds the whole name of its node,
 	// also where that name is too long for a label value.
 	NodeAnnotationKey = "localservice.dev/node"
+	// AllowDeletionAnnotationKey is the annotation on a LocalService that, with the value "true", lets the controller
+	// delete more of its Services at once than its flag -max-delete-fraction allows.
+	AllowDeletionAnnotationKey = "localservice.dev/allow-deletion"
 	// AppliedMetadataAnnotationKey is the annotation on a generated Service that lists the label and annotation
 	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
 	// somebody else has set.
@@ -29,6 +32,9 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
 	ConditionConflicted = "Conflicted"
+	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
+	// known to stand.
+	ConditionNearCapacity = "NearCapacity"
 )
 
 // Reasons of the conditions of a LocalService.
@@ -47,6 +53,20 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonNoConflict: no Service name is taken by somebody else.
 	ReasonNoConflict = "NoConflict"
+	// ReasonDeletionHeld: more Services would be deleted at once than the controller's flag -max-delete-fraction allows.
+	ReasonDeletionHeld = "DeletionHeld"
+	// ReasonTooManyServices: the namespace would have more Services than the controller's flag
+	// -max-services-per-namespace allows, so none is created.
+	ReasonTooManyServices = "TooManyServices"
+	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to stand.
+	ReasonManyServices = "ManyServices"
+	// ReasonManyEnvironmentVariables: the Services with a cluster IP are so many that their environment variables may
+	// keep pods of the namespace from starting.
+	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
+	// ReasonFewClusterIPs: the cluster has fewer free addresses for Services than are needed.
+	ReasonFewClusterIPs = "FewClusterIPs"
+	// ReasonEnoughCapacity: there are not more Services than a cluster is known to stand.
+	ReasonEnoughCapacity = "EnoughCapacity"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
 	ReasonInvalidSpec = "InvalidSpec"
 )
@@ -58,8 +78,8 @@ const (
 // +kubebuilder:resource:path=localservices,singular=localservice,shortName=lsvc,categories=all,scope=Namespaced
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects."
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date."
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True when every selected node has its Service."
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the LocalService is or is not ready.",priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="Selected nodes whose Service has at least one ready endpoint, of all selected nodes."
+// +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the condition Ready is True or False.",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",message="metadata.name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name begins the name of every generated Service, so it must start with a letter and hold only lower case letters, digits and '-', without dots"
@@ -291,8 +311,17 @@ type LocalServiceStatus struct {
 	// +optional
 	Services int32 `json:"services"`
 
-	// conditions are Ready (every selected node has its Service), Progressing (Services are being written) and
-	// Conflicted (a Service name is taken by an object that belongs to somebody else).
+	// readyNodes is the number of selected nodes whose Service has at least one ready endpoint.
+	// +optional
+	ReadyNodes int32 `json:"readyNodes"`
+
+	// ready is readyNodes of nodes, for people to read: 2/3.
+	// +optional
+	Ready string `json:"ready,omitempty"`
+
+	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
+	// Conflicted (a Service name is taken by an object that belongs to somebody else) and NearCapacity (there are more
+	// Services than a cluster is known to stand).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

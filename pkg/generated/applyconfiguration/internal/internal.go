@@ -156,6 +156,13 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: ready
+      type:
+        scalar: string
+    - name: readyNodes
+      type:
+        scalar: numeric
+      default: 0
     - name: services
       type:
         scalar: numeric

@@ -33,8 +33,13 @@ type LocalServiceStatusApplyConfiguration struct {
 	Nodes *int32 `json:"nodes,omitempty"`
 	// services is the number of Services that are in place and up to date.
 	Services *int32 `json:"services,omitempty"`
-	// conditions are Ready (every selected node has its Service), Progressing (Services are being written) and
-	// Conflicted (a Service name is taken by an object that belongs to somebody else).
+	// readyNodes is the number of selected nodes whose Service has at least one ready endpoint.
+	ReadyNodes *int32 `json:"readyNodes,omitempty"`
+	// ready is readyNodes of nodes, for people to read: 2/3.
+	Ready *string `json:"ready,omitempty"`
+	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
+	// Conflicted (a Service name is taken by an object that belongs to somebody else) and NearCapacity (there are more
+	// Services than a cluster is known to stand).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -65,6 +70,22 @@ func (b *LocalServiceStatusApplyConfiguration) WithNodes(value int32) *LocalServ
 // If called multiple times, the Services field is set to the value of the last call.
 func (b *LocalServiceStatusApplyConfiguration) WithServices(value int32) *LocalServiceStatusApplyConfiguration {
 	b.Services = &value
+	return b
+}
+
+// WithReadyNodes sets the ReadyNodes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReadyNodes field is set to the value of the last call.
+func (b *LocalServiceStatusApplyConfiguration) WithReadyNodes(value int32) *LocalServiceStatusApplyConfiguration {
+	b.ReadyNodes = &value
+	return b
+}
+
+// WithReady sets the Ready field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ready field is set to the value of the last call.
+func (b *LocalServiceStatusApplyConfiguration) WithReady(value string) *LocalServiceStatusApplyConfiguration {
+	b.Ready = &value
 	return b
 }
 

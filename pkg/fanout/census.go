@@ -1,0 +1,145 @@
+package fanout
+
+import (
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Census counts the Services of a cluster as they come and go, so that nobody has to count them all. It is safe for
+// concurrent use.
+type Census struct {
+	mu         sync.Mutex
+	cluster    int
+	addresses  int // Services with a cluster IP
+	namespaces map[string]*counts
+	owned      map[types.UID]*counts // by the LocalService that controls them
+}
+
+type counts struct{ services, clusterIPs int }
+
+// Change counts a Service that has come (before is nil), gone (after is nil), or changed.
+func (c *Census) Change(before, after *corev1.Service) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before != nil {
+		c.add(before, -1)
+	}
+	if after != nil {
+		c.add(after, 1)
+	}
+}
+
+func (c *Census) add(service *corev1.Service, n int) {
+	if c.namespaces == nil {
+		c.namespaces, c.owned = map[string]*counts{}, map[types.UID]*counts{}
+	}
+	clusterIPs := 0
+	if hasClusterIP(service) {
+		clusterIPs = n
+	}
+	c.cluster += n
+	c.addresses += clusterIPs
+	count(c.namespaces, service.Namespace, n, clusterIPs)
+	if owner := OwnedBy(service); owner != nil {
+		count(c.owned, owner.UID, n, clusterIPs)
+	}
+}
+
+func count[K comparable](all map[K]*counts, key K, services, clusterIPs int) {
+	of := all[key]
+	if of == nil {
+		of = &counts{}
+		all[key] = of
+	}
+	of.services += services
+	of.clusterIPs += clusterIPs
+	if of.services == 0 {
+		delete(all, key)
+	}
+}
+
+func hasClusterIP(service *corev1.Service) bool {
+	return service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone
+}
+
+// Owned is the number of Services that a LocalService controls.
+func (c *Census) Owned(ls *v1alpha1.LocalService) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if owned := c.owned[ls.UID]; owned != nil {
+		return owned.services
+	}
+	return 0
+}
+
+// Capacity is what there will be when a LocalService has the Services that it wants, whatever of them is there already:
+// so it is the same all the time while they come. The CIDRs are those of the cluster's addresses for Services, nil if
+// they are not known.
+func (c *Census) Capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR) Capacity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var namespace, owned counts
+	if of := c.namespaces[ls.Namespace]; of != nil {
+		namespace = *of
+	}
+	if of := c.owned[ls.UID]; of != nil {
+		owned = *of
+	}
+	out := Capacity{
+		InCluster:      c.cluster - owned.services + want,
+		InNamespace:    namespace.services - owned.services + want,
+		FreeClusterIPs: -1,
+	}
+	if ls.Spec.ClusterIP == corev1.ClusterIPNone {
+		return out
+	}
+	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
+	out.NeededClusterIPs = max(want-owned.clusterIPs, 0)
+	if size := primarySize(cidrs); size > 0 {
+		out.FreeClusterIPs = max(size-c.addresses, 0)
+	}
+	return out
+}
+
+// primarySize is the number of addresses in the CIDRs of the family that Services have unless they ask for another: that
+// of the oldest CIDR's first range. 0 if there are none.
+func primarySize(cidrs []*networkingv1.ServiceCIDR) int {
+	var oldest *networkingv1.ServiceCIDR
+	for _, cidr := range cidrs {
+		if oldest == nil || cidr.CreationTimestamp.Before(&oldest.CreationTimestamp) {
+			oldest = cidr
+		}
+	}
+	if oldest == nil || len(oldest.Spec.CIDRs) == 0 {
+		return 0
+	}
+	primary, err := netip.ParsePrefix(oldest.Spec.CIDRs[0])
+	if err != nil {
+		return 0
+	}
+	size := 0
+	for _, cidr := range cidrs {
+		for _, s := range cidr.Spec.CIDRs {
+			if prefix, err := netip.ParsePrefix(s); err == nil && prefix.Addr().Is4() == primary.Addr().Is4() {
+				size += usable(prefix)
+			}
+		}
+	}
+	return size
+}
+
+// usable is the number of addresses that the API server allocates from a range: all but the first, and of IPv4 the last.
+func usable(prefix netip.Prefix) int {
+	const most = 30 // A larger range is never used up.
+	n := 1<<min(prefix.Addr().BitLen()-prefix.Bits(), most) - 1
+	if prefix.Addr().Is4() {
+		n--
+	}
+	return max(n, 0)
+}
