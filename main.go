@@ -74,7 +74,7 @@ func run(ctx context.Context, opts *options) error {
 		return err
 	}
 	metrics.Register()
-	server, err := startServer(ctx, opts.httpAddress)
+	server, err := startServer(ctx, opts.httpAddress, opts.profiling)
 	if err != nil {
 		return err
 	}

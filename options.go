@@ -28,6 +28,7 @@ type options struct {
 	limits           fanout.Limits
 	resyncPeriod     time.Duration
 	httpAddress      string
+	profiling        bool
 
 	leaderElect                               bool
 	leaderElectionNamespace, leaderElectionID string
@@ -55,6 +56,7 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.limits.MaxServicesPerNamespace, "max-services-per-namespace", 0, "create no Services where a namespace would have more than this `number`, of all kinds; 0 for no limit")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour, "`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address", ":8081", "`address` that serves /healthz, /readyz and /metrics; empty for none")
+	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several instances work, the holder of a Lease; on by default inside a cluster")
 	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the Lease; by default that of the pod that this program runs in, else kube-system")
 	flags.StringVar(&o.leaderElectionID, "leader-election-id", "local-service-controller", "`name` of the Lease")

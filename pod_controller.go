@@ -49,6 +49,10 @@ type podController struct {
 	pods          cache.Indexer
 	localServices cache.Indexer
 	loop          *reconcile.Loop[types.NamespacedName]
+
+	// labelledAtBinding is whether the pod that was scheduled last had its label from the beginning: then the admission
+	// policy works, and there is nothing left to write. nil until one is seen. Only the event handler uses it.
+	labelledAtBinding *bool
 }
 
 func newPodController(deps dependencies) (*podController, error) {
@@ -67,6 +71,7 @@ func newPodController(deps dependencies) (*podController, error) {
 	_, err1 := deps.pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if !initial { // Run looks at all pods when all caches are filled.
+				c.podScheduled(obj.(*pod))
 				c.podChanged(obj.(*pod))
 			}
 		},
@@ -85,6 +90,25 @@ func newPodController(deps dependencies) (*podController, error) {
 		},
 	})
 	return c, errors.Join(err1, err2)
+}
+
+// podScheduled learns from a pod that is new in the cache of scheduled pods whether an admission policy labels pods in
+// the same write that binds them.
+func (c *podController) podScheduled(p *pod) {
+	if p.completed || naming.NodeLabelValue(p.node) != p.node {
+		return // Longer names the policy leaves to us.
+	}
+	if c.labelledAtBinding != nil && *c.labelledAtBinding == p.labelled {
+		return
+	}
+	c.labelledAtBinding = &p.labelled
+	if p.labelled {
+		metrics.PodsLabelledAtBinding.Set(1)
+		klog.Background().Info("Pods arrive with their node label: the admission policy works, and only pods from before are left to label")
+	} else {
+		metrics.PodsLabelledAtBinding.Set(0)
+		klog.Background().Info("Pods arrive without their node label: it is written to each", "allPods", c.all)
+	}
 }
 
 func (c *podController) podChanged(p *pod) {

@@ -153,3 +153,26 @@ func TestTrimPod(t *testing.T) {
 		}
 	}
 }
+
+// TestLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy labels them.
+func TestLabelledAtBinding(t *testing.T) {
+	_, c := newPodFixture(t, false)
+	see := func(want *bool, edit ...func(*corev1.Pod)) {
+		t.Helper()
+		trimmed, err := trimPod(c.nodeLabelKey)(testPod("p", edit...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.podScheduled(trimmed.(*pod))
+		if got := c.labelledAtBinding; (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("labelled at binding: %v, want %v", got, want)
+		}
+	}
+	labelled := withLabels(map[string]string{"vm/rack": "node1"})
+	see(nil, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // The policy leaves it to us.
+	see(nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	see(new(true), labelled)
+	see(new(true), labelled)
+	see(new(false))
+	see(new(true), labelled)
+}

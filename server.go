@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,8 @@ type server struct {
 	http           http.Server
 }
 
-// startServer serves on an address, "" for none.
-func startServer(ctx context.Context, address string) (*server, error) {
+// startServer serves on an address, "" for none; with profiling also /debug/pprof.
+func startServer(ctx context.Context, address string, profiling bool) (*server, error) {
 	s := &server{electionHealth: leaderelection.NewLeaderHealthzAdaptor(electionTolerance)}
 	if address == "" {
 		return s, nil
@@ -49,6 +50,11 @@ func startServer(ctx context.Context, address string) (*server, error) {
 		}
 	})
 	mux.Handle("GET /metrics", legacyregistry.HandlerWithReset())
+	if profiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -33,11 +33,19 @@ var (
 		Help:           "Writes of the node label to pods, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
+	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the controller
+	// does. It is 0, too, before the first pod is scheduled.
+	PodsLabelledAtBinding = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "pods_labelled_at_binding",
+		Help:           "1 if the pod that was scheduled last had its node label from the beginning.",
+		StabilityLevel: metrics.ALPHA,
+	})
 )
 
 // Register makes the metrics visible.
 var Register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(ServiceWrites, StatusWrites, PodLabelWrites)
+	legacyregistry.MustRegister(ServiceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding)
 })
 
 // Result is the value of the label result: success, or the reason that the API server gave.
