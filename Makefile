@@ -21,7 +21,7 @@ test: test-unit test-integration test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
-	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./pkg/... ./artifacts/...
+	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./pkg/... ./cmd/... ./artifacts/...
 
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
@@ -47,8 +47,9 @@ generate: ## Generate everything that follows from pkg/apis
 	hack/update-codegen.sh
 
 .PHONY: build
-build: ## Build the controller and the demo app into bin/
+build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/local-service-controller .
+	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/kubectl-localservice ./cmd/kubectl-localservice
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
 
 .PHONY: playground

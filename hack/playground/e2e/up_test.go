@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A cluster works, and its end leaves nothing behind.
+func TestUpLeavesNothingBehind(t *testing.T) {
+	before := lookAtMachine(t)
+	pause := filepath.Join(filepath.Dir(binary(t)), "playground.d", "pause")
+	dir := filepath.Join(t.TempDir(), "p")
+	p := up(t, dir, "--nodes", "k8s01,k8s02", "--image", "localhost/first:1="+pause)
+
+	t.Run("pods run on every node", func(t *testing.T) {
+		runPod(t, p, "localhost/first:1", "k8s01")
+		runPod(t, p, "localhost/first:1", "k8s02")
+	})
+	t.Run("a command in a node's network uses the cluster's DNS", func(t *testing.T) {
+		if got := p.mustRun("run", "--", "getent", "hosts", "kubernetes"); !strings.HasPrefix(got, "10.96.0.1 ") {
+			t.Errorf("the Service kubernetes is %q", got)
+		}
+		if got := p.mustRun("run", "--node", "k8s02", "--", p.bin, "kubectl", "get", "--raw", "/readyz"); got != "ok" {
+			t.Errorf("the API server says %q", got)
+		}
+		_, err := p.run("run", "sh", "-c", "exit 7")
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+			t.Errorf("the exit code is not passed on: %v", err)
+		}
+	})
+	t.Run("images can be loaded later", func(t *testing.T) {
+		p.mustRun("load", "localhost/second:1="+pause)
+		runPod(t, p, "localhost/second:1", "k8s01")
+	})
+	t.Run("a node can be stopped without harm to others", func(t *testing.T) { stopNode(t, p, "k8s02") })
+	t.Run("a deleted node comes back, and a new one joins", func(t *testing.T) {
+		p.mustRun("kubectl", "delete", "node", "k8s02")
+		for _, n := range []string{"k8s02", "k8s10"} {
+			p.mustRun("node", "start", n)
+			reach(t, p, "k8s01", runPod(t, p, "localhost/second:1", n))
+		}
+	})
+
+	family := descendants(t, p.cmd.Process.Pid)
+	if len(family) < 15 {
+		t.Errorf("the processes are %v: a cluster has more", family)
+	}
+	p.signal(syscall.SIGTERM)
+	if p.err != nil {
+		t.Errorf("up ended with %v\n%s", p.err, p.stderr.String())
+	}
+	mustEnd(t, family)
+	mustNotExist(t, dir)
+	lookAtMachine(t).mustBe(t, before)
+}
+
+// runPod runs a pod of an image on a node and returns its address.
+func runPod(t *testing.T, p *playground, image, node string) string {
+	t.Helper()
+	name := fmt.Sprintf("on-%s-%d", node, time.Now().UnixNano())
+	p.mustRun("kubectl", "run", name, "--image", image, "--image-pull-policy", "Never",
+		"--overrides", fmt.Sprintf(`{"spec": {"nodeName": %q}}`, node))
+	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=30s")
+	return p.mustRun("kubectl", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
+}
+
+// reach fails unless the address answers from a node: a closed port refuses, and only where packets arrive.
+func reach(t *testing.T, p *playground, from, ip string) {
+	t.Helper()
+	eventually(t, 5*time.Second, "reaching "+ip+" from "+from, func() error {
+		out, _ := p.run("run", "--node", from, "--", "bash", "-c", "exec timeout 2 bash -c '</dev/tcp/"+ip+"/9'")
+		if !strings.Contains(out, "Connection refused") {
+			return errors.New(out)
+		}
+		return nil
+	})
+}
+
+// stopNode fails if any other node is ever less than ready on the way.
+func stopNode(t *testing.T, p *playground, node string) {
+	t.Helper()
+	p.mustRun("node", "stop", node)
+	eventually(t, 20*time.Second, node+" becoming not ready", func() error {
+		notReady := ""
+		for line := range strings.Lines(p.mustRun("kubectl", "get", "nodes", "--no-headers")) {
+			if f := strings.Fields(line); f[1] != "Ready" {
+				notReady += f[0] + " "
+			}
+		}
+		if notReady != "" && notReady != node+" " {
+			t.Fatalf("not ready: %s", notReady)
+		}
+		if notReady == "" {
+			return errors.New("all nodes are ready")
+		}
+		return nil
+	})
+}
+
+func TestControlPlanesSideBySide(t *testing.T) {
+	before := lookAtMachine(t)
+	base := t.TempDir()
+	a := up(t, filepath.Join(base, "a"), "--control-plane-only")
+	b := up(t, filepath.Join(base, "b"), "--control-plane-only", "--audit")
+	a.mustRun("kubectl", "create", "configmap", "only-in-a")
+	if out, err := b.run("kubectl", "get", "configmap", "only-in-a"); err == nil {
+		t.Errorf("it is in the other one: %s", out)
+	}
+	if out, _ := b.run("kubectl", "auth", "can-i", "list", "secrets", "--as=somebody"); strings.TrimSpace(out) != "no" {
+		t.Errorf("somebody may list secrets: %s", out)
+	}
+	eventually(t, 5*time.Second, "looking for the request in the audit log", func() error {
+		log, err := os.ReadFile(filepath.Join(b.dir, "logs", "audit.log"))
+		if err == nil && !strings.Contains(string(log), `"impersonatedUser":{"username":"somebody"`) {
+			err = errors.New("it is not there")
+		}
+		return err
+	})
+	for _, p := range []*playground{a, b} {
+		family := descendants(t, p.cmd.Process.Pid)
+		p.signal(syscall.SIGINT)
+		if p.err != nil {
+			t.Errorf("up ended with %v", p.err)
+		}
+		mustEnd(t, family)
+		mustNotExist(t, p.dir)
+	}
+	lookAtMachine(t).mustBe(t, before)
+}
+
+// When `up` is killed, it can clean up nothing, yet all ends; and the next one takes over the directory.
+func TestKilledUpEndsEverything(t *testing.T) {
+	for name, args := range map[string][]string{
+		"with nodes":         {"--nodes", "k8s01"},
+		"control plane only": {"--control-plane-only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := lookAtMachine(t)
+			dir := filepath.Join(t.TempDir(), "p")
+			p := up(t, dir, args...)
+			family := descendants(t, p.cmd.Process.Pid)
+			p.signal(syscall.SIGKILL)
+			mustEnd(t, family)
+			lookAtMachine(t).mustBe(t, before)
+
+			next := up(t, dir, "--control-plane-only")
+			next.signal(syscall.SIGTERM)
+			mustNotExist(t, dir)
+		})
+	}
+}
+
+func TestSecondUpIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "p")
+	p := up(t, dir, "--control-plane-only")
+	out, err := p.run("up", "--control-plane-only")
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("the second one ended with %v", err)
+	}
+	if want := fmt.Sprintf("already running in %s (pid %d)", dir, p.cmd.Process.Pid); !strings.Contains(out, want) {
+		t.Errorf("%q is not in: %s", want, out)
+	}
+	p.mustRun("kubectl", "get", "namespaces") // the first one is as before
+}
+
+func TestFailureNamesTheLog(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "p")
+	p := launch(t, dir, "--control-plane-only", "--apiserver-flag=--no-such-flag")
+	select {
+	case <-p.ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("up does not notice")
+	}
+	log := filepath.Join(dir, "logs", "kube-apiserver.log")
+	for _, want := range []string{"kube-apiserver ended", log, "unknown flag: --no-such-flag"} {
+		if !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%q is not in: %s", want, p.stderr.String())
+		}
+	}
+	if _, err := os.Stat(log); err != nil {
+		t.Error(err)
+	}
+	mustNotExist(t, filepath.Join(dir, "kubeconfig"))
+}
+
+func TestUpEndsWithItsParent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "p")
+	// The shell is the parent. It ends when its standard input does.
+	parent := exec.Command("bash", "-c", `"$0" up --control-plane-only --die-with-parent --dir "$1" >"$1.out" 2>&1 & read -r || true`, binary(t), dir)
+	in, err := parent.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "waiting until it is ready", func() error {
+		b, err := os.ReadFile(dir + ".out")
+		if err == nil && !strings.Contains(string(b), "ready: ") {
+			err = fmt.Errorf("output so far: %s", b)
+		}
+		return err
+	})
+	family := descendants(t, parent.Process.Pid)
+	in.Close()
+	if err := parent.Wait(); err != nil {
+		t.Error(err)
+	}
+	mustEnd(t, family)
+	mustNotExist(t, dir)
+}

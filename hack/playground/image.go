@@ -1,0 +1,169 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/distribution/reference"
+)
+
+// imageSource is a static binary and the name of the image that it becomes.
+type imageSource struct{ Ref, Binary string }
+
+// pauseImage is what holds the namespaces of every pod. CoreDNS runs in it, too, from a mounted binary.
+func pauseImage(playground string) imageSource {
+	return imageSource{Ref: "localhost/playground-pause:1", Binary: filepath.Join(libexec(playground), "pause")}
+}
+
+// parseImageSource parses REF=BINARY.
+func parseImageSource(s string) (imageSource, error) {
+	ref, binary, ok := strings.Cut(s, "=")
+	if !ok || ref == "" || binary == "" {
+		return imageSource{}, fmt.Errorf("%q is not of the form REF=BINARY, such as localhost/app:1=bin/app", s)
+	}
+	name, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return imageSource{}, fmt.Errorf("%q is not an image's name: %w", ref, err)
+	}
+	path, err := filepath.Abs(binary)
+	if err != nil {
+		return imageSource{}, fmt.Errorf("making the path of %s absolute: %w", binary, err)
+	}
+	return imageSource{Ref: name.String(), Binary: path}, checkStatic(path)
+}
+
+// checkStatic reports a binary that could not run as the only file of an image.
+func checkStatic(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("making an image of %s: it has to be a Linux binary: %w", path, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("making an image of %s: it is not static and would find no libraries; build it with CGO_ENABLED=0", path)
+		}
+	}
+	return nil
+}
+
+// file is where the archive of an image is kept for nodes that start later. A new archive for the same name replaces
+// the old one.
+func (s imageSource) file(dir workdir) string {
+	return dir.path("images", fmt.Sprintf("%x.tar", sha256.Sum256([]byte(s.Ref))))
+}
+
+// write makes the archive. It is complete as soon as it can be seen, as a node may be starting just now.
+func (s imageSource) write(dir workdir) (err error) {
+	tmp, err := os.CreateTemp(dir.path("images"), "new-*")
+	if err != nil {
+		return fmt.Errorf("making the image %s: %w", s.Ref, err)
+	}
+	defer os.Remove(tmp.Name())
+	if err := errors.Join(s.archive(tmp), tmp.Close()); err != nil {
+		return fmt.Errorf("making the image %s: %w", s.Ref, err)
+	}
+	if err := os.Rename(tmp.Name(), s.file(dir)); err != nil {
+		return fmt.Errorf("making the image %s: %w", s.Ref, err)
+	}
+	return nil
+}
+
+// archive writes a docker-archive: an image with one layer, which has the binary as its only file.
+func (s imageSource) archive(out io.Writer) error {
+	name := filepath.Base(s.Binary)
+	f, err := os.Open(s.Binary)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(out)
+	digest := sha256.New()
+	if err := w.WriteHeader(&tar.Header{Name: "layer.tar", Mode: 0o644, Size: layerSize(info.Size())}); err != nil {
+		return err
+	}
+	layer := tar.NewWriter(io.MultiWriter(w, digest))
+	if err := layer.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: info.Size()}); err != nil {
+		return err
+	}
+	if _, err := io.Copy(layer, f); err != nil {
+		return err
+	}
+	if err := layer.Close(); err != nil {
+		return err
+	}
+	err = writeJSON(w, "config.json", map[string]any{
+		"architecture": runtime.GOARCH,
+		"os":           "linux",
+		"config":       map[string]any{"Entrypoint": []string{"/" + name}},
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", digest.Sum(nil))}},
+	})
+	if err != nil {
+		return err
+	}
+	err = writeJSON(w, "manifest.json", []any{map[string]any{
+		"Config": "config.json", "RepoTags": []string{s.Ref}, "Layers": []string{"layer.tar"},
+	}})
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// layerSize is the size of a tar archive with one file: a header, the contents in whole blocks, two empty blocks.
+func layerSize(contents int64) int64 {
+	const block = 512
+	return block + (contents+block-1)/block*block + 2*block
+}
+
+func writeJSON(w *tar.Writer, name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(b))}); err != nil {
+		return err
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+// importImages gives containerd the images whose archives match.
+func importImages(ctx context.Context, c *containerd.Client, pattern string) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return fmt.Errorf("looking for images: %w", err)
+	}
+	var errs []error
+	for _, file := range files {
+		errs = append(errs, importImage(ctx, c, file))
+	}
+	return errors.Join(errs...)
+}
+
+func importImage(ctx context.Context, c *containerd.Client, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("importing an image: %w", err)
+	}
+	defer f.Close()
+	if _, err := c.Import(ctx, f); err != nil {
+		return fmt.Errorf("importing the image %s: %w", file, err)
+	}
+	return nil
+}

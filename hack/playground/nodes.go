@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// nodes are the machines of the cluster, as seen from the sandbox: it can switch them on and off.
+type nodes struct {
+	*sandbox
+	mu   sync.Mutex
+	list []*node // in the order they were first started
+}
+
+// node is a machine. It keeps its address when it is switched off and on again.
+type node struct {
+	name    string
+	ip      net.IP
+	link    string        // the sandbox's end of the cable
+	started time.Time     // last
+	process *daemon       // process 1 of the running node, nil if it is off
+	off     chan struct{} // closed when it is being switched off on purpose
+}
+
+// nodeState is a node in the answers to the command line.
+type nodeState struct {
+	Name    string `json:"name"`
+	IP      string `json:"ip"`
+	Running bool   `json:"running"`
+}
+
+var (
+	errNodeRunning = errors.New("the node is running already")
+	errNodeStopped = errors.New("no such node is running")
+)
+
+func newNodes(s *sandbox) *nodes { return &nodes{sandbox: s} }
+
+// validateNodeName reports a name that cannot be a node's. Linux takes up to 64 characters as a host name.
+func validateNodeName(name string) error {
+	problems := validation.IsDNS1123Subdomain(name)
+	if len(name) > 63 {
+		problems = append(problems, "must be no more than 63 characters")
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%q cannot be the name of a node: %s", name, strings.Join(problems, ", "))
+	}
+	return nil
+}
+
+func (n *nodes) find(name string) *node {
+	i := slices.IndexFunc(n.list, func(m *node) bool { return m.name == name })
+	if i < 0 {
+		return nil
+	}
+	return n.list[i]
+}
+
+// start switches a node on, a new one if there is none of that name.
+func (n *nodes) start(name string) error {
+	if err := errors.Join(validateNodeName(name), n.dir.checkSocketPaths([]string{name})); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.find(name)
+	if m == nil {
+		ip, err := nodeIP(len(n.list))
+		if err != nil {
+			return err
+		}
+		m = &node{name: name, ip: ip, link: fmt.Sprintf("node%d", len(n.list))}
+		if err := n.issueNode(name); err != nil {
+			return err
+		}
+		n.list = append(n.list, m)
+	}
+	if m.process != nil {
+		return fmt.Errorf("starting %s: %w", name, errNodeRunning)
+	}
+	return n.boot(m)
+}
+
+// issueNode gives a node the credentials that a bootstrap token would get it elsewhere.
+func (n *nodes) issueNode(name string) error {
+	a, err := loadAuthority(n.dir)
+	if err != nil {
+		return err
+	}
+	return a.issueClient("node-"+name, n.cp.server(), identity{user: "system:node:" + name, group: "system:nodes"})
+}
+
+func (n *nodes) boot(m *node) error {
+	cmd := self(nodeApplet, string(n.dir), m.name, m.ip.String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: newNamespaces}
+	m.started = time.Now()
+	log := n.dir.logFile(m.name)
+	process, err := startDaemon("node "+m.name, cmd, log)
+	if err != nil {
+		return err
+	}
+	if err := connectNode(m.link, m.ip, cmd.Process.Pid); err != nil {
+		process.kill()
+		return fmt.Errorf("connecting %s to the network: %w", m.name, err)
+	}
+	off := make(chan struct{})
+	m.process, m.off = process, off
+	go func() {
+		<-process.done
+		select {
+		case <-off:
+		default:
+			n.cancel(fmt.Errorf("node %s: %s", m.name, tail(log, 25))) // all that a node logs is why it failed
+		}
+	}()
+	return nil
+}
+
+// stop switches a node off: its processes get no chance to say goodbye to the API server.
+func (n *nodes) stop(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.find(name)
+	if m == nil || m.process == nil {
+		return fmt.Errorf("stopping %s: %w", name, errNodeStopped)
+	}
+	close(m.off)
+	m.process.kill()
+	m.process = nil
+	if err := os.Remove(n.dir.nodeSocket(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the socket of %s: %w", name, err)
+	}
+	// The kernel takes down the other end, and with it this one, some time after the last process has gone.
+	return disconnectNode(m.link)
+}
+
+func (n *nodes) states() []nodeState {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	states := []nodeState{}
+	for _, m := range n.list {
+		states = append(states, nodeState{Name: m.name, IP: m.ip.String(), Running: m.process != nil})
+	}
+	return states
+}
+
+// waitReady returns when the node that was started last under that name is Ready and reaches Services.
+func (n *nodes) waitReady(ctx context.Context, name string) error {
+	n.mu.Lock()
+	m := n.find(name)
+	started := m.started
+	n.mu.Unlock()
+	err := poll(ctx, time.Minute, "waiting for node "+name, func(ctx context.Context) error {
+		object, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return readySince(object, started)
+	})
+	if err != nil && ctx.Err() == nil {
+		return withLog(err, n.dir.logFile(name+"-kubelet"))
+	} else if err != nil {
+		return err
+	}
+	return n.waitFor(ctx, name, "services", "kube-proxy")
+}
+
+// waitDNS returns when CoreDNS answers a client on the node.
+func (n *nodes) waitDNS(ctx context.Context, name string) error {
+	return n.waitFor(ctx, name, "dns", "containerd")
+}
+
+// waitFor polls one of the node's own checks; if that fails, log is likely to say why.
+func (n *nodes) waitFor(ctx context.Context, name, check, log string) error {
+	client := unixClient(n.dir.nodeSocket(name))
+	err := poll(ctx, time.Minute, fmt.Sprintf("waiting for %s on node %s", check, name), func(ctx context.Context) error {
+		return client.call(ctx, "GET", "/ready/"+check, nil)
+	})
+	if err != nil && ctx.Err() == nil {
+		return withLog(err, n.dir.logFile(name+"-"+log))
+	}
+	return err
+}
+
+// readySince returns nil if a Node is ready and has said so since it was started, or why not.
+func readySince(object *corev1.Node, started time.Time) error {
+	for _, c := range object.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.LastHeartbeatTime.Time.Before(started.Truncate(time.Second)) {
+			return errors.New("its kubelet has not reported since it was started")
+		}
+		if c.Status != corev1.ConditionTrue {
+			return errors.New(c.Message)
+		}
+		return nil
+	}
+	return errors.New("its kubelet has not reported yet")
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestChildEnv(t *testing.T) {
+	got := childEnv([]string{"PATH=/bin", "HTTPS_PROXY=http://proxy", "ETCD_NAME=x", "NOTIFY_SOCKET=/run/x", "KUBECONFIG=/k", "GOMAXPROCS=2"})
+	if want := []string{"PATH=/bin", "GOMAXPROCS=2"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestWithLog(t *testing.T) {
+	failure := errors.New("etcd ended")
+	log := filepath.Join(t.TempDir(), "etcd.log")
+	if err := withLog(failure, log); !errors.Is(err, failure) || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("without a log: %v", err)
+	}
+	if err := os.WriteFile(log, []byte("first\n"+strings.Repeat("more\n", 20)+"last\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := withLog(failure, log)
+	if !errors.Is(err, failure) || !strings.Contains(err.Error(), log) || !strings.HasSuffix(err.Error(), "| last") || strings.Contains(err.Error(), "first") {
+		t.Errorf("with a log: %v", err)
+	}
+}
+
+func TestPoll(t *testing.T) {
+	notYet := errors.New("not yet")
+	calls := 0
+	err := poll(t.Context(), time.Minute, "waiting", func(context.Context) error {
+		if calls++; calls < 3 {
+			return notYet
+		}
+		return nil
+	})
+	if err != nil || calls != 3 {
+		t.Errorf("ended after %d calls with %v", calls, err)
+	}
+
+	err = poll(t.Context(), time.Millisecond, "waiting for Godot", func(context.Context) error { return notYet })
+	if !errors.Is(err, notYet) || !strings.Contains(err.Error(), "waiting for Godot") {
+		t.Errorf("after the time is up: %v", err)
+	}
+
+	ended := errors.New("etcd ended")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(ended)
+	if err := poll(ctx, time.Minute, "waiting", func(context.Context) error { return notYet }); err != ended {
+		t.Errorf("after a component has ended: %v", err)
+	}
+}
+
+func TestClusterNsswitch(t *testing.T) {
+	got := string(clusterNsswitch([]byte("passwd: files systemd\nhosts:  files resolve [!UNAVAIL=return] dns\nnetworks: files\n")))
+	if strings.Contains(got, "resolve") || !strings.Contains(got, "\nhosts: files dns\n") || !strings.Contains(got, "passwd: files systemd\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWantedRoutes(t *testing.T) {
+	node := func(cidr, ip string) *corev1.Node {
+		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: cidr}}
+		if ip != "" {
+			n.Status.Addresses = []corev1.NodeAddress{
+				{Type: corev1.NodeHostName, Address: "k8s01"},
+				{Type: corev1.NodeInternalIP, Address: ip},
+			}
+		}
+		return n
+	}
+	got := wantedRoutes([]*corev1.Node{node("10.244.0.0/24", "192.168.60.11"), node("", "192.168.60.12"), node("10.244.2.0/24", "")})
+	want := map[string]net.IP{"10.244.0.0/24": net.ParseIP("192.168.60.11")}
+	if !maps.EqualFunc(got, want, net.IP.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestNodeAddresses(t *testing.T) {
+	seen := map[string]bool{gatewayIP: true}
+	for i := 0; ; i++ {
+		ip, err := nodeIP(i)
+		if err != nil {
+			if i < 100 {
+				t.Errorf("room for %d nodes only: %v", i, err)
+			}
+			break
+		}
+		mac := hardwareAddr(ip).String()
+		if seen[ip.String()] || seen[mac] {
+			t.Fatalf("node %d gets addresses that are taken: %s, %s", i, ip, mac)
+		}
+		seen[ip.String()], seen[mac] = true, true
+	}
+}
+
+func TestValidateNodeName(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"k8s01": true, "ip-10-0-0-3.ec2.internal": true,
+		"": false, "K8S": false, "../x": false, "a/b": false, strings.Repeat("n", 64): false,
+	} {
+		if err := validateNodeName(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestReadySince(t *testing.T) {
+	started := time.Date(2026, 1, 1, 12, 0, 0, 500, time.UTC)
+	node := func(status corev1.ConditionStatus, heartbeat time.Time) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: status, LastHeartbeatTime: metav1.NewTime(heartbeat), Message: "because"},
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		ok   bool
+	}{
+		"not reported yet":              {node: &corev1.Node{}},
+		"ready":                         {node: node(corev1.ConditionTrue, started.Truncate(time.Second)), ok: true},
+		"ready before it was restarted": {node: node(corev1.ConditionTrue, started.Add(-time.Second))},
+		"not ready":                     {node: node(corev1.ConditionFalse, started.Add(time.Second))},
+	} {
+		if err := readySince(tc.node, started); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMakesServiceAccounts(t *testing.T) {
+	for list, want := range map[string]bool{
+		"":                             true,
+		"*":                            true,
+		"*,-nodeipam":                  true,
+		"*,-serviceaccount":            false,
+		"*,-serviceaccount-controller": false,
+		"namespace":                    false,
+		"namespace,serviceaccount":     true,
+	} {
+		if got := makesServiceAccounts(list); got != want {
+			t.Errorf("%q: got %v", list, got)
+		}
+	}
+}
+
+// The reserved port is free for kube-apiserver, which sets SO_REUSEPORT, and for nobody else.
+func TestReservePort(t *testing.T) {
+	port, release, err := reservePort(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
+	if l, err := net.Listen("tcp4", addr); err == nil {
+		l.Close()
+		t.Error("somebody else could take the port")
+	}
+	l, err := sharingListen(addr)
+	if err != nil {
+		t.Fatalf("the API server could not have it: %v", err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp4", addr)
+	if err != nil {
+		t.Fatalf("its clients could not connect: %v", err)
+	}
+	c.Close()
+	other, release2, err := reservePort(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release2()
+	if other == port {
+		t.Error("two playgrounds got the same port")
+	}
+}
+
+func sharingListen(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		return errors.Join(err, controlErr)
+	}}
+	return lc.Listen(context.Background(), "tcp4", addr)
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// probes are the questions that preflight asks the machine.
+type probes struct {
+	goos          string
+	root          bool
+	sysctl        func(name string) string   // empty if there is none
+	lookPath      func(program string) error // nil if it is installed
+	namespaces    func() error               // nil if the sandbox's namespaces can be made
+	libexecExists func(name string) bool     // whether bin/playground.d has it
+}
+
+// problem is something that keeps the playground from working, and the command that helps.
+type problem struct {
+	what, fix string
+	packages  string // the Debian package to install, if it is that simple
+}
+
+type problems []problem
+
+// programs are what a node needs from the machine, and the packages that have them.
+var programs = []struct{ name, pkg, why string }{
+	{"nft", "nftables", "kube-proxy programs Services with it"},
+	{"crun", "crun", "it runs the containers"},
+	{"nsenter", "util-linux", "`playground run` enters nodes with it"},
+}
+
+// libexecPrograms are what build.sh puts beside the playground.
+var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "runc", "pause"}
+
+func preflightCommand() *cobra.Command {
+	var packages bool
+	cmd := &cobra.Command{
+		Use:   "preflight",
+		Short: "Check that this machine can run a playground with nodes",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			exe, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("finding this binary: %w", err)
+			}
+			found := preflight(systemProbes(libexec(exe)))
+			if packages {
+				fmt.Fprintln(cmd.OutOrStdout(), strings.Join(found.packages(), " "))
+				return nil
+			}
+			if err := found.err(); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "this machine can run a playground")
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&packages, "packages", false, "print only the Debian packages that are missing, separated by spaces, and exit 0")
+	return cmd
+}
+
+// preflight returns all that is wrong at once.
+func preflight(p probes) problems {
+	if p.goos != "linux" {
+		return problems{{what: "nodes are Linux namespaces, and this is " + p.goos, fix: "use a Linux machine, or a virtual one"}}
+	}
+	found := programProblems(p)
+	if err := p.namespaces(); err != nil {
+		found = append(found, namespaceProblem(p, err))
+	}
+	missing := slices.DeleteFunc(slices.Clone(libexecPrograms), p.libexecExists)
+	if len(missing) > 0 {
+		found = append(found, problem{
+			what: "not built, or moved away from the playground.d beside it: " + strings.Join(missing, ", "),
+			fix:  "hack/playground/build.sh",
+		})
+	}
+	return found
+}
+
+func programProblems(p probes) problems {
+	var found problems
+	for _, program := range programs {
+		if p.lookPath(program.name) != nil {
+			found = append(found, problem{
+				what:     fmt.Sprintf("%s is not installed (%s)", program.name, program.why),
+				fix:      "sudo apt-get install -y " + program.pkg,
+				packages: program.pkg,
+			})
+		}
+	}
+	return found
+}
+
+// namespaceProblem says what to do about a machine that does not let us have namespaces.
+func namespaceProblem(p probes, err error) problem {
+	what := fmt.Sprintf("this machine does not let you make namespaces (%v)", err)
+	const sudo = "run the playground with sudo"
+	switch {
+	case p.root:
+		return problem{what: what, fix: "run the playground outside of a container, or in a privileged one"}
+	case p.sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+		return problem{what: what + ": AppArmor restricts them to root", fix: sudo}
+	case p.sysctl("kernel/unprivileged_userns_clone") == "0":
+		return problem{what: what, fix: sudo + ", or: sudo sysctl -w kernel.unprivileged_userns_clone=1"}
+	case p.sysctl("user/max_user_namespaces") == "0":
+		return problem{what: what, fix: sudo + ", or: sudo sysctl -w user.max_user_namespaces=10000"}
+	default:
+		return problem{what: what, fix: sudo}
+	}
+}
+
+// packages are the names for one apt-get install.
+func (p problems) packages() []string {
+	var names []string
+	for _, problem := range p {
+		if problem.packages != "" {
+			names = append(names, problem.packages)
+		}
+	}
+	return names
+}
+
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("this machine cannot run a playground with nodes yet:\n")
+	for _, problem := range p {
+		fmt.Fprintf(&b, "  - %s\n", problem.what)
+		if problem.packages == "" {
+			fmt.Fprintf(&b, "      fix: %s\n", problem.fix)
+		}
+	}
+	if names := p.packages(); len(names) > 0 {
+		fmt.Fprintf(&b, "missing packages: %s\n      fix: sudo apt-get install -y %[1]s\n", strings.Join(names, " "))
+	}
+	b.WriteString("A control plane alone needs nothing of this: playground up --control-plane-only")
+	return errors.New(b.String())
+}
+
+// systemProbes asks this machine.
+func systemProbes(libexecDir string) probes {
+	return probes{
+		goos: runtime.GOOS,
+		root: os.Geteuid() == 0,
+		sysctl: func(name string) string {
+			b, _ := os.ReadFile("/proc/sys/" + name) // not every kernel has every one
+			return strings.TrimSpace(string(b))
+		},
+		lookPath:   func(program string) error { _, err := lookPath(program); return err },
+		namespaces: tryNamespaces,
+		libexecExists: func(name string) bool {
+			_, err := os.Stat(filepath.Join(libexecDir, name))
+			return err == nil
+		},
+	}
+}
+
+// tryNamespaces makes the namespaces that the sandbox will have, and tries its most telling privilege: where AppArmor
+// restricts user namespaces, they can be made but are worth nothing.
+func tryNamespaces() error {
+	cmd := self(probeApplet)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: newNamespaces}
+	if os.Geteuid() != 0 {
+		asRoot(cmd.SysProcAttr)
+	}
+	var output strings.Builder
+	cmd.Stderr = &output
+	if err := startChild(cmd); err != nil {
+		return err
+	}
+	if err := waitChild(cmd); err != nil {
+		return errors.New(strings.TrimSpace(output.String()))
+	}
+	return nil
+}
+
+// probeMain does, inside of new namespaces, what setting up a node starts with.
+func probeMain([]string) int {
+	if err := syscall.Sethostname([]byte("probe")); err != nil {
+		fmt.Fprintln(os.Stderr, "setting a host name:", err)
+		return 1
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "making mounts private:", err)
+		return 1
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "mounting /proc:", err)
+		return 1
+	}
+	return 0
+}
+
+// searchPath is PATH and where distributions keep programs for root, which an ordinary user's PATH may lack.
+func searchPath() string { return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin" }
+
+// lookPath is exec.LookPath in searchPath.
+func lookPath(program string) (string, error) {
+	for _, dir := range filepath.SplitList(searchPath()) {
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", program, exec.ErrNotFound)
+}
