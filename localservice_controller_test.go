@@ -57,6 +57,11 @@ func TestSyncWrites(t *testing.T) {
 			[]string{"create services demo-node1", "create services demo-node2", "patch localservices/status demo 2/2 Ready"},
 			[]string{"Normal ServicesWritten Services: created 2 (2 nodes selected)"},
 		},
+		"the node's name counts, not its label kubernetes.io/hostname": {
+			[]runtime.Object{ls, testNode("node1", "kubernetes.io/hostname=other")},
+			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
+			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
+		},
 		"nothing at rest": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(t, ls, "node1")}, nil, nil,
 		},
