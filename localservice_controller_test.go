@@ -16,11 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/reconcile"
 )
 
 var demoKey = types.NamespacedName{Namespace: "default", Name: "demo"}
@@ -210,9 +212,15 @@ func TestEventsLeadToWork(t *testing.T) {
 			if got := f.writes(); got != nil {
 				t.Fatalf("not at rest: %v", got)
 			}
+			var queued []types.NamespacedName
+			controller.loop = reconcile.New("test", clock.RealClock{}, func(_ context.Context, key types.NamespacedName) error {
+				queued = append(queued, key)
+				return nil
+			})
 			c.event(f, controller)
-			if queued := controller.loop.Len() == 1; queued != c.queued {
-				t.Errorf("queued: %v, want %v", queued, c.queued)
+			drain(t, controller.loop)
+			if (len(queued) > 0) != c.queued || c.queued && queued[0] != demoKey {
+				t.Errorf("queued: %v; want %s: %v", queued, demoKey, c.queued)
 			}
 			if err := controller.sync(t.Context(), demoKey); err != nil {
 				t.Fatal(err)
@@ -222,6 +230,24 @@ func TestEventsLeadToWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// drain has a loop work until nothing is queued.
+func drain[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		loop.Run(ctx, 1)
+	}()
+	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return loop.Len() == 0, nil
+	}); err != nil {
+		t.Errorf("the queue does not get empty: %v", err)
+	}
+	stop()
+	<-stopped
 }
 
 func statusOnly(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
