@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,6 +260,10 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 	found, plan := c.look(ls, template, c.ledger.Take(key, ls))
 	c.ledger.Record(key, ls, found)
+	if err := c.mayAdopt(ctx, ls, plan); err != nil {
+		c.ledger.MarkAll(key)
+		return err
+	}
 	plan, held := c.restrict(ctx, ls, plan)
 	result := c.act(ctx, ls, template, plan)
 	return c.conclude(ctx, ls, held, result)
@@ -275,6 +280,23 @@ func (c *localServiceController) look(ls *v1alpha1.LocalService, template *fanou
 		}
 	}
 	return found, plan
+}
+
+// mayAdopt makes sure, before Services are adopted, that their LocalService is still there. The cache may not know yet that
+// it is deleted when it knows already that its Services were orphaned, by the same command: adopted then, they would be
+// deleted with it.
+func (c *localServiceController) mayAdopt(ctx context.Context, ls *v1alpha1.LocalService, plan fanout.Plan) error {
+	if plan.Count(fanout.Adopt) == 0 {
+		return nil
+	}
+	live, err := c.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil:
+		return nil
+	case err == nil || apierrors.IsNotFound(err):
+		return reconcile.Stale(fmt.Errorf("adopt Services of LocalService %s: %w", keyOf(ls), errDeletedMeanwhile))
+	}
+	return fmt.Errorf("adopt Services of LocalService %s: is it still there? %w", keyOf(ls), err)
 }
 
 // restrict takes out of a plan what the operator's limits forbid, and announces what is left if it is much.
@@ -374,24 +396,22 @@ func (c *localServiceController) act(ctx context.Context, ls *v1alpha1.LocalServ
 	writes := slices.DeleteFunc(slices.Clone(plan.Changes), func(change fanout.Change) bool {
 		return change.Action == fanout.Conflict || change.Action == fanout.Wait
 	})
+	// What is deleted makes room for what is created, where a quota has none.
+	slices.SortStableFunc(writes, func(a, b fanout.Change) int { return cmp.Compare(order(a.Action), order(b.Action)) })
 	r := result{done: map[fanout.Action]int{}, skipped: len(writes)}
 	if len(writes) == 0 {
 		return r
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	progress := c.clock.NewTicker(progressInterval)
 	defer progress.Stop()
-	for attempts := c.writeAll(ctx, ls, template, writes); ; {
+	var hopeless hopelessActions
+	for attempts := c.writeAll(ctx, ls, template, writes, &hopeless); ; {
 		select {
 		case attempt, open := <-attempts:
 			if !open {
 				return r
 			}
 			c.account(ls, &r, attempt)
-			if attempt.err != nil && isHopeless(attempt.err) {
-				stop()
-			}
 		case <-progress.C():
 			outcome := c.outcome(ls)
 			outcome.Writing = true
@@ -422,14 +442,34 @@ func (c *localServiceController) account(ls *v1alpha1.LocalService, r *result, a
 	}
 }
 
-// writeAll tries writes until ctx is done, several at a time, and closes the channel after the last.
-func (c *localServiceController) writeAll(ctx context.Context, ls *v1alpha1.LocalService, template *fanout.Template, writes []fanout.Change) <-chan attempt {
+// hopelessActions are those that have failed in a way in which all others of their kind would fail, too.
+type hopelessActions struct{ actions sync.Map }
+
+func (h *hopelessActions) has(action fanout.Action) bool {
+	_, found := h.actions.Load(action)
+	return found
+}
+
+func (h *hopelessActions) learn(action fanout.Action, err error) {
+	if err != nil && isHopeless(err) {
+		h.actions.Store(action, nil)
+	}
+}
+
+// writeAll tries writes until ctx is done, several at a time and none of those that are hopeless, and closes the channel
+// after the last.
+func (c *localServiceController) writeAll(ctx context.Context, ls *v1alpha1.LocalService, template *fanout.Template, writes []fanout.Change, hopeless *hopelessActions) <-chan attempt {
 	todo, attempts := make(chan fanout.Change), make(chan attempt)
 	var writers sync.WaitGroup
 	for range min(len(writes), cap(c.slots)) {
 		writers.Go(func() {
 			for change := range todo {
-				attempts <- attempt{change, c.write(ctx, ls, template, change)}
+				if hopeless.has(change.Action) {
+					continue
+				}
+				err := c.write(ctx, ls, template, change)
+				hopeless.learn(change.Action, err)
+				attempts <- attempt{change, err}
 			}
 		})
 	}
@@ -636,6 +676,14 @@ func summarize(done map[fanout.Action]int) string {
 		return ""
 	}
 	return "Services: " + strings.Join(parts, ", ")
+}
+
+// order is where an action stands among those of a plan.
+func order(action fanout.Action) int {
+	if action == fanout.Delete {
+		return 0
+	}
+	return 1
 }
 
 func infinitive(action fanout.Action) string {

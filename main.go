@@ -69,6 +69,7 @@ func run(ctx context.Context, opts *options) error {
 	if err != nil {
 		return err
 	}
+	preflight.Observe(config)
 	kube, client, meta, err := newClients(config)
 	if err != nil {
 		return err

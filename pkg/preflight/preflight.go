@@ -28,6 +28,9 @@ const (
 	// repeatInterval is how often the same complaint is logged again.
 	repeatInterval = 5 * time.Minute
 
+	// causeSeparator stands between what we say and the error that makes us say it.
+	causeSeparator = ": the answer is: "
+
 	installCRD  = "install it with `kubectl create -f artifacts/examples/crd.yaml`"
 	installRBAC = "grant them as in artifacts/deploy/local-service-controller.yaml"
 )
@@ -56,11 +59,11 @@ func (c *Check) Run(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the cluster does not know LocalServices (%s): %s", gv, installCRD)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server at %s does not accept our credentials: check -kubeconfig: %w", c.host, err)
+		return fmt.Errorf("the API server at %s does not accept our credentials: check -kubeconfig"+causeSeparator+"%w", c.host, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("we may not even ask which APIs there are: %w", err)
 	case err != nil:
-		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster runs: %w", c.host, err)
+		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster runs"+causeSeparator+"%w", c.host, err)
 	}
 	return c.permissions(ctx)
 }
@@ -73,7 +76,7 @@ type permission struct {
 
 func (c *Check) needed() []permission {
 	needed := []permission{
-		{verbs: []string{"list", "watch"}, group: v1alpha1.GroupName, resource: "localservices"},
+		{verbs: []string{"get", "list", "watch"}, group: v1alpha1.GroupName, resource: "localservices"},
 		{verbs: []string{"patch"}, group: v1alpha1.GroupName, resource: "localservices", subresource: "status"},
 		{verbs: []string{"list", "watch"}, resource: "nodes"},
 		{verbs: []string{"list", "watch", "create", "patch", "delete"}, resource: "services"},
@@ -138,7 +141,9 @@ func Wait(ctx context.Context, check *Check) error {
 		if err == nil {
 			return ctx.Err()
 		}
-		if ctx.Err() == nil && complaints.isNews("", err.Error(), time.Now()) {
+		// The cause may be told in other words at each attempt.
+		message, _, _ := strings.Cut(err.Error(), causeSeparator)
+		if ctx.Err() == nil && complaints.isNews("", message, time.Now()) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", retryInterval)
 		}
 		select {
@@ -193,10 +198,14 @@ type complaint struct {
 
 // isNews says whether a message is worth saying, and remembers it.
 func (c *complaints) isNews(subject, message string, now time.Time) bool {
+	return c.isNewsWithin(repeatInterval, subject, message, now)
+}
+
+func (c *complaints) isNewsWithin(interval time.Duration, subject, message string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, said := c.last[subject]
-	if said && last.message == message && now.Sub(last.at) < repeatInterval {
+	if said && last.message == message && now.Sub(last.at) < interval {
 		return false
 	}
 	if c.last == nil {
