@@ -21,7 +21,7 @@ test: test-unit test-integration test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
-	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./pkg/... ./cmd/... ./artifacts/...
+	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./pkg/... ./cmd/... ./artifacts/... ./hack/bench
 
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
@@ -31,6 +31,14 @@ test-integration: build playground ## Run the built controller against a real AP
 test-e2e: build playground ## Run everything in a cluster of three real nodes
 	CGO_ENABLED=0 go test -count=1 ./test/e2e/...
 	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: bench
+bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); half an hour
+	CGO_ENABLED=0 go run ./hack/bench -row '$(ROW)'
+
+.PHONY: bench-smoke
+bench-smoke: build playground ## See that the benchmark works: small sizes, counts checked, times not
+	CGO_ENABLED=0 go run ./hack/bench -smoke
 
 .PHONY: fuzz
 fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)

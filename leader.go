@@ -35,9 +35,11 @@ func lead(ctx context.Context, kube kubernetes.Interface, opts *options, server 
 			Client:     kube.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		LeaseDuration:   opts.leaseDuration,
-		RenewDeadline:   opts.leaseDuration * 2 / 3,
-		RetryPeriod:     opts.leaseDuration / 15,
+		// A standby notices a renewal up to a retry late, and looks whether the Lease has ended once in a retry, each with
+		// jitter. All of that is to be over within the duration that the operator chose.
+		LeaseDuration:   opts.leaseDuration * 25 / 30,
+		RenewDeadline:   opts.leaseDuration * 16 / 30,
+		RetryPeriod:     opts.leaseDuration / 30,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
