@@ -6,7 +6,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY *.go ./
 COPY pkg pkg
-ARG TARGETOS TARGETARCH VERSION=dev
+ARG TARGETOS TARGETARCH VERSION=v0.0.0-dev
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$VERSION" -o /local-service-controller .
 

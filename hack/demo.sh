@@ -19,40 +19,40 @@ kubectl() { bin/playground kubectl "$@"; }
 
 # await polls until a command succeeds.
 await() {
-  local what=$1 deadline=$((SECONDS + 60))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    ((SECONDS < deadline)) || die "waited for a minute in vain: $what"
-    kill -0 "$controller" 2>/dev/null || die 'the controller has ended'
-    sleep 0.1
-  done
+    local what=$1 deadline=$((SECONDS + 60))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        ((SECONDS < deadline)) || die "waited for a minute in vain: $what"
+        kill -0 "$controller" 2>/dev/null || die 'the controller has ended'
+        sleep 0.1
+    done
 }
 
 # end stops a process that this script started, and waits until it is gone.
 end() {
-  [[ -n $1 ]] || return 0
-  kill "$1" 2>/dev/null || true
-  wait "$1" 2>/dev/null || true
+    [[ -n $1 ]] || return 0
+    kill "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
 }
 
 cleanup() {
-  local status=$?
-  trap '' INT TERM HUP
-  if ((status != 0 && status < 128)) && [[ -n $controller ]]; then
-    if kill -0 "$cluster" 2>/dev/null; then
-      say 'Pods and recent events:'
-      kubectl get pod --all-namespaces -o wide || true
-      kubectl get events --sort-by=.metadata.creationTimestamp | tail -n 15 || true
-    fi
-    say 'The end of the log of the controller:'
-    tail -n 30 "$tmp/controller.log"
-  fi >&2
-  [[ -z $cluster ]] || say 'Cleaning up'
-  end "$controller"
-  end "$cluster"
-  [[ -z $progress ]] || cat <&"$progress"
-  rm -rf "$tmp"
-  exit "$status"
+    local status=$?
+    trap '' INT TERM HUP
+    if ((status != 0 && status < 128)) && [[ -n $controller ]]; then
+        if kill -0 "$cluster" 2>/dev/null; then
+            say 'Pods and recent events:'
+            kubectl get pod --all-namespaces -o wide || true
+            kubectl get events --sort-by=.metadata.creationTimestamp | tail -n 15 || true
+        fi
+        say 'The end of the log of the controller:'
+        tail -n 30 "$tmp/controller.log"
+    fi >&2
+    [[ -z $cluster ]] || say 'Cleaning up'
+    end "$controller"
+    end "$cluster"
+    [[ -z $progress ]] || cat <&"$progress"
+    rm -rf "$tmp"
+    exit "$status"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -60,20 +60,20 @@ trap 'exit 143' TERM HUP
 
 # install installs Debian packages if it may, and tells how to if it may not.
 install() {
-  (($#)) || return 0
-  local line="apt-get install -y $*"
-  command -v apt-get >/dev/null || die "please install first: $*"
-  ((EUID == 0)) || die "please run first: sudo $line"
-  say "$line"
-  export DEBIAN_FRONTEND=noninteractive
-  { apt-get update && apt-get install -y --no-install-recommends "$@"; } >"$tmp/apt.log" 2>&1 ||
-    { cat "$tmp/apt.log"; die "$line failed"; }
+    (($#)) || return 0
+    local line="apt-get install -y $*"
+    command -v apt-get >/dev/null || die "please install first: $*"
+    ((EUID == 0)) || die "please run first: sudo $line"
+    say "$line"
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update && apt-get install -y --no-install-recommends "$@"; } >"$tmp/apt.log" 2>&1 ||
+        { cat "$tmp/apt.log"; die "$line failed"; }
 }
 
-# build runs go build, with a line now and then while it compiles.
+# build runs make, with a line now and then while Go compiles.
 build() {
-  CGO_ENABLED=0 go build -v -buildvcs=false -o "$@" 2>&1 |
-    awk '/^go: downloading/ { next } / / { print; next } ++n % 100 == 0 { print "compiled " n " packages" } { fflush() }'
+    GOFLAGS="$(go env GOFLAGS) -v" make --no-print-directory build 2>&1 |
+        awk '/^go: downloading/ { next } / / { print; next } ++n % 100 == 0 { print "compiled " n " packages" } { fflush() }'
 }
 
 has_services() { [[ $(kubectl get service -l "owner=$app" -o name | wc -l) == "$1" ]]; }
@@ -87,8 +87,8 @@ exec {lock}<bin # for as long as this script runs
 flock --nonblock "$lock" || die 'a demo is already running in this directory: end it with Ctrl-C where it runs'
 
 missing=() # what can be known before anything is built
-for program in curl:curl nft:nftables crun:crun; do
-  PATH=$PATH:/usr/sbin:/sbin command -v "${program%:*}" >/dev/null || missing+=("${program#*:}")
+for program in curl:curl make:make nft:nftables crun:crun; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${program%:*}" >/dev/null || missing+=("${program#*:}")
 done
 install "${missing[@]}"
 say 'Building the playground: all of Kubernetes, which takes some minutes the first time'
@@ -96,8 +96,7 @@ hack/playground/build.sh
 read -ra missing <<<"$(bin/playground preflight --packages)"
 install "${missing[@]}"
 say 'Building the controller and the application'
-build bin/local-service-controller .
-build bin/$app ./artifacts/app
+build
 
 say 'Starting a cluster of three nodes'
 export no_proxy='*' KUBECACHEDIR=$tmp/kubectl # The cluster is on this machine, and nothing of it is to be left here.
@@ -107,15 +106,17 @@ cluster=$up_PID
 exec {progress}<&"${up[0]}"
 KUBECONFIG=''
 while [[ -z $KUBECONFIG ]] && read -r line <&"$progress"; do
-  if [[ $line == 'ready: KUBECONFIG='* ]]; then KUBECONFIG=${line#*=}; else printf '%s\n' "$line"; fi
+    if [[ $line == 'ready: KUBECONFIG='* ]]; then KUBECONFIG=${line#*=}; else printf '%s\n' "$line"; fi
 done
 [[ -n $KUBECONFIG ]] || die 'the cluster did not start'
 show "export KUBECONFIG=$KUBECONFIG"
 show 'kubectl get node'
 
 show 'kubectl create -f artifacts/examples/crd.yaml'
-say "\$ ./bin/local-service-controller -kubeconfig=\$KUBECONFIG &"
-./bin/local-service-controller -kubeconfig="$KUBECONFIG" >"$tmp/controller.log" 2>&1 {lock}<&- &
+flag='' # The port that the controller serves metrics on may be taken on this machine.
+if (: <>/dev/tcp/127.0.0.1/8081) 2>/dev/null; then flag='-http-address=127.0.0.1:0'; fi
+say "\$ ./bin/local-service-controller -kubeconfig=\$KUBECONFIG${flag:+ $flag} &"
+./bin/local-service-controller -kubeconfig="$KUBECONFIG" ${flag:+"$flag"} >"$tmp/controller.log" 2>&1 {lock}<&- &
 controller=$!
 await 'LocalServices are not served' kubectl get localservice
 show 'kubectl create -f artifacts/examples/example.yaml'
@@ -130,9 +131,9 @@ show 'kubectl get pod -l vm/rack=k8s03'
 await "http://$app-k8s03:8080 does not answer" ask
 say "\$ for i in {1..20}; do bin/playground run -- curl -s http://$app-k8s03:8080; done"
 for _ in {1..20}; do
-  answer=$(ask) || die "http://$app-k8s03:8080 does not answer any more"
-  printf '%s\n' "$answer"
-  [[ $answer == 'hello  this message from '*/k8s03 ]] || die "that answer is not from k8s03"
+    answer=$(ask) || die "http://$app-k8s03:8080 does not answer any more"
+    printf '%s\n' "$answer"
+    [[ $answer == 'hello  this message from '*/k8s03 ]] || die "that answer is not from k8s03"
 done
 
 say 'Now only nodes with the label disk=ssd are to have a Service: k8s01 and k8s02'
@@ -149,8 +150,8 @@ show "bin/playground run -- curl -s http://$app-k8s03:8080"
 
 say 'That was the walk-through.'
 if [[ ${KEEP:-0} != 0 ]]; then
-  trap 'exit 0' INT TERM HUP
-  cat <<END
+    trap 'exit 0' INT TERM HUP
+    cat <<END
 The cluster and the controller keep running until Ctrl-C. In another terminal:
 
   cd $PWD
@@ -158,6 +159,6 @@ The cluster and the controller keep running until Ctrl-C. In another terminal:
   bin/playground kubectl get localservice,service,pod
   bin/playground run -- curl -s http://$app-k8s02:8080
 END
-  wait -n "$cluster" "$controller" || true
-  die 'the cluster or the controller has ended by itself'
+    wait -n "$cluster" "$controller" || true
+    die 'the cluster or the controller has ended by itself'
 fi

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// addedNode is a node that comes and goes. Its name is one that no Service can have as it is, as they are on many clouds.
+const addedNode = "k8s04.example.internal"
+
+// TestNodeComesAndGoes adds a node to the cluster, drains it, pulls its plug, removes it and brings it back. The Services
+// follow, and nobody is ever answered from a wrong node.
+func TestNodeComesAndGoes(t *testing.T) {
+	s := newScene(t)
+	ls, virtual := s.localService("demo"), s.localService("virtual", withClusterIP)
+	ways := []access{s.byName(ls), s.byName(virtual)}
+	all := append(slices.Clone(nodes), addedNode)
+	s.deploy(3)
+	s.waitForPods(1, nodes...)
+	s.wantServices(ls, nodes...)
+	s.wantAnswers(nodes, nodes, ways...)
+	stop := s.watch(nodes[0], all, ways...)
+
+	t.Cleanup(s.removeNode)
+	s.startNode()
+	s.wantServices(ls, all...)
+	s.wantServices(virtual, all...)
+	s.kubectl("scale", "deployment/demo", "--replicas=4")
+	s.waitForPods(1, all...)
+	s.wantAnswers(all, all, ways...)
+
+	// Drained, it still has its Services, with nothing behind them.
+	s.kubectl("drain", addedNode, "--timeout=60s")
+	s.wantServices(ls, all...)
+	s.eventually("no pod is left on the drained node", func(ctx context.Context) error { return s.checkSpread(ctx, 4, nodes) })
+	s.wantAnswers(all, all, ways...)
+	s.kubectl("uncordon", addedNode)
+	s.kubectl("scale", "deployment/demo", "--replicas=8")
+	s.waitForPods(2, all...)
+	s.wantAnswers(all, all, ways...)
+
+	// Without power and removed, its Services are gone, and the others do not notice.
+	_, err := playground(s.ctx(), nil, "node", "stop", addedNode)
+	s.must(err)
+	s.kubectl("delete", "node", addedNode)
+	s.wantServices(ls, nodes...)
+	s.wantServices(virtual, nodes...)
+	s.wantAnswers(nodes, nodes, ways...)
+
+	s.startNode()
+	s.wantServices(ls, all...)
+	s.wantAnswers(all, all, ways...)
+	stop()
+}
+
+func (s *scene) startNode() {
+	s.t.Helper()
+	_, err := playground(s.ctx(), nil, "node", "start", addedNode)
+	s.must(err)
+}
+
+// removeNode makes sure that addedNode is not there when other tests run.
+func (s *scene) removeNode() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, _ = playground(ctx, nil, "node", "stop", addedNode) // Fails if it is stopped already.
+	if err := cluster.Kube.CoreV1().Nodes().Delete(ctx, addedNode, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		s.t.Error(err)
+	}
+}
+
+// checkSpread returns nil if so many pods are ready in all, and only on these nodes.
+func (s *scene) checkSpread(ctx context.Context, pods int, on []string) error {
+	byNode, err := s.podsByNode(ctx)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for node, names := range byNode {
+		if n += len(names); !slices.Contains(on, node) {
+			return fmt.Errorf("there are %v", byNode)
+		}
+	}
+	if n != pods {
+		return fmt.Errorf("there are %v", byNode)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestEveryPodFromEveryNode is what all is for: a client on any node reaches, by a node's name, all pods on that node
+// and no others.
+func TestEveryPodFromEveryNode(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	headless, clusterIP, nodePort := s.localService("headless"), s.localService("virtual", withClusterIP), s.localService("port", withNodePort)
+	s.deploy(6)
+	s.waitForPods(2, nodes...)
+	for _, ls := range []*v1alpha1.LocalService{headless, clusterIP, nodePort} {
+		s.wantServices(ls, nodes...)
+	}
+	t.Run("headless", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byName(headless)) })
+	t.Run("cluster IP", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byName(clusterIP)) })
+	t.Run("node port", func(t *testing.T) {
+		s := s.in(t)
+		for i, client := range nodes {
+			// At the address of one node, from another one: kube-proxy leads on to the third.
+			at := nodes[(i+1)%len(nodes)]
+			s.wantAnswers([]string{client}, nodes, s.byNodePort(nodePort, s.addressOf(at)))
+		}
+	})
+}
+
+// in is the scene in a subtest.
+func (s *scene) in(t *testing.T) *scene { return &scene{t: t, namespace: s.namespace} }
+
+func (s *scene) addressOf(node string) string {
+	s.t.Helper()
+	object, err := cluster.Kube.CoreV1().Nodes().Get(s.ctx(), node, metav1.GetOptions{})
+	s.must(err)
+	i := slices.IndexFunc(object.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
+	if i < 0 {
+		s.t.Fatalf("node %s has no address: %+v", node, object.Status.Addresses)
+	}
+	return object.Status.Addresses[i].Address
+}
+
+// TestPodMoves follows a pod that is replaced by one on another node: its new node's name leads to it, and the old one's
+// to nothing.
+func TestPodMoves(t *testing.T) {
+	s := newScene(t)
+	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", withClusterIP))}
+	s.deploy(1)
+	before := s.anyPod()
+	s.wantAnswers(nodes, nodes, ways...)
+	stop := s.watch(otherThan(before.Spec.NodeName), nodes, ways...)
+
+	uncordon := s.cordon(before.Spec.NodeName)
+	s.kubectl("delete", "pod", before.Name)
+	after := s.anyPod()
+	if after.Spec.NodeName == before.Spec.NodeName {
+		t.Fatalf("pod %s is on %s again, which is cordoned", after.Name, after.Spec.NodeName)
+	}
+	s.wantAnswers(nodes, nodes, ways...)
+	stop()
+	uncordon()
+}
+
+// anyPod waits for a ready pod.
+func (s *scene) anyPod() *corev1.Pod {
+	s.t.Helper()
+	var pod *corev1.Pod
+	s.eventually("a pod is ready", func(ctx context.Context) error {
+		byNode, err := s.podsByNode(ctx)
+		for _, names := range byNode {
+			pod, err = cluster.Kube.CoreV1().Pods(s.namespace).Get(ctx, names[0], metav1.GetOptions{})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("there are %v", byNode)
+	})
+	return pod
+}
+
+func otherThan(node string) string {
+	return nodes[(slices.Index(nodes, node)+1)%len(nodes)]
+}
+
+// TestNodeLabelIsCorrected begins with what sends traffic to wrong nodes until it is corrected: a template that carries
+// the label of one node to all pods, and then pods that are labelled by hand.
+func TestNodeLabelIsCorrected(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", withClusterIP))}
+	s.deploy(3, func(template *corev1.PodTemplateSpec) { template.Labels[v1alpha1.DefaultNodeLabelKey] = nodes[0] })
+	pods := s.waitForPods(1, nodes...)
+	s.wantNodeLabels()
+	s.settle(ways...)
+	s.wantAnswers(nodes, nodes, ways...)
+
+	s.kubectl("label", "--overwrite", "pod", pods[nodes[1]][0], v1alpha1.DefaultNodeLabelKey+"="+nodes[2])
+	s.kubectl("label", "pod", pods[nodes[0]][0], v1alpha1.DefaultNodeLabelKey+"-")
+	s.wantNodeLabels()
+	s.settle(ways...)
+	s.wantAnswers(nodes, nodes, ways...)
+}
+
+// wantNodeLabels waits until all pods are labelled with the node that they are on.
+func (s *scene) wantNodeLabels() {
+	s.t.Helper()
+	s.eventually("all pods have their node's name in the node label", func(ctx context.Context) error {
+		list, err := cluster.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; pod.Labels[v1alpha1.DefaultNodeLabelKey] != pod.Spec.NodeName {
+				return fmt.Errorf("pod %s on %s has the labels %v", pod.Name, pod.Spec.NodeName, pod.Labels)
+			}
+		}
+		return nil
+	})
+}
+
+// settle waits until a correction of labels has come through to DNS and kube-proxy on all nodes. Wrong answers until
+// then are what eventually never forgives.
+func (s *scene) settle(ways ...access) {
+	s.t.Helper()
+	for range 3 { // The cluster's DNS has two replicas, which learn of it at different times.
+		for _, a := range ways {
+			for _, client := range nodes {
+				if err := framework.Poll(s.ctx(), patience, func(ctx context.Context) error { return s.checkAnswers(ctx, client, nodes, a) }); err != nil {
+					s.t.Fatalf("the labels were corrected, but answers are still wrong: %v\n%s", err, state(s.namespace))
+				}
+			}
+		}
+	}
+}
+
+// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, and one that was put on its node by hand.
+func TestKindsOfPods(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	way := s.byName(s.localService("demo"))
+
+	template, selector := templateOf("daemon")
+	template.Spec.TopologySpreadConstraints = nil
+	_, err := cluster.Kube.AppsV1().DaemonSets(s.namespace).Create(s.ctx(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "daemon"},
+		Spec:       appsv1.DaemonSetSpec{Selector: selector, Template: template},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.waitForPods(1, nodes...)
+	s.wantAnswers(nodes[:1], nodes, way)
+
+	template, selector = templateOf("stateful")
+	_, err = cluster.Kube.AppsV1().StatefulSets(s.namespace).Create(s.ctx(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "stateful"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(3)), PodManagementPolicy: appsv1.ParallelPodManagement, ServiceName: "stateful",
+			Selector: selector, Template: template,
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.waitForPods(2, nodes...)
+	s.wantAnswers(nodes[:1], nodes, way)
+	s.kubectl("delete", "pod", "stateful-1") // Its successor has the same name.
+	s.waitForPods(2, nodes...)
+	s.wantAnswers(nodes[:1], nodes, way)
+
+	template, _ = templateOf("bare")
+	bare := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	bare.Name, bare.Spec.NodeName = "bare", nodes[1]
+	_, err = cluster.Kube.CoreV1().Pods(s.namespace).Create(s.ctx(), bare, metav1.CreateOptions{})
+	s.must(err)
+	s.eventually("the pod without a controller is ready", func(ctx context.Context) error {
+		byNode, err := s.podsByNode(ctx)
+		if err == nil && !slices.Contains(byNode[nodes[1]], "bare") {
+			err = fmt.Errorf("there are %v", byNode)
+		}
+		return err
+	})
+	s.wantAnswers(nodes, nodes, way)
+}
+
+// templateOf is the demo app as one of several workloads that a LocalService selects together.
+func templateOf(workload string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
+	template := podTemplate()
+	template.Labels["workload"] = workload
+	selector := &metav1.LabelSelector{MatchLabels: template.Labels}
+	template.Spec.TopologySpreadConstraints[0].LabelSelector = selector
+	return template, selector
+}

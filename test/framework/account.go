@@ -1,0 +1,32 @@
+package framework
+
+import (
+	"path/filepath"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// AccountKubeconfig is a kubeconfig with the credentials of a service account, which must exist.
+func (c *Cluster) AccountKubeconfig(t testing.TB, namespace, name string) string {
+	t.Helper()
+	token, err := c.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("make a token for service account %s/%s: %v", namespace, name, err)
+	}
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for user := range config.AuthInfos {
+		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,173 @@
+package framework
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// controllerAgent begins the user agent of the controller's requests.
+const controllerAgent = "local-service-controller/"
+
+// Request is a request that the API server has answered.
+type Request struct {
+	Verb      string `json:"verb"`
+	URI       string `json:"requestURI"`
+	UserAgent string `json:"userAgent"`
+	User      struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	Object struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	Received time.Time `json:"requestReceivedTimestamp"`
+}
+
+// Resource is the resource that the request is about, with the subresource if there is one: localservices/status.
+func (r *Request) Resource() string {
+	if r.Object.Subresource != "" {
+		return r.Object.Resource + "/" + r.Object.Subresource
+	}
+	return r.Object.Resource
+}
+
+// Audit is the API server's log of all requests that it has answered. The log is written before the answer is
+// complete, so whoever has an answer finds the request in the log. Whoever sees only the effect of a request may be
+// quicker than the log.
+type Audit struct {
+	path string
+
+	mu       sync.Mutex
+	offset   int64
+	requests Requests
+}
+
+// Mark is a position in an audit log.
+type Mark int
+
+// Mark is the position after the last request so far.
+func (a *Audit) Mark() Mark { return Mark(len(a.Since(0))) }
+
+// Since are the requests after a mark.
+func (a *Audit) Since(mark Mark) Requests {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.read(); err != nil {
+		// The tests that count nothing must not go on as if there was nothing.
+		panic(fmt.Sprintf("the audit log cannot be read: %v", err))
+	}
+	return slices.Clip(a.requests[mark:])
+}
+
+// read takes in what has been written since it was last called.
+func (a *Audit) read() error {
+	f, err := os.Open(a.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return err
+	} else if info.Size() < a.offset {
+		return fmt.Errorf("%s has been rotated: more requests than can be counted", a.path)
+	}
+	if _, err := f.Seek(a.offset, io.SeekStart); err != nil {
+		return err
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(data) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // Still being written.
+		}
+		a.offset += int64(len(line))
+		var r Request
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("%s: %w in %s", a.path, err, line)
+		}
+		a.requests = append(a.requests, r)
+	}
+	return nil
+}
+
+// Requests are requests to the API server, in the order of its answers.
+type Requests []Request
+
+// Where are the requests for which keep is true.
+func (rs Requests) Where(keep func(*Request) bool) Requests {
+	var kept Requests
+	for i := range rs {
+		if keep(&rs[i]) {
+			kept = append(kept, rs[i])
+		}
+	}
+	return kept
+}
+
+// ByController are the requests of local-service-controllers.
+func (rs Requests) ByController() Requests {
+	return rs.Where(func(r *Request) bool { return strings.HasPrefix(r.UserAgent, controllerAgent) })
+}
+
+// Namespace are the requests about a namespace.
+func (rs Requests) Namespace(namespace string) Requests {
+	return rs.Where(func(r *Request) bool { return r.Object.Namespace == namespace })
+}
+
+// Resource are the requests about a resource, such as services or localservices/status.
+func (rs Requests) Resource(resource string) Requests {
+	return rs.Where(func(r *Request) bool { return r.Resource() == resource })
+}
+
+// Name are the requests about an object of this name. The request that creates an object does not always name it.
+func (rs Requests) Name(name string) Requests {
+	return rs.Where(func(r *Request) bool { return r.Object.Name == name })
+}
+
+// Verb are the requests with one of these verbs.
+func (rs Requests) Verb(verbs ...string) Requests {
+	return rs.Where(func(r *Request) bool { return slices.Contains(verbs, r.Verb) })
+}
+
+// Writes are the requests that change objects, whether they succeeded or not. Leases and access reviews, which are
+// not about the controller's work, are no part of them.
+func (rs Requests) Writes() Requests {
+	return rs.Where(func(r *Request) bool {
+		return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) &&
+			r.Object.Resource != "leases" && r.Object.Resource != "selfsubjectaccessreviews"
+	})
+}
+
+// String counts the requests by what they are, for messages: "3 create services 201, 1 patch localservices/status 200".
+func (rs Requests) String() string {
+	counts := map[string]int{}
+	var order []string
+	for i := range rs {
+		what := fmt.Sprintf("%s %s %d", rs[i].Verb, rs[i].Resource(), rs[i].Response.Code)
+		if counts[what] == 0 {
+			order = append(order, what)
+		}
+		counts[what]++
+	}
+	if len(order) == 0 {
+		return "none"
+	}
+	for i, what := range order {
+		order[i] = fmt.Sprintf("%d %s", counts[what], what)
+	}
+	return strings.Join(order, ", ")
+}

@@ -1,0 +1,324 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+)
+
+const (
+	// A control plane takes three seconds when nothing else runs; the tests start several at a time on few cores.
+	controlPlaneStartTimeout = 90 * time.Second
+	nodesStartTimeout        = 4 * time.Minute
+	clusterStopTimeout       = 30 * time.Second
+	establishTimeout         = 30 * time.Second
+)
+
+// CRDs is the resource of CustomResourceDefinitions.
+var CRDs = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// CRDName is the name of our CustomResourceDefinition.
+const CRDName = "localservices.localservice.dev"
+
+// ClusterOptions say which cluster to start.
+type ClusterOptions struct {
+	// ControlPlaneOnly is for a cluster without nodes: Node objects are whatever the test creates, and nothing runs
+	// pods. It needs no privileges.
+	ControlPlaneOnly bool
+	// Nodes are the names of the nodes, by default the playground's own.
+	Nodes []string
+	// Images are images for every node, by reference, each made of one static binary.
+	Images map[string]string
+	// Args are more flags of `playground up`.
+	Args []string
+	// WithoutCRD leaves the CustomResourceDefinition out.
+	WithoutCRD bool
+}
+
+func (o *ClusterOptions) args(dir string) []string {
+	args := []string{"up", "--dir", dir, "--audit", "--die-with-parent"}
+	if o.ControlPlaneOnly {
+		args = append(args, "--control-plane-only")
+	}
+	if len(o.Nodes) > 0 {
+		args = append(args, "--nodes", strings.Join(o.Nodes, ","))
+	}
+	for reference, binary := range o.Images {
+		args = append(args, "--image", reference+"="+binary)
+	}
+	return append(args, o.Args...)
+}
+
+// Cluster is a running playground, with an administrator's clients for it.
+type Cluster struct {
+	*Process
+
+	Kubeconfig    string
+	Config        *rest.Config
+	Kube          kubernetes.Interface
+	LocalServices clientset.Interface
+	Dynamic       dynamic.Interface
+	Audit         *Audit
+
+	dir string
+
+	mu          sync.Mutex
+	controllers []*Controller
+}
+
+// StartCluster starts a cluster with our CustomResourceDefinition. Whoever calls it stops it; NewCluster does that at
+// the end of a test.
+func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
+	path, err := playgroundProgram.path()
+	if err != nil {
+		return nil, err
+	}
+	// A short path: those of the unix sockets in it have little room.
+	dir, err := os.MkdirTemp("", "lsc")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, opts.args(dir)...)
+	// SIGTERM lets it remove its directory. It watches its parent, too, because of --die-with-parent.
+	process, err := startProcess(cmd, syscall.SIGTERM)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c := &Cluster{
+		Process:    process,
+		Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		Audit:      &Audit{path: filepath.Join(dir, "logs", "audit.log")},
+		dir:        dir,
+	}
+	if err := c.prepare(ctx, opts); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// NewCluster is StartCluster for one test: the cluster ends with it.
+func NewCluster(t testing.TB, opts ClusterOptions) *Cluster {
+	t.Helper()
+	c, err := StartCluster(t.Context(), opts)
+	if err != nil {
+		t.Fatalf("start a cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("stop the cluster: %v", err)
+		}
+	})
+	return c
+}
+
+// prepare waits until the cluster is ready, and makes clients for it. The CustomResourceDefinition is created as soon
+// as the API server answers, while its other components are starting: the garbage collector asks what resources there
+// are when it starts, and then only every 30 seconds.
+func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
+	timeout := nodesStartTimeout
+	if opts.ControlPlaneOnly {
+		timeout = controlPlaneStartTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if _, err := c.waitFor(ctx, "answering requests", func() string { return c.answers(ctx) }); err != nil {
+		return err
+	}
+	if !opts.WithoutCRD {
+		if err := c.InstallCRD(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := c.waitFor(ctx, "ready", func() string { return readyLine.FindString(c.Output()) })
+	return err
+}
+
+var readyLine = regexp.MustCompile(`(?m)^ready: .+$`)
+
+// answers makes clients, if the kubeconfig is there already, and returns what the API server answers, "" for nothing.
+func (c *Cluster) answers(ctx context.Context) string {
+	if c.Kube == nil && c.connect() != nil {
+		return ""
+	}
+	b, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func (c *Cluster) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1 // Tests make objects as fast as they can.
+	config.UserAgent = "integration-test"
+	config.WarningHandler = rest.NoWarnings{}
+	kube, err1 := kubernetes.NewForConfig(config)
+	localServices, err2 := clientset.NewForConfig(config)
+	dynamicClient, err3 := dynamic.NewForConfig(config)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	c.Config, c.Kube, c.LocalServices, c.Dynamic = config, kube, localServices, dynamicClient
+	return nil
+}
+
+// InstallCRD creates our CustomResourceDefinition, as the documentation says to, and waits until it is served.
+func (c *Cluster) InstallCRD(ctx context.Context) error {
+	path, err := ModuleFile("artifacts", "examples", "crd.yaml")
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+		return fmt.Errorf("create the CustomResourceDefinition: %w", err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, establishTimeout, true, func(ctx context.Context) (bool, error) {
+		_, err := c.LocalServices.LocalserviceV1alpha1().LocalServices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until LocalServices are served: %w", err)
+	}
+	return nil
+}
+
+// RemoveCRD deletes our CustomResourceDefinition, and all LocalServices with it, and waits until it is gone.
+func (c *Cluster) RemoveCRD(ctx context.Context) error {
+	crds := c.Dynamic.Resource(CRDs)
+	if err := crds.Delete(ctx, CRDName, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete the CustomResourceDefinition: %w", err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, establishTimeout, true, func(ctx context.Context) (bool, error) {
+		list, err := crds.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + CRDName})
+		if err != nil {
+			return false, err
+		}
+		return meta.LenList(list) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the CustomResourceDefinition is gone: %w", err)
+	}
+	return nil
+}
+
+// Kubectl runs kubectl for this cluster, and returns what it prints to both of its outputs.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.cmd.Path, append([]string{"kubectl"}, args...)...)
+	cmd.Env = append(os.Environ(), "PLAYGROUND_DIR="+c.dir, "KUBECONFIG=") // Its own cache goes with the directory.
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// StartController runs a controller for this cluster, beside those that run already, and waits until it is ready.
+func (c *Cluster) StartController(ctx context.Context, args ...string) (*Controller, error) {
+	controller, err := c.startController(ControllerOptions{Args: append([]string{"-kubeconfig=" + c.Kubeconfig}, args...)})
+	if err != nil {
+		return nil, err
+	}
+	if err := controller.WaitReady(ctx); err != nil {
+		controller.Kill()
+		return nil, err
+	}
+	return controller, nil
+}
+
+// startController runs a controller whose log is printed with this cluster's state. It does not wait.
+func (c *Cluster) startController(opts ControllerOptions) (*Controller, error) {
+	controller, err := StartController(opts)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.controllers = append(c.controllers, controller)
+	return controller, nil
+}
+
+// NewController is StartController for one test: the controller is ready, and ends with the test. One that does not
+// end with exit code 0 fails the test, unless the test has ended it already.
+func (c *Cluster) NewController(t testing.TB, args ...string) *Controller {
+	t.Helper()
+	controller := c.LaunchController(t, append([]string{"-kubeconfig=" + c.Kubeconfig}, args...)...)
+	if err := controller.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return controller
+}
+
+// LaunchController is NewController without waiting until the controller is ready, and with all flags given.
+func (c *Cluster) LaunchController(t testing.TB, args ...string) *Controller {
+	t.Helper()
+	controller, err := c.startController(ControllerOptions{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !controller.Running() {
+			return
+		}
+		if err := controller.Stop(); err != nil {
+			t.Errorf("stop the controller: %v", err)
+		}
+	})
+	return controller
+}
+
+// Controllers are the controllers that were started for this cluster, also those that have ended.
+func (c *Cluster) Controllers() []*Controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.controllers)
+}
+
+// Stop ends the controllers of this cluster, and then the cluster. Stopping twice is fine.
+func (c *Cluster) Stop() error {
+	var errs []error
+	for _, controller := range c.Controllers() {
+		if controller.Running() {
+			errs = append(errs, controller.Stop())
+		}
+	}
+	if exitCode, err := c.stop(syscall.SIGTERM, clusterStopTimeout); err != nil {
+		errs = append(errs, err)
+	} else if exitCode != 0 {
+		errs = append(errs, fmt.Errorf("the playground ended with exit code %d; its output ends with:\n%s", exitCode, c.Tail(20)))
+	}
+	// It has removed its directory, unless it failed; what is left then was shown.
+	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+}

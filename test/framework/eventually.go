@@ -1,0 +1,51 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// DefaultTimeout is the deadline of Eventually. What the controller does takes milliseconds; this is for machines that
+// are busy with something else.
+const DefaultTimeout = 30 * time.Second
+
+// Eventually polls until check returns nil. If that does not happen within DefaultTimeout, it fails the test with
+// check's last error and the state of the cluster: that of a namespace, or of all with "".
+func (c *Cluster) Eventually(t testing.TB, namespace, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	c.EventuallyWithin(t, DefaultTimeout, namespace, what, check)
+}
+
+// EventuallyWithin is Eventually with another deadline.
+func (c *Cluster) EventuallyWithin(t testing.TB, timeout time.Duration, namespace, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	if err := Poll(t.Context(), timeout, check); err != nil {
+		t.Fatalf("not so: %s\n%v\n%s", what, err, c.Describe(namespace))
+	}
+}
+
+// Poll calls check until it returns nil, and returns its last error if that does not happen in time.
+func Poll(ctx context.Context, timeout time.Duration, check func(ctx context.Context) error) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // Otherwise it only says that the time was up.
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %v still: %w", time.Since(began).Round(time.Millisecond), last)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package framework
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pollInterval is how often a condition is looked at.
+const pollInterval = 20 * time.Millisecond
+
+// starts hands the start of processes to one thread that lives as long as the test binary: Pdeathsig fires when the
+// *thread* that started a process ends, and Go ends threads when it likes.
+var starts = sync.OnceValue(func() chan func() {
+	c := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range c {
+			start()
+		}
+	}()
+	return c
+})
+
+// Process is a program under test, with all that it prints.
+type Process struct {
+	cmd  *exec.Cmd
+	out  output
+	done chan struct{} // closed when it has ended
+}
+
+// startProcess starts a program that is sent a signal when this process ends, however that comes about.
+func startProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error) {
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.out, &p.out
+	// Of its own session, so that a Ctrl-C in the terminal reaches only the test binary, whose end ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: whenParentEnds, Setsid: true}
+	started := make(chan error)
+	starts() <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // The exit code tells.
+	}()
+	return p, nil
+}
+
+// Name is the name of the program.
+func (p *Process) Name() string { return filepath.Base(p.cmd.Path) }
+
+// Signal sends a signal. A process that has ended already is none of its errors.
+func (p *Process) Signal(signal os.Signal) error {
+	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("send %v to %s: %w", signal, p.Name(), err)
+	}
+	return nil
+}
+
+// Running says whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait returns the exit code once the process has ended, -1 if a signal ended it. A process that runs longer than
+// timeout is an error.
+func (p *Process) Wait(timeout time.Duration) (exitCode int, err error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-timer.C:
+		return 0, fmt.Errorf("%s has not ended after %v; its output ends with:\n%s", p.Name(), timeout, p.Tail(20))
+	}
+}
+
+// stop ends the process: with a signal, and if it does not end by that in time, which is an error, by killing it.
+func (p *Process) stop(signal os.Signal, timeout time.Duration) (exitCode int, err error) {
+	if err := p.Signal(signal); err != nil {
+		return 0, err
+	}
+	exitCode, err = p.Wait(timeout)
+	if err != nil {
+		_ = p.cmd.Process.Kill() // Fails only if it has ended.
+		<-p.done
+	}
+	return exitCode, err
+}
+
+// Output is all that the process has printed so far.
+func (p *Process) Output() string { return p.out.String() }
+
+// Tail is the last lines that the process has printed.
+func (p *Process) Tail(lines int) string {
+	all := strings.Split(strings.TrimRight(p.Output(), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// waitFor polls until ready returns something, the process ends or ctx is done.
+func (p *Process) waitFor(ctx context.Context, what string, ready func() string) (string, error) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		running := p.Running() // Before looking, so that what it printed last is not missed.
+		if found := ready(); found != "" {
+			return found, nil
+		}
+		if !running {
+			return "", fmt.Errorf("%s ended before %s; its output ends with:\n%s", p.Name(), what, p.Tail(20))
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("%s: %w: not %s; its output ends with:\n%s", p.Name(), context.Cause(ctx), what, p.Tail(20))
+		case <-ticker.C:
+		}
+	}
+}
+
+// output is a buffer that may be read while it is written.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}

@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// fenceRounds is how often a fence is passed. The work that an event causes begins before that of the first round's
+// event, and may then still be under way on another worker; not so when the second round is through.
+const fenceRounds = 2
+
+// fence tells that the controller has seen, and dealt with, all that happened before: it makes something else happen
+// that the controller must react to, and waits for that reaction. Events of one resource come in their order. So what
+// has not happened after a fence of the right resource does not happen. It has a namespace of its own, which the
+// requests of the scene do not count.
+type fence struct {
+	*scene
+	node string
+}
+
+const fenceName = "fence"
+
+// newFence makes a fence, in good time before it is needed.
+func (s *scene) newFence() *fence {
+	s.t.Helper()
+	f := &fence{scene: newScene(s.t, s.Cluster, s.namespace+"-fence")}
+	f.node = f.namespace
+	f.createNode(f.node, nil)
+	f.createReady(fenceName)
+	return f
+}
+
+func (f *fence) service() string { return fenceName + "-" + f.node }
+
+// rounds passes a fence often enough.
+func (f *fence) rounds(pass func()) {
+	f.t.Helper()
+	for range fenceRounds {
+		pass()
+	}
+}
+
+// passServices is for what events of Services cause.
+func (f *fence) passServices() {
+	f.t.Helper()
+	f.rounds(func() {
+		old := f.getService(f.service())
+		f.deleteService(old.Name)
+		f.waitServiceReplaced(old)
+	})
+}
+
+// passNodes is for what events of nodes cause.
+func (f *fence) passNodes() {
+	f.t.Helper()
+	f.rounds(func() {
+		f.patchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: "elsewhere"}}}`, sceneLabel))
+		f.waitServiceGone(f.service())
+		f.patchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, sceneLabel, f.namespace))
+		f.eventually("Service "+f.service()+" exists", func(ctx context.Context) error {
+			_, err := f.services().Get(ctx, f.service(), metav1.GetOptions{})
+			return err
+		})
+	})
+}
+
+// passLocalServices is for what events of LocalServices cause. The status that the controller writes is such an event,
+// so this is also for what its own writes cause.
+func (f *fence) passLocalServices() {
+	f.t.Helper()
+	f.rounds(func() {
+		f.update(fenceName, func(ls *v1alpha1.LocalService) {
+			ls.Spec.PublishNotReadyAddresses = !ls.Spec.PublishNotReadyAddresses
+		})
+		f.waitReady(fenceName)
+	})
+}
+
+// passPods is for what events of pods cause.
+func (f *fence) passPods() {
+	f.t.Helper()
+	f.rounds(func() {
+		name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
+		f.createPod(name, f.node, map[string]string{"app": fenceName})
+		f.waitLabelled(name, f.node)
+	})
+}
+
+// passAll is for all that can have happened.
+func (f *fence) passAll() {
+	f.t.Helper()
+	f.passServices()
+	f.passNodes()
+	f.passPods()
+	f.passLocalServices()
+}

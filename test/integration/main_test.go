@@ -1,0 +1,57 @@
+// Package integration tests the built controller against a real API server: the clusters here have a control plane,
+// and Node objects that the tests make, but nothing that runs pods.
+//
+// Most tests share one cluster and one controller. Each has a namespace of its own, and nodes of its own, which its
+// LocalServices select by a label; so they run at the same time. Tests of what concerns a whole cluster (flags,
+// restarts, leader election, permissions) start their own.
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// controlPlane is a cluster without kubelets. EndpointSlices are not our concern, and are half of all its writes.
+func controlPlane() framework.ClusterOptions {
+	return framework.ClusterOptions{
+		ControlPlaneOnly: true,
+		Args:             []string{"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"},
+	}
+}
+
+// shared is the cluster of most tests. One controller with its default flags works in it.
+var shared *framework.Cluster
+
+func TestMain(m *testing.M) {
+	framework.Main(m, func(ctx context.Context) (func() error, error) {
+		var err error
+		if shared, err = framework.StartCluster(ctx, controlPlane()); err != nil {
+			return nil, err
+		}
+		controller, err := shared.StartController(ctx, "-v=4")
+		if err != nil {
+			return nil, errors.Join(err, shared.Stop())
+		}
+		return func() error { return errors.Join(checkLog(controller), shared.Stop(), stopSolo()) }, nil
+	})
+}
+
+// checkLog finds what no test may cause: a panic in the controller, caught or not, such as the cache mutation detector's.
+func checkLog(controller *framework.Controller) error {
+	var errs []error
+	if !controller.Running() {
+		errs = append(errs, fmt.Errorf("the controller has ended while the tests were running; its log ends with:\n%s", controller.Tail(60)))
+	}
+	for _, sign := range []string{"panic: ", "was altered"} {
+		if i := strings.Index(controller.Output(), sign); i >= 0 {
+			rest := controller.Output()[i:]
+			errs = append(errs, fmt.Errorf("the controller has panicked: %s", rest[:min(len(rest), 4000)]))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,200 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// deny has the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
+// false, until the function that it returns is called.
+func (s *scene) deny(resource string, operation admissionregistrationv1.OperationType, allowed string) (stop func()) {
+	s.t.Helper()
+	policies := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	name := s.namespace + "-" + resource
+	_, err := policies.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{operation},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: allowed, Message: "refused by a policy"}},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	_, err = bindings.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	return func() {
+		s.t.Helper()
+		s.must(errors.Join(
+			bindings.Delete(s.ctx(), name, metav1.DeleteOptions{}),
+			policies.Delete(s.ctx(), name, metav1.DeleteOptions{}),
+		))
+	}
+}
+
+// waitUntil waits until a request that changes nothing is refused, or not. Policies take a moment to come into force.
+func (s *scene) waitUntil(refused bool, request func(ctx context.Context, dryRun []string) error) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("the policy is in force: %t", refused), func(ctx context.Context) error {
+		err := request(ctx, []string{metav1.DryRunAll})
+		switch {
+		case refused && err == nil:
+			return errors.New("the request was not refused")
+		case refused && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)):
+			return nil
+		}
+		return err
+	})
+}
+
+// TestOneServiceIsRefused tests that a policy against one node's Service does not keep the others from being made.
+func TestOneServiceIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "refused")
+	const nodes = 40
+	s.createManyNodes(nodes)
+	refused := "demo-" + s.node("n000") // the first in the order of names
+	createService := func(ctx context.Context, dryRun []string) error {
+		_, err := s.services().Create(ctx, foreignService(refused, nil), metav1.CreateOptions{DryRun: dryRun})
+		return err
+	}
+	allow := s.deny("services", admissionregistrationv1.Create, fmt.Sprintf("object.metadata.name != %q", refused))
+	s.waitUntil(true, createService)
+	s.create("demo")
+	s.eventually("the others exist, and the LocalService tells of the one that does not", func(ctx context.Context) error {
+		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			equal("status.services", ls.Status.Services, nodes-1),
+			checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
+			checkConditionSays(ls, v1alpha1.ConditionReady, "refused by a policy"),
+			checkConditionSays(ls, v1alpha1.ConditionReady, refused),
+		)
+	})
+	allow()
+	s.waitUntil(false, createService)
+	s.mustOwn(s.waitReady("demo"), nodes)
+}
+
+// limitServices is a quota for the Services of the scene's namespace. It is in force when the function returns.
+func (s *scene) limitServices(count int64) {
+	s.t.Helper()
+	quotas := s.Kube.CoreV1().ResourceQuotas(s.namespace)
+	limit := corev1.ResourceList{corev1.ResourceServices: *resource.NewQuantity(count, resource.DecimalSI)}
+	_, err := quotas.Create(s.ctx(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: limit}}, metav1.CreateOptions{})
+	s.must(err)
+	s.eventually("the quota is in force", func(ctx context.Context) error {
+		quota, err := quotas.Get(ctx, "quota", metav1.GetOptions{})
+		if err == nil && len(quota.Status.Hard) == 0 {
+			err = errors.New("it has no status")
+		}
+		return err
+	})
+}
+
+// TestQuota tests that a LocalService that may not have all its Services says so, and goes on when it may.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "quota")
+	s.addNodes("a", "b", "c", "d", "e")
+	s.limitServices(3)
+	s.create("demo")
+	s.eventually("three Services exist, and the LocalService tells why no more", func(ctx context.Context) error {
+		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			equal("status.services", ls.Status.Services, 3),
+			checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
+			checkConditionSays(ls, v1alpha1.ConditionReady, "exceeded quota"),
+		)
+	})
+	s.must(s.Kube.CoreV1().ResourceQuotas(s.namespace).Delete(s.ctx(), "quota", metav1.DeleteOptions{}))
+	s.mustOwn(s.waitReady("demo"), 5)
+}
+
+// TestQuotaAndNewNodes tests that a quota that has room for one Service per node does not get in the way when all
+// nodes are replaced by others, as by an upgrade: what is not needed any more makes room.
+func TestQuotaAndNewNodes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "quotanodes")
+	const nodes = 24
+	old := make([]string, nodes)
+	for i := range old {
+		old[i] = s.node(fmt.Sprintf("z%03d", i)) // after the names of their successors
+		s.createNode(old[i], nil)
+	}
+	s.createReady("demo")
+	s.limitServices(nodes)
+	s.createManyNodes(nodes)
+	for _, node := range old {
+		s.deleteNode(node)
+	}
+	s.waitStatusNodes("demo", nodes)
+}
+
+// TestPodLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
+// over and over.
+func TestPodLabelIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "podrefused")
+	f := s.newFence()
+	node := s.addNodes("a")[0]
+	s.createPod("pod", node, map[string]string{"app": "demo"})
+	labelPod := func(ctx context.Context, dryRun []string) error {
+		pod, err := s.pods().Get(ctx, "pod", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pod.Labels[nodeLabel] = "any"
+		_, err = s.pods().Update(ctx, pod, metav1.UpdateOptions{DryRun: dryRun})
+		return err
+	}
+	allow := s.deny("pods", admissionregistrationv1.Update, fmt.Sprintf("!(%q in object.metadata.labels)", nodeLabel))
+	s.waitUntil(true, labelPod)
+	s.resetCount()
+	s.createReady("demo")
+	s.eventually("an event about the pod tells", func(ctx context.Context) error {
+		events, err := s.events(ctx, "pod", "NodeLabelRefused")
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return errors.New("there is none")
+		}
+		return equal("type", events[0].Type, corev1.EventTypeWarning)
+	})
+	f.passPods()
+	f.passLocalServices()
+	if writes := s.requests().Resource("pods").Writes(); len(writes) != 1 {
+		s.fatalf("the controller's writes of pods: %s; want 1 that is refused", writes)
+	}
+	allow()
+	s.waitUntil(false, labelPod)
+	// A change of the pod is a reason to try again before the time.
+	s.patchPod("pod", `{"metadata":{"annotations":{"example.com/any":"thing"}}}`)
+	s.waitLabelled("pod", node)
+}

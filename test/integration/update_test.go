@@ -1,0 +1,449 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestSpecChanges tests that a change of each field reaches each Service by one write, and that all is quiet then.
+func TestSpecChanges(t *testing.T) {
+	t.Parallel()
+	loadBalancer, nodePort := ofType(corev1.ServiceTypeLoadBalancer), ofType(corev1.ServiceTypeNodePort)
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	preferDualStack := corev1.IPFamilyPolicyPreferDualStack
+	affinity := func(ls *v1alpha1.LocalService) { ls.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
+	spec := func(c func(spec *v1alpha1.LocalServiceSpec)) change {
+		return func(ls *v1alpha1.LocalService) { c(&ls.Spec) }
+	}
+	tests := []struct {
+		name     string
+		before   change // to the LocalService that scene.localService makes; nil for none
+		change   func(spec *v1alpha1.LocalServiceSpec)
+		replaces bool // the API does not let a Service change this way
+		nothing  bool // the Services are so already
+	}{
+		{name: "type to NodePort", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "NodePort" }},
+		{name: "type to LoadBalancer", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "LoadBalancer" }},
+		{name: "type from NodePort to LoadBalancer", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "LoadBalancer" }},
+		{name: "type from NodePort to ClusterIP", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "ClusterIP" }},
+		{name: "type from LoadBalancer to NodePort", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "NodePort" }},
+		{name: "type from LoadBalancer with everything to ClusterIP",
+			before: func(ls *v1alpha1.LocalService) {
+				loadBalancer(ls)
+				ls.Spec.LoadBalancerClass = new("example.com/fast")
+				ls.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+				ls.Spec.AllocateLoadBalancerNodePorts = new(false)
+				ls.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			},
+			change: func(spec *v1alpha1.LocalServiceSpec) {
+				spec.Type, spec.LoadBalancerClass, spec.LoadBalancerSourceRanges = "", nil, nil
+				spec.AllocateLoadBalancerNodePorts, spec.ExternalTrafficPolicy = nil, ""
+			}},
+		{name: "headless to an address", change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP = "" }, replaces: true},
+		{name: "an address to headless", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP = "None" }, replaces: true},
+		{name: "headless to NodePort", change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP, spec.Type = "", "NodePort" }, replaces: true},
+		{name: "LoadBalancer to headless", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP, spec.Type = "None", "" }, replaces: true},
+		{name: "port", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Port = 81 }},
+		{name: "port with an address", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Port = 81 }},
+		{name: "port of a NodePort", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Port = 81 }},
+		{name: "targetPort", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].TargetPort = intstr.FromString("web") }},
+		{name: "targetPort taken away", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].TargetPort = intstr.IntOrString{} }},
+		{name: "port name", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Name = "web" }},
+		{name: "protocol", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Protocol = "UDP" }},
+		{name: "appProtocol", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].AppProtocol = new("http") }},
+		{name: "one more port", change: func(spec *v1alpha1.LocalServiceSpec) {
+			spec.Ports = append(spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
+		}},
+		{name: "no ports", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports = nil }},
+		{name: "ports in another order",
+			before: func(ls *v1alpha1.LocalService) {
+				ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}
+			},
+			change: func(spec *v1alpha1.LocalServiceSpec) {
+				spec.Ports = []v1alpha1.ServicePort{{Name: "b", Port: 2}, {Name: "a", Port: 1}}
+			}, nothing: true},
+		{name: "port names exchanged",
+			before: func(ls *v1alpha1.LocalService) {
+				ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}
+			},
+			change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Name, spec.Ports[1].Name = "b", "a" }},
+		{name: "selector", change: func(spec *v1alpha1.LocalServiceSpec) {
+			spec.Selector = map[string]string{"app": "other", "tier": "web"}
+		}},
+		{name: "sessionAffinity", change: func(spec *v1alpha1.LocalServiceSpec) { spec.SessionAffinity = "ClientIP" }},
+		{name: "sessionAffinity taken away", before: affinity, change: func(spec *v1alpha1.LocalServiceSpec) { spec.SessionAffinity = "" }},
+		{name: "sessionAffinityConfig", before: affinity, change: func(spec *v1alpha1.LocalServiceSpec) {
+			spec.SessionAffinityConfig = &v1alpha1.SessionAffinityConfig{ClientIP: &v1alpha1.ClientIPConfig{TimeoutSeconds: new(int32(60))}}
+		}},
+		{name: "publishNotReadyAddresses", change: func(spec *v1alpha1.LocalServiceSpec) { spec.PublishNotReadyAddresses = true }},
+		{name: "internalTrafficPolicy", change: func(spec *v1alpha1.LocalServiceSpec) { spec.InternalTrafficPolicy = &local }},
+		{name: "externalTrafficPolicy of a NodePort", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ExternalTrafficPolicy = "Local" }},
+		{name: "externalTrafficPolicy of a LoadBalancer", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ExternalTrafficPolicy = "Local" }},
+		{name: "externalTrafficPolicy taken away",
+			before: func(ls *v1alpha1.LocalService) { loadBalancer(ls); ls.Spec.ExternalTrafficPolicy = "Local" },
+			change: func(spec *v1alpha1.LocalServiceSpec) { spec.ExternalTrafficPolicy = "" }},
+		{name: "ipFamilies of what they are", change: func(spec *v1alpha1.LocalServiceSpec) { spec.IPFamilies = []corev1.IPFamily{"IPv4"} }, nothing: true},
+		{name: "ipFamilyPolicy", change: func(spec *v1alpha1.LocalServiceSpec) { spec.IPFamilyPolicy = &preferDualStack }},
+		{name: "ipFamilyPolicy taken away",
+			before: func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy = &preferDualStack },
+			change: func(spec *v1alpha1.LocalServiceSpec) { spec.IPFamilyPolicy = nil }},
+		{name: "trafficDistribution", change: func(spec *v1alpha1.LocalServiceSpec) { spec.TrafficDistribution = new("PreferSameNode") }},
+		{name: "trafficDistribution taken away",
+			before: func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") },
+			change: func(spec *v1alpha1.LocalServiceSpec) { spec.TrafficDistribution = nil }},
+		{name: "loadBalancerClass", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.LoadBalancerClass = new("example.com/fast") }, replaces: true},
+		{name: "loadBalancerSourceRanges", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) {
+			spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", "198.51.100.0/24"}
+		}},
+		{name: "allocateLoadBalancerNodePorts", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.AllocateLoadBalancerNodePorts = new(false) }},
+		{name: "labels", change: func(spec *v1alpha1.LocalServiceSpec) {
+			spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "infra"}}
+		}},
+		{name: "annotations", change: func(spec *v1alpha1.LocalServiceSpec) {
+			spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{"example.com/note": "hello"}}
+		}},
+		{name: "labels and annotations changed, taken away and added",
+			before: func(ls *v1alpha1.LocalService) {
+				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+					Labels:      map[string]string{"a": "1", "b": "2"},
+					Annotations: map[string]string{"a": "1", "b": "2"},
+				}
+			},
+			change: func(spec *v1alpha1.LocalServiceSpec) {
+				spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+					Labels:      map[string]string{"b": "3", "c": "4"},
+					Annotations: map[string]string{"b": "3", "c": "4"},
+				}
+			}},
+		{name: "labels and annotations taken away",
+			before: func(ls *v1alpha1.LocalService) {
+				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"a": "1"}}
+			},
+			change: func(spec *v1alpha1.LocalServiceSpec) { spec.ServiceMetadata = nil }},
+		{name: "everything at once",
+			change: func(spec *v1alpha1.LocalServiceSpec) {
+				spec.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2, Protocol: "UDP"}}
+				spec.Selector = map[string]string{"app": "other"}
+				spec.PublishNotReadyAddresses = true
+				spec.TrafficDistribution = new("PreferClose")
+				spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "infra"}}
+			}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "change")
+			f := s.newFence()
+			nodes := s.addNodes("a", "b")
+			var before []change
+			if test.before != nil {
+				before = append(before, test.before)
+			}
+			old := s.mustOwn(s.createReady("demo", before...), len(nodes))
+			f.passLocalServices()
+			s.resetCount()
+
+			s.update("demo", spec(test.change))
+			ls := s.waitReady("demo")
+			now := s.mustOwn(ls, len(nodes))
+			for _, node := range nodes {
+				service := now["demo-"+node]
+				if !test.nothing {
+					s.checkFollows(ls, service, node)
+				}
+				if replaced := service.UID != old[service.Name].UID; replaced != test.replaces {
+					t.Errorf("Service %s was replaced: %t; want %t", service.Name, replaced, test.replaces)
+				}
+			}
+			f.passServices()
+			f.passLocalServices()
+			switch n := len(nodes); {
+			case test.nothing:
+				s.wantWrites("services", "none")
+			case test.replaces:
+				s.wantReplaced(n)
+			default:
+				s.wantWrites("services", fmt.Sprintf("%d patch services 200", n))
+			}
+		})
+	}
+}
+
+// wantReplaced fails unless the controller has deleted and created so many Services since the count was reset.
+func (s *scene) wantReplaced(count int) {
+	s.t.Helper()
+	writes := s.requests().Resource("services").Writes()
+	if len(writes) != 2*count || len(writes.Verb("delete")) != count || len(writes.Verb("create")) != count {
+		s.fatalf("the controller's writes of services: %s; want %d deletes and as many creates", writes, count)
+	}
+}
+
+// TestNodePortsAreKept tests that what clients have been told stays true while other fields change.
+func TestNodePortsAreKept(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "nodeports")
+	node := s.addNodes("a")[0]
+	s.createReady("demo", ofType(corev1.ServiceTypeNodePort))
+	before := s.getService("demo-" + node)
+	s.update("demo", func(ls *v1alpha1.LocalService) {
+		ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
+		ls.Spec.Ports[0].Name = "web"
+	})
+	s.waitReady("demo")
+	after := s.getService(before.Name)
+	for _, err := range []error{
+		equal("clusterIP", after.Spec.ClusterIP, before.Spec.ClusterIP),
+		equal("nodePort", after.Spec.Ports[0].NodePort, before.Spec.Ports[0].NodePort),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHandEdits tests that an edit of each managed field of a Service is repaired by one write.
+func TestHandEdits(t *testing.T) {
+	t.Parallel()
+	withMetadata := func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+			Labels: map[string]string{"team": "infra"}, Annotations: map[string]string{"example.com/note": "hello"},
+		}
+	}
+	withAffinity := func(ls *v1alpha1.LocalService) { ls.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
+	asNodePort, asLoadBalancer := ofType(corev1.ServiceTypeNodePort), ofType(corev1.ServiceTypeLoadBalancer)
+	tests := []struct {
+		name   string
+		before change
+		edit   func(service *corev1.Service)
+	}{
+		{name: "type", before: withClusterIP, edit: func(service *corev1.Service) { service.Spec.Type = "NodePort" }},
+		{name: "type to LoadBalancer", before: withClusterIP, edit: func(service *corev1.Service) { service.Spec.Type = "LoadBalancer" }},
+		{name: "type NodePort to ClusterIP", before: asNodePort, edit: func(service *corev1.Service) {
+			service.Spec.Type, service.Spec.ExternalTrafficPolicy, service.Spec.Ports[0].NodePort = "ClusterIP", "", 0
+		}},
+		{name: "port", edit: func(service *corev1.Service) { service.Spec.Ports[0].Port = 81 }},
+		{name: "targetPort", edit: func(service *corev1.Service) { service.Spec.Ports[0].TargetPort = intstr.FromInt32(1) }},
+		{name: "port name", edit: func(service *corev1.Service) { service.Spec.Ports[0].Name = "other" }},
+		{name: "protocol", edit: func(service *corev1.Service) { service.Spec.Ports[0].Protocol = "SCTP" }},
+		{name: "appProtocol", edit: func(service *corev1.Service) { service.Spec.Ports[0].AppProtocol = new("http") }},
+		{name: "one more port", edit: func(service *corev1.Service) {
+			service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "b", Port: 9})
+		}},
+		{name: "no ports", edit: func(service *corev1.Service) { service.Spec.Ports = nil }},
+		{name: "selector key added", edit: func(service *corev1.Service) { service.Spec.Selector["more"] = "yes" }},
+		{name: "selector key removed", edit: func(service *corev1.Service) { delete(service.Spec.Selector, "app") }},
+		{name: "selector of another node", edit: func(service *corev1.Service) { service.Spec.Selector[nodeLabel] = "elsewhere" }},
+		{name: "no selector", edit: func(service *corev1.Service) { service.Spec.Selector = nil }},
+		{name: "sessionAffinity", edit: func(service *corev1.Service) { service.Spec.SessionAffinity = "ClientIP" }},
+		{name: "sessionAffinity taken away", before: withAffinity, edit: func(service *corev1.Service) {
+			service.Spec.SessionAffinity, service.Spec.SessionAffinityConfig = "None", nil
+		}},
+		{name: "timeoutSeconds", before: withAffinity, edit: func(service *corev1.Service) {
+			service.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds = new(int32(5))
+		}},
+		{name: "publishNotReadyAddresses", edit: func(service *corev1.Service) { service.Spec.PublishNotReadyAddresses = true }},
+		{name: "internalTrafficPolicy", edit: func(service *corev1.Service) {
+			local := corev1.ServiceInternalTrafficPolicyLocal
+			service.Spec.InternalTrafficPolicy = &local
+		}},
+		{name: "externalTrafficPolicy", before: asLoadBalancer, edit: func(service *corev1.Service) { service.Spec.ExternalTrafficPolicy = "Local" }},
+		{name: "ipFamilyPolicy", edit: func(service *corev1.Service) {
+			policy := corev1.IPFamilyPolicyPreferDualStack
+			service.Spec.IPFamilyPolicy = &policy
+		}},
+		{name: "trafficDistribution", edit: func(service *corev1.Service) { service.Spec.TrafficDistribution = new("PreferClose") }},
+		{name: "loadBalancerSourceRanges", before: asLoadBalancer, edit: func(service *corev1.Service) {
+			service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+		}},
+		{name: "allocateLoadBalancerNodePorts", before: asLoadBalancer, edit: func(service *corev1.Service) {
+			service.Spec.AllocateLoadBalancerNodePorts = new(false)
+		}},
+		{name: "label owner", edit: func(service *corev1.Service) { service.Labels["owner"] = "somebody" }},
+		{name: "label owner removed", edit: func(service *corev1.Service) { delete(service.Labels, "owner") }},
+		{name: "node label", edit: func(service *corev1.Service) { service.Labels[nodeLabel] = "elsewhere" }},
+		{name: "all labels removed", edit: func(service *corev1.Service) { service.Labels = nil }},
+		{name: "own label", before: withMetadata, edit: func(service *corev1.Service) { service.Labels["team"] = "other" }},
+		{name: "own label removed", before: withMetadata, edit: func(service *corev1.Service) { delete(service.Labels, "team") }},
+		{name: "own annotation", before: withMetadata, edit: func(service *corev1.Service) { service.Annotations["example.com/note"] = "bye" }},
+		{name: "node annotation", edit: func(service *corev1.Service) { service.Annotations[v1alpha1.NodeAnnotationKey] = "elsewhere" }},
+		{name: "all annotations removed", before: withMetadata, edit: func(service *corev1.Service) { service.Annotations = nil }},
+		{name: "record of metadata broken", before: withMetadata, edit: func(service *corev1.Service) {
+			service.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "}{"
+		}},
+		{name: "controller reference removed", edit: func(service *corev1.Service) { service.OwnerReferences = nil }},
+		{name: "controller reference made an ordinary one", edit: func(service *corev1.Service) { service.OwnerReferences[0].Controller = nil }},
+		{name: "to ExternalName", before: withClusterIP, edit: func(service *corev1.Service) {
+			service.Spec = corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.com", Selector: service.Spec.Selector, SessionAffinity: "None"}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "edit")
+			f := s.newFence()
+			node := s.addNodes("a", "b")[0]
+			var before []change
+			if test.before != nil {
+				before = append(before, test.before)
+			}
+			s.createReady("demo", before...)
+			old := s.getService("demo-" + node)
+			f.passLocalServices()
+			s.resetCount()
+			s.editService(old.Name, test.edit)
+			s.waitRepaired(old)
+			f.passServices()
+			f.passLocalServices()
+			s.wantWrites("services", "1 patch services 200")
+			s.waitReady("demo")
+		})
+	}
+}
+
+// waitRepaired waits until a Service is as it was, but for what the API server allocates.
+func (s *scene) waitRepaired(old *corev1.Service) {
+	s.t.Helper()
+	s.eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
+		now, err := s.services().Get(ctx, old.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		want := old.DeepCopy()
+		for _, service := range []*corev1.Service{now, want} {
+			if service.Spec.ClusterIP != corev1.ClusterIPNone {
+				service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
+			}
+			for i := range service.Spec.Ports {
+				service.Spec.Ports[i].NodePort = 0
+			}
+		}
+		return errors.Join(
+			equal("UID", now.UID, want.UID),
+			equal("labels", now.Labels, want.Labels),
+			equal("annotations", now.Annotations, want.Annotations),
+			equal("owners", now.OwnerReferences, want.OwnerReferences),
+			equal("spec", now.Spec, want.Spec),
+		)
+	})
+}
+
+// TestWhatOthersAddIsKept tests that the controller leaves alone what it does not manage, also when it writes.
+func TestWhatOthersAddIsKept(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "kept")
+	f := s.newFence()
+	node := s.addNodes("a")[0]
+	s.createReady("demo", withClusterIP)
+	f.passLocalServices()
+	s.resetCount()
+	name := "demo-" + node
+	s.editService(name, func(service *corev1.Service) {
+		service.Labels["example.com/theirs"] = "yes"
+		service.Annotations["example.com/theirs"] = "yes"
+		service.Finalizers = append(service.Finalizers, "example.com/theirs")
+		service.Spec.ExternalIPs = []string{"192.0.2.1"}
+		service.OwnerReferences = append(service.OwnerReferences, metav1.OwnerReference{
+			APIVersion: "v1", Kind: "Node", Name: node, UID: s.nodeUID(node),
+		})
+	})
+	f.passServices()
+	s.wantWrites("services", "none")
+	// The record of what came from serviceMetadata makes the difference between ours and theirs.
+	s.update("demo", func(ls *v1alpha1.LocalService) {
+		ls.Spec.Ports[0].Port = 81
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"ours": "yes"}, Annotations: map[string]string{"ours": "yes"}}
+	})
+	s.waitReady("demo")
+	s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ServiceMetadata = nil })
+	s.waitReady("demo")
+	service := s.getService(name)
+	for _, err := range []error{
+		equal("port", service.Spec.Ports[0].Port, 81),
+		equal("labels", service.Labels, map[string]string{"owner": "demo", nodeLabel: node, "example.com/theirs": "yes"}),
+		equal("annotations", service.Annotations, map[string]string{v1alpha1.NodeAnnotationKey: node, "example.com/theirs": "yes"}),
+		equal("finalizers", service.Finalizers, []string{"example.com/theirs"}),
+		equal("externalIPs", service.Spec.ExternalIPs, []string{"192.0.2.1"}),
+		equal("number of owners", len(service.OwnerReferences), 2),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	s.editService(name, func(service *corev1.Service) { service.Finalizers = nil })
+}
+
+func (s *scene) nodeUID(name string) (uid types.UID) {
+	s.t.Helper()
+	node, err := s.Kube.CoreV1().Nodes().Get(s.ctx(), name, metav1.GetOptions{})
+	s.must(err)
+	return node.UID
+}
+
+// TestHalfGoodSpecs tests specs that no Service can have. What the CustomResourceDefinition does not find, the API
+// server does when it is asked for the Services; then the LocalService tells, and heals when its spec is corrected.
+func TestHalfGoodSpecs(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, spec, says string }{
+		{"selector key", `{clusterIP: None, selector: {"a b": x}}`, "selector"},
+		{"selector key that is too long", `{clusterIP: None, selector: {` + strings.Repeat("k", 64) + `: x}}`, "selector"},
+		{"selector value", `{clusterIP: None, selector: {app: "a b"}}`, "selector"},
+		{"selector value that is too long", `{clusterIP: None, selector: {app: ` + strings.Repeat("v", 64) + `}}`, "selector"},
+		{"label key", `{clusterIP: None, selector: {app: x}, serviceMetadata: {labels: {Example.com/a: x}}}`, "labels"},
+		{"label value", `{clusterIP: None, selector: {app: x}, serviceMetadata: {labels: {app: "a/b"}}}`, "labels"},
+		{"annotation key", `{clusterIP: None, selector: {app: x}, serviceMetadata: {annotations: {a/b/c: x}}}`, "annotations"},
+		{"annotations of 300 KiB", `{clusterIP: None, selector: {app: x}, serviceMetadata: {annotations: {a: ` + strings.Repeat("a", 300<<10) + `}}}`, "annotations"},
+		{"targetPort as a word with digits only", `{clusterIP: None, selector: {app: x}, ports: [{port: 80, targetPort: "8080"}]}`, "targetPort"},
+		{"targetPort of 16 characters", `{clusterIP: None, selector: {app: x}, ports: [{port: 80, targetPort: ` + strings.Repeat("a", 16) + `}]}`, "targetPort"},
+		{"targetPort 65536", `{clusterIP: None, selector: {app: x}, ports: [{port: 80, targetPort: 65536}]}`, "targetPort"},
+		{"appProtocol", `{clusterIP: None, selector: {app: x}, ports: [{port: 80, appProtocol: a..b/c}]}`, "appProtocol"},
+		{"loadBalancerClass", `{type: LoadBalancer, loadBalancerClass: a..b/c, selector: {app: x}, ports: [{port: 80}]}`, "oadBalancerClass"},
+		{"network with host bits", `{type: LoadBalancer, loadBalancerSourceRanges: [10.0.0.1/8], selector: {app: x}, ports: [{port: 80}]}`, "oadBalancerSourceRanges"},
+		{"IPv6 in a cluster of IPv4", `{clusterIP: None, ipFamilies: [IPv6], selector: {app: x}}`, "not configured on this cluster"},
+		{"two families in a cluster of one", `{clusterIP: None, ipFamilyPolicy: RequireDualStack, selector: {app: x}}`, "not configured for dual-stack"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "half")
+			s.addNodes("a", "b")
+			err := s.createFromYAML("demo", test.spec)
+			if apierrors.IsInvalid(err) {
+				s.wantRefusal(err, test.says)
+				return
+			}
+			s.must(err)
+			s.eventually("the LocalService tells why it is not ready", func(ctx context.Context) error {
+				ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				return errors.Join(
+					checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, ""),
+					checkConditionSays(ls, v1alpha1.ConditionReady, test.says),
+				)
+			})
+			s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec = s.localService("demo").Spec })
+			s.mustOwn(s.waitReady("demo"), 2)
+		})
+	}
+}
+
+func checkConditionSays(ls *v1alpha1.LocalService, conditionType, text string) error {
+	for _, c := range ls.Status.Conditions {
+		if c.Type == conditionType && strings.Contains(c.Message, text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no condition %s says %q: %+v", conditionType, text, ls.Status.Conditions)
+}
