@@ -23,4 +23,7 @@ kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create namespace local-service-system
 while IFS= read -r manifest; do
     kubectl apply --dry-run=server --validate=strict -f "$manifest"
-done < <(find artifacts -name '*.yaml' ! -name crd.yaml | sort)
+done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml | sort)
+while IFS= read -r kustomization; do
+    kubectl apply --dry-run=server --validate=strict -k "$(dirname "$kustomization")"
+done < <(find artifacts -name kustomization.yaml | sort)
