@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -48,15 +50,16 @@ const (
 	refusedCreateInterval = 30 * time.Second
 	// writeTimeout bounds one write. A write that has begun is finished also during a shutdown.
 	writeTimeout = 30 * time.Second
+	// maxEventNote is how many bytes the API server accepts as the note of an event.
+	maxEventNote = 1024
 	// servicesByController is the index of Services by the UID of the LocalService that controls them.
 	servicesByController = "controller"
 	// slicesByService is the index of EndpointSlices by the key of the Service that they belong to.
 	slicesByService = "service"
 
-	// Reasons and actions of events.
+	// Reasons of events.
 	eventServicesWritten  = "ServicesWritten"
 	eventDeletingServices = "DeletingServices"
-	eventActionFanOut     = "FanOut"
 )
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
@@ -247,8 +250,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	if err != nil {
 		return fmt.Errorf("get LocalService %s from the cache: %w", key, err)
 	}
-	if ls.DeletionTimestamp != nil {
-		return nil // The garbage collector deletes the Services.
+	if ls.DeletionTimestamp != nil || c.ledger.GaveUp(key, ls) {
+		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	template, err := fanout.NewTemplate(ls, c.nodeLabelKey)
 	if err != nil {
@@ -308,8 +311,8 @@ func (c *localServiceController) restrict(ctx context.Context, ls *v1alpha1.Loca
 	owned := c.census.Owned(ls)
 	plan, held := c.limits.Apply(plan, ls, owned, outcome.Capacity.InNamespace)
 	if fanout.IsMassDeletion(plan, owned) {
-		c.recorder.Eventf(ls, nil, corev1.EventTypeWarning, eventDeletingServices, eventActionFanOut,
-			"About to delete %d of %d Services, which no selected node wants any more", plan.Count(fanout.Delete), owned)
+		recordEvent(c.recorder, ls, corev1.EventTypeWarning, eventDeletingServices,
+			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more", plan.Count(fanout.Delete), owned))
 	}
 	if outcome.Capacity.IsShort() && plan.Count(fanout.Create) > 0 {
 		outcome.Writing = true
@@ -549,6 +552,10 @@ func (c *localServiceController) outcome(ls *v1alpha1.LocalService) fanout.Outco
 // conclude tells what became of a sync: in an event, the status, and its error.
 func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.LocalService, held fanout.Held, r result) error {
 	key := keyOf(ls)
+	if slices.ContainsFunc(r.failed, isNamespaceTerminating) {
+		c.ledger.GiveUp(key, ls)
+		return nil // Nothing that is written here will last.
+	}
 	if r.incomplete() || held.Deletes+held.Creates > 0 {
 		c.ledger.MarkAll(key) // What is missing is found by looking at all.
 	}
@@ -560,14 +567,14 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	outcome.Errors = r.failed
 	outcome.Writing = len(r.failed) == 0 && r.incomplete()
 	if summary := summarize(r.done); summary != "" {
-		c.recorder.Eventf(ls, nil, corev1.EventTypeNormal, eventServicesWritten, eventActionFanOut, "%s (%d nodes selected)", summary, outcome.Nodes)
+		recordEvent(c.recorder, ls, corev1.EventTypeNormal, eventServicesWritten, fmt.Sprintf("%s (%d nodes selected)", summary, outcome.Nodes))
 		klog.FromContext(ctx).V(2).Info("Services written", "localService", klog.KObj(ls), "summary", summary, "nodes", outcome.Nodes)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err() // Whoever goes on after us begins by looking at everything.
-	case slices.ContainsFunc(r.failed, isNamespaceTerminating), slices.ContainsFunc(r.stale, isDeletedMeanwhile):
-		return nil // Nothing that is written here will last.
+	case slices.ContainsFunc(r.stale, isDeletedMeanwhile):
+		return nil // Nothing that is written for it will last.
 	}
 	statusErr := c.writeStatus(ctx, ls, outcome)
 	switch {
@@ -621,7 +628,7 @@ func (c *localServiceController) warn(ls *v1alpha1.LocalService, old, conditions
 			continue
 		}
 		if before := meta.FindStatusCondition(old, condition.Type); before == nil || before.Reason != reason || before.Message != condition.Message {
-			c.recorder.Eventf(ls, nil, corev1.EventTypeWarning, reason, eventActionFanOut, "%s", condition.Message)
+			recordEvent(c.recorder, ls, corev1.EventTypeWarning, reason, condition.Message)
 		}
 	}
 }
@@ -753,6 +760,17 @@ func trimEndpointSlice(obj any) (any, error) {
 			return e.Conditions.Ready == nil || *e.Conditions.Ready
 		}),
 	}, nil
+}
+
+// recordEvent records an event. The recorder counts one that differs from an earlier one only in its note as the same
+// again, and drops the note; so that none is lost, what is done is told apart by a hash of the note in the action.
+func recordEvent(recorder events.EventRecorder, regarding runtime.Object, eventType, reason, note string) {
+	if len(note) > maxEventNote {
+		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(note))
+	recorder.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
 }
 
 func keyOf(object metav1.Object) types.NamespacedName {

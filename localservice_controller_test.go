@@ -322,6 +322,12 @@ func TestErrors(t *testing.T) {
 			if len(writes) > c.attempts {
 				t.Errorf("%d attempts, want at most %d", len(writes), c.attempts)
 			}
+			if name == "the namespace is terminating: nobody is told" {
+				if err := controller.sync(t.Context(), demoKey); err != nil || f.writes() != nil {
+					t.Errorf("tried again, although the namespace is going: %v", err)
+				}
+				return
+			}
 			// The next sync, with the trouble over, does all that is missing.
 			f.kube.ReactionChain = f.kube.ReactionChain[1:]
 			if err := controller.sync(t.Context(), demoKey); err != nil {

@@ -34,7 +34,6 @@ const (
 	localServicesBySelector = "selector"
 
 	eventLabelRefused = "NodeLabelRefused"
-	eventActionLabel  = "LabelPod"
 )
 
 // podController copies the name of a pod's node into the pod's node label. It watches Pods that have a node, and
@@ -163,9 +162,9 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return nil // The pod is gone, and its successor, if there is one, has an event of its own.
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		c.recorder.Eventf(p, nil, corev1.EventTypeWarning, eventLabelRefused, eventActionLabel,
+		recordEvent(c.recorder, p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
-			c.nodeLabelKey, naming.NodeLabelValue(p.node), err)
+			c.nodeLabelKey, naming.NodeLabelValue(p.node), err))
 		return reconcile.After(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err), refusedRetryInterval)
 	}
 	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)

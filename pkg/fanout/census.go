@@ -16,7 +16,7 @@ import (
 type Census struct {
 	mu         sync.Mutex
 	cluster    int
-	addresses  int // Services with a cluster IP
+	addresses  map[corev1.IPFamily]int // cluster IPs
 	namespaces map[string]*counts
 	owned      map[types.UID]*counts // by the LocalService that controls them
 }
@@ -37,14 +37,18 @@ func (c *Census) Change(before, after *corev1.Service) {
 
 func (c *Census) add(service *corev1.Service, n int) {
 	if c.namespaces == nil {
-		c.namespaces, c.owned = map[string]*counts{}, map[types.UID]*counts{}
+		c.addresses, c.namespaces, c.owned = map[corev1.IPFamily]int{}, map[string]*counts{}, map[types.UID]*counts{}
 	}
 	clusterIPs := 0
 	if hasClusterIP(service) {
 		clusterIPs = n
 	}
+	for _, ip := range service.Spec.ClusterIPs {
+		if addr, err := netip.ParseAddr(ip); err == nil { // None is no address.
+			c.addresses[familyOf(addr)] += n
+		}
+	}
 	c.cluster += n
-	c.addresses += clusterIPs
 	count(c.namespaces, service.Namespace, n, clusterIPs)
 	if owner := OwnedBy(service); owner != nil {
 		count(c.owned, owner.UID, n, clusterIPs)
@@ -101,32 +105,53 @@ func (c *Census) Capacity(ls *v1alpha1.LocalService, want int, cidrs []*networki
 	}
 	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
 	out.NeededClusterIPs = max(want-owned.clusterIPs, 0)
-	if size := primarySize(cidrs); size > 0 {
-		out.FreeClusterIPs = max(size-c.addresses, 0)
+	for _, family := range families(&ls.Spec, cidrs) {
+		if free := max(sizeOf(cidrs, family)-c.addresses[family], 0); out.FreeClusterIPs < 0 || free < out.FreeClusterIPs {
+			out.FreeClusterIPs = free
+		}
 	}
 	return out
 }
 
-// primarySize is the number of addresses in the CIDRs of the family that Services have unless they ask for another: that
-// of the oldest CIDR's first range. 0 if there are none.
-func primarySize(cidrs []*networkingv1.ServiceCIDR) int {
+// families are those of which each Service needs an address: the ones that the spec names, or the cluster's first one,
+// which is that of the oldest CIDR's first range. None are, if the cluster's are not known.
+func families(spec *v1alpha1.LocalServiceSpec, cidrs []*networkingv1.ServiceCIDR) []corev1.IPFamily {
 	var oldest *networkingv1.ServiceCIDR
 	for _, cidr := range cidrs {
 		if oldest == nil || cidr.CreationTimestamp.Before(&oldest.CreationTimestamp) {
 			oldest = cidr
 		}
 	}
-	if oldest == nil || len(oldest.Spec.CIDRs) == 0 {
-		return 0
+	if oldest == nil {
+		return nil
 	}
-	primary, err := netip.ParsePrefix(oldest.Spec.CIDRs[0])
-	if err != nil {
-		return 0
+	if spec.IPFamilyPolicy != nil && *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
+		return []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	}
+	if len(spec.IPFamilies) > 0 {
+		return spec.IPFamilies
+	}
+	for _, cidr := range oldest.Spec.CIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			return []corev1.IPFamily{familyOf(prefix.Addr())}
+		}
+	}
+	return nil
+}
+
+func familyOf(addr netip.Addr) corev1.IPFamily {
+	if addr.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+// sizeOf is the number of addresses of a family in CIDRs.
+func sizeOf(cidrs []*networkingv1.ServiceCIDR, family corev1.IPFamily) int {
 	size := 0
 	for _, cidr := range cidrs {
 		for _, s := range cidr.Spec.CIDRs {
-			if prefix, err := netip.ParsePrefix(s); err == nil && prefix.Addr().Is4() == primary.Addr().Is4() {
+			if prefix, err := netip.ParsePrefix(s); err == nil && familyOf(prefix.Addr()) == family {
 				size += usable(prefix)
 			}
 		}

@@ -32,8 +32,9 @@ type entry struct {
 	uid        types.UID
 	generation int64
 
-	all   bool             // every node is to be looked at
-	dirty sets.Set[string] // nodes to look at
+	gaveUp bool             // because nothing that is written will last
+	all    bool             // every node is to be looked at
+	dirty  sets.Set[string] // nodes to look at
 
 	nodes     sets.Set[string]  // selected nodes when last looked at
 	unsettled map[string]Change // what is still to be done or waited for at some of them
@@ -112,7 +113,7 @@ func (l *Ledger) Record(key types.NamespacedName, ls *v1alpha1.LocalService, fou
 	e := l.entry(key)
 	if found.Scope.All {
 		l.dropClaims(key, e)
-		e.uid, e.generation = ls.UID, ls.Generation
+		e.uid, e.generation, e.gaveUp = ls.UID, ls.Generation, false
 		e.nodes, e.ready, e.unsettled = sets.New[string](), sets.New[string](), map[string]Change{}
 	}
 	for _, node := range found.Scope.Nodes {
@@ -131,6 +132,22 @@ func (l *Ledger) Record(key types.NamespacedName, ls *v1alpha1.LocalService, fou
 		e.unsettled[change.Node] = change
 		l.addClaim(key, change)
 	}
+}
+
+// GiveUp remembers that nothing is to be written for a LocalService any more, because its namespace is being deleted.
+func (l *Ledger) GiveUp(key types.NamespacedName, ls *v1alpha1.LocalService) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entry(key)
+	e.uid, e.gaveUp = ls.UID, true
+}
+
+// GaveUp says whether nothing is to be written for a LocalService any more.
+func (l *Ledger) GaveUp(key types.NamespacedName, ls *v1alpha1.LocalService) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entry(key)
+	return e.gaveUp && e.uid == ls.UID
 }
 
 // Settle remembers that the change that a node needed has been made.

@@ -93,7 +93,7 @@ func TestCapacityCondition(t *testing.T) {
 
 func TestCensus(t *testing.T) {
 	service := func(namespace, clusterIP string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: clusterIP}}
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}}
 	}
 	cidr := func(age time.Duration, cidrs ...string) *networkingv1.ServiceCIDR {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
@@ -125,6 +125,11 @@ func TestCensus(t *testing.T) {
 	if got := c.Owned(addressed); got != 3 {
 		t.Errorf("%d owned, want 3", got)
 	}
+	// Addresses of the other family are another matter.
+	wanted.FreeClusterIPs = 1<<16 - 1
+	capacity(localService(specs["IPv6"]), 5, cidrs, wanted)
+	wanted.FreeClusterIPs = 3
+	capacity(localService(specs["dual stack by families"]), 5, cidrs, wanted)
 	c.Change(service("default", "10.0.0.1"), service("default", "None"))
 	c.Change(service("other", ""), nil)
 	c.Change(service("other", "10.0.0.2"), nil)

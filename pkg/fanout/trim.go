@@ -20,7 +20,7 @@ func Trim(service *corev1.Service) *corev1.Service {
 			ResourceVersion:   service.ResourceVersion,
 			DeletionTimestamp: service.DeletionTimestamp,
 			OwnerReferences:   service.OwnerReferences,
-		}, Spec: corev1.ServiceSpec{ClusterIP: service.Spec.ClusterIP}}
+		}, Spec: corev1.ServiceSpec{ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs}}
 	}
 	service.ManagedFields = nil
 	delete(service.Annotations, corev1.LastAppliedConfigAnnotation)

@@ -286,9 +286,11 @@ func (s *shell) endChildren() error {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func readLines(f *os.File) ([]string, error) {
-	b, err := os.ReadFile(f.Name())
-	return strings.Split(strings.TrimRight(string(b), "\n"), "\n"), err
+// readLines are the lines of a command's output, as the reader would see them.
+func (s *shell) readLines(output *os.File) ([]string, error) {
+	b, err := os.ReadFile(output.Name())
+	seen := strings.ReplaceAll(string(b), s.playgroundDir(), fmt.Sprintf("/tmp/playground-%d", os.Getuid()))
+	return strings.Split(strings.TrimRight(seen, "\n"), "\n"), err
 }
 
 // TestWalkThrough types the commands of README.md, one after the other, and compares what they print with what it says.
@@ -316,9 +318,11 @@ func runWalkThrough(t *testing.T, document string) {
 		if skipped.MatchString(st.command) {
 			continue
 		}
+		began := time.Now()
 		if err := s.follow(t.Context(), st); err != nil {
 			t.Fatalf("README.md:%d: $ %s\n%v\n%s", st.line, st.command, err, s.outputs())
 		}
+		t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
 	}
 }
 
@@ -336,7 +340,7 @@ func (s *shell) follow(ctx context.Context, st step) error {
 		if st.background {
 			return s.waitForOutput(ctx, st, output)
 		}
-		got, err := readLines(output)
+		got, err := s.readLines(output)
 		if err != nil {
 			return err
 		}
@@ -355,7 +359,7 @@ func (s *shell) follow(ctx context.Context, st step) error {
 // waitForOutput waits until a background command has printed what is expected.
 func (s *shell) waitForOutput(ctx context.Context, st step, output *os.File) error {
 	return framework.Poll(ctx, patience, func(context.Context) error {
-		got, err := readLines(output)
+		got, err := s.readLines(output)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,9 @@ import (
 )
 
 // DefaultTimeout is the deadline of Eventually. What the controller does takes milliseconds; this is for machines that
-// are busy with something else.
-const DefaultTimeout = 30 * time.Second
+// are busy with something else, and for Kubernetes' garbage collector, which looks every 30 seconds for resources that
+// are new to it.
+const DefaultTimeout = time.Minute
 
 // Eventually polls until check returns nil. If that does not happen within DefaultTimeout, it fails the test with
 // check's last error and the state of the cluster: that of a namespace, or of all with "".

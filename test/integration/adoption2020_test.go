@@ -110,8 +110,13 @@ func TestServicesOfTheEarlyImplementation(t *testing.T) {
 		}
 		s.checkFollows(ls, now, nodes[i])
 	}
-	s.eventually("events tell of the adoption", func(ctx context.Context) error {
-		return equal("adopted Services in events", s.told(ctx, "demo", "adopted"), len(nodes))
+	s.eventually("an event tells of the adoption", func(ctx context.Context) error {
+		// The garbage collector orphans them one by one, so it may be more than one; TestEachChangeIsTold adds such up.
+		told, err := s.told(ctx, "demo", "adopted")
+		if err == nil && told == 0 {
+			err = errors.New("there is none")
+		}
+		return err
 	})
 	f.passAll()
 	s.wantWrites("services", "3 patch services 200")

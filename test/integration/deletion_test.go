@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,53 +66,115 @@ func TestNodeReaddedAtOnce(t *testing.T) {
 	s.wantWrites("services", "none")
 }
 
+// keepLocalServices has the API server refuse to delete the LocalServices of the scene's namespace, until the function that
+// it returns is called.
+func (s *scene) keepLocalServices() (release func()) {
+	s.t.Helper()
+	policies := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	name := s.namespace + "-keep"
+	_, err := policies.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"localservices"},
+					},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "kept by a policy"}},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	_, err = bindings.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	return func() {
+		s.t.Helper()
+		s.must(errors.Join(
+			bindings.Delete(s.ctx(), name, metav1.DeleteOptions{}),
+			policies.Delete(s.ctx(), name, metav1.DeleteOptions{}),
+		))
+	}
+}
+
 // TestNamespaceWithManyServicesDeleted tests that a namespace goes away with all that is in it, that the controller does
-// not fight for it meanwhile, and that it is through with it then.
+// not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their Services;
+// else the one or the other goes first, as it happens.
 func TestNamespaceWithManyServicesDeleted(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, shared, "doomed")
-	f := s.newFence()
-	const nodes, localServices = 40, 4
-	s.createManyNodes(nodes)
-	for i := range localServices {
-		s.create(fmt.Sprintf("demo%d", i))
-	}
-	for i := range localServices {
-		s.waitReady(fmt.Sprintf("demo%d", i))
-	}
-	f.passServices()
-	s.resetCount()
-	s.must(s.Kube.CoreV1().Namespaces().Delete(s.ctx(), s.namespace, metav1.DeleteOptions{}))
-	s.EventuallyWithin(t, collectTimeout, s.namespace, "the namespace is gone", func(ctx context.Context) error {
-		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-		if err == nil {
-			return errors.New("it is still there")
-		}
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		return nil
-	})
-	f.passAll()
-	// A Service that is deleted is reason to try to make it anew, once; the first refusal ends a fan-out.
-	requests := s.requests()
-	t.Logf("the controller's requests while the namespace was deleted: %s", requests)
-	if refused := requests.Where(failed); len(refused) > nodes*localServices {
-		s.fatalf("%d requests of the controller were refused, for %d Services: %s", len(refused), nodes*localServices, refused)
-	}
-	var errorLines []string
-	for _, line := range shared.Controllers()[0].LogLines(s.namespace + "/") {
-		if strings.HasPrefix(line, "E") {
-			errorLines = append(errorLines, line)
-		}
-	}
-	if len(errorLines) > localServices {
-		s.fatalf("%d errors in the log about a namespace that was being deleted, the first: %s", len(errorLines), errorLines[0])
-	}
-	s.resetCount()
-	f.passAll()
-	if requests := s.requests(); len(requests) > 0 {
-		s.fatalf("after the namespace has gone the controller still tries: %s", requests)
+	for name, servicesFirst := range map[string]bool{"in any order": false, "Services first": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "doomed")
+			f := s.newFence()
+			const nodes, localServices = 40, 4
+			s.createManyNodes(nodes)
+			for i := range localServices {
+				s.create(fmt.Sprintf("demo%d", i))
+			}
+			for i := range localServices {
+				s.waitReady(fmt.Sprintf("demo%d", i))
+			}
+			release := func() {}
+			if servicesFirst {
+				release = s.keepLocalServices()
+				s.waitUntil(true, func(ctx context.Context, dryRun []string) error {
+					return s.localServices().Delete(ctx, "demo0", metav1.DeleteOptions{DryRun: dryRun})
+				})
+			}
+			f.passServices()
+			s.resetCount()
+			s.must(s.Kube.CoreV1().Namespaces().Delete(s.ctx(), s.namespace, metav1.DeleteOptions{}))
+			s.EventuallyWithin(t, collectTimeout, s.namespace, "the Services are gone", func(ctx context.Context) error {
+				list, err := s.services().List(ctx, metav1.ListOptions{})
+				if err != nil {
+					return err
+				}
+				return equal("number of Services", len(list.Items), 0)
+			})
+			f.passAll()
+			requests := s.requests()
+			t.Logf("the controller's requests while the namespace was deleted: %s", requests)
+			// Of each LocalService no more is tried than what is tried at the same time, until the first answer.
+			const writeConcurrency = 16
+			if refused := requests.Where(failed); len(refused) > localServices*writeConcurrency {
+				t.Errorf("%d requests of the controller were refused, for %d Services of %d LocalServices: %s",
+					len(refused), nodes*localServices, localServices, refused)
+			}
+			var errorLines []string
+			for _, line := range shared.Controllers()[0].LogLines(s.namespace + "/") {
+				if strings.HasPrefix(line, "E") {
+					errorLines = append(errorLines, line)
+				}
+			}
+			if len(errorLines) > localServices {
+				s.fatalf("%d errors in the log about a namespace that was being deleted, the first: %s", len(errorLines), errorLines[0])
+			}
+			s.resetCount()
+			release()
+			s.EventuallyWithin(t, collectTimeout, s.namespace, "the namespace is gone", func(ctx context.Context) error {
+				_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+				if err == nil {
+					return errors.New("it is still there")
+				}
+				if !apierrors.IsNotFound(err) {
+					return err
+				}
+				return nil
+			})
+			f.passAll()
+			if requests := s.requests(); len(requests) > 0 {
+				s.fatalf("when the Services had gone the controller still tried: %s", requests)
+			}
+		})
 	}
 }
 

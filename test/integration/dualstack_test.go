@@ -143,7 +143,8 @@ func (s *scene) transit(name string, f *fence, what string, services int, want t
 	ls, err := s.localServices().Get(s.ctx(), name, metav1.GetOptions{})
 	s.must(err)
 	before := s.mustOwn(ls, services)
-	told := s.told(s.ctx(), name, "replaced")
+	told, err := s.told(s.ctx(), name, "replaced")
+	s.must(err)
 	s.resetCount()
 	s.update(name, changes...)
 	after := s.mustOwn(s.waitReady(name), services)
@@ -162,26 +163,36 @@ func (s *scene) transit(name string, f *fence, what string, services int, want t
 	case replaced:
 		s.wantReplaced(services)
 		s.eventually(fmt.Sprintf("%s: an event tells of %d more replaced Services", what, services), func(ctx context.Context) error {
-			return equal("replaced Services in events", s.told(ctx, name, "replaced"), told+services)
+			now, err := s.told(ctx, name, "replaced")
+			if err != nil {
+				return err
+			}
+			return equal("replaced Services in events", now, told+services)
 		})
 	}
 }
 
-// told is the sum of the Services that the events about a LocalService have been created, replaced, adopted and so on.
-func (s *scene) told(ctx context.Context, name, did string) (sum int) {
-	s.t.Helper()
+// told is the sum of the Services of which the events about a LocalService say that they were created, replaced, adopted
+// and so on.
+func (s *scene) told(ctx context.Context, name, did string) (sum int, err error) {
 	events, err := s.events(ctx, name, "ServicesWritten")
-	s.must(err)
+	if err != nil {
+		return 0, err
+	}
 	number := regexp.MustCompile(did + ` (\d+)`)
 	for i := range events {
-		if m := number.FindStringSubmatch(events[i].Message); m != nil {
-			n, err := strconv.Atoi(m[1])
-			s.must(err)
-			if events[i].Series != nil {
-				n *= int(events[i].Series.Count)
-			}
-			sum += n
+		m := number.FindStringSubmatch(events[i].Message)
+		if m == nil {
+			continue
 		}
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			return 0, err
+		}
+		if events[i].Series != nil {
+			n *= int(events[i].Series.Count)
+		}
+		sum += n
 	}
-	return sum
+	return sum, nil
 }

@@ -113,6 +113,36 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
+// TestConflictIsToldOnce tests that a conflict that stays is not told again when something else changes.
+func TestConflictIsToldOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "once")
+	f := s.newFence()
+	node := s.addNodes("a")[0]
+	s.createService(foreignService("demo-"+node, nil))
+	s.create("demo")
+	s.waitConflict("demo", 1, 1)
+	for nodes, name := range []string{"b", "c", "d"} {
+		s.addNodes(name)
+		s.waitConflict("demo", nodes+2, 1)
+	}
+	f.passLocalServices()
+	s.eventually("a Warning tells of the conflict", func(ctx context.Context) error {
+		events, err := s.events(ctx, "demo", v1alpha1.ReasonNameTaken)
+		if err != nil {
+			return err
+		}
+		if err := equal("number of events", len(events), 1); err != nil {
+			return err
+		}
+		// A repetition would be a patch that makes a series of it.
+		if patches := s.requests().Resource("events").Name(events[0].Name).Verb("patch"); len(patches) > 0 || events[0].Series != nil {
+			t.Errorf("the conflict was told again: %s %+v", patches, events[0].Series)
+		}
+		return nil
+	})
+}
+
 // TestNameTakenLater tests that a Service whose controller reference somebody has given to another object is given up,
 // and that of a LocalService whose Service has gone and been replaced by somebody else's.
 func TestNameTakenLater(t *testing.T) {

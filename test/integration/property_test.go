@@ -2,6 +2,8 @@ package integration
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -344,4 +346,35 @@ func (r *randomRun) touch(live map[string]*corev1.Service) {
 		r.must(err)
 		r.others[service.UID] = value
 	}
+}
+
+// TestEachChangeIsTold tests that each change has an event that says what it was, also when changes of several kinds follow
+// each other and leave the LocalService as it is: recorders of events may merge what they take for repetitions.
+func TestEachChangeIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "told")
+	f := s.newFence()
+	nodes := s.addNodes("a", "b")
+	s.createReady("demo")
+	wantTold := func(what string, created, updated int) {
+		t.Helper()
+		s.eventually(what+" is told", func(ctx context.Context) error {
+			gotCreated, err1 := s.told(ctx, "demo", "created")
+			gotUpdated, err2 := s.told(ctx, "demo", "updated")
+			return errors.Join(err1, err2,
+				equal("created Services in events", gotCreated, created),
+				equal("updated Services in events", gotUpdated, updated))
+		})
+	}
+	wantTold("the fan-out", 2, 0)
+	edited := s.getService("demo-" + nodes[0])
+	s.editService(edited.Name, func(service *corev1.Service) { service.Spec.Ports[0].Port = 81 })
+	s.waitRepaired(edited)
+	f.passServices()
+	wantTold("the repair", 2, 1)
+	deleted := s.getService("demo-" + nodes[1])
+	s.deleteService(deleted.Name)
+	s.waitServiceReplaced(deleted)
+	f.passServices()
+	wantTold("the replacement of a deleted Service", 3, 1)
 }

@@ -27,7 +27,6 @@ func (s *scene) settle() {
 		"headless":     func(*v1alpha1.LocalService) {},
 		"cluster-ip":   withClusterIP,
 		"node-port":    ofType(corev1.ServiceTypeNodePort),
-		"all-nodes":    func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil },
 		"no-nodes":     func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"no": "node"} },
 		"no-ports":     func(ls *v1alpha1.LocalService) { ls.Spec.Ports = nil },
 		"dual-stack":   func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) },
@@ -89,9 +88,6 @@ func TestAtRest(t *testing.T) {
 		s := s.in(t)
 		s.resetCount()
 		s.NewController(t)
-		// The LocalService "all-nodes" follows the fence's nodes, and rightly so.
-		s.must(s.localServices().Delete(s.ctx(), "all-nodes", metav1.DeleteOptions{}))
-		s.waitServiceGone("all-nodes-" + s.node("a"))
 		s.newFence().passAll()
 		if writes := s.requests().Writes(); len(writes) > 0 {
 			s.fatalf("at rest, a controller that was started wrote: %s", writes)
@@ -238,8 +234,6 @@ func TestTwoControllersDoNotFight(t *testing.T) {
 	s.settle()
 	f.passAll()
 	s.resetCount()
-	s.must(s.localServices().Delete(s.ctx(), "all-nodes", metav1.DeleteOptions{}))
-	s.waitServiceGone("all-nodes-" + s.node("a"))
 	f.passAll()
 	if writes := s.requests().Writes(); len(writes) > 0 {
 		s.fatalf("at rest, two controllers wrote: %s", writes)
