@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 dir=$(mktemp -d)
+: >"$dir/log"
 bin/playground up --control-plane-only --dir "$dir/p" >"$dir/log" 2>&1 &
 playground=$!
 trap 'kill $playground 2>/dev/null || true; wait $playground || true; rm -rf "$dir"' EXIT
@@ -20,7 +21,7 @@ kubectl() { bin/playground kubectl "$@"; }
 
 kubectl create -f artifacts/examples/crd.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
-kubectl create namespace local-service-system
+kubectl create namespace --save-config local-service-system
 while IFS= read -r manifest; do
     kubectl apply --dry-run=server --validate=strict -f "$manifest"
 done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml | sort)
