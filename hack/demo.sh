@@ -133,7 +133,7 @@ say "\$ for i in {1..20}; do bin/playground run -- curl -s http://$app-k8s03:808
 for _ in {1..20}; do
     answer=$(ask) || die "http://$app-k8s03:8080 does not answer any more"
     printf '%s\n' "$answer"
-    [[ $answer == 'hello  this message from '*/k8s03 ]] || die "that answer is not from k8s03"
+    [[ $answer == 'hello  this message from '*/k8s03 ]] || die "http://$app-k8s03:8080 was answered from a wrong node"
 done
 
 say 'Now only nodes with the label disk=ssd are to have a Service: k8s01 and k8s02'

@@ -249,11 +249,11 @@ func (s *shell) run(st step) (output *os.File, exitCode int, err error) {
 		return nil, 0, err
 	}
 	command := strings.ReplaceAll(st.command, "/tmp/playground-$UID", s.playgroundDir())
-	background := ";"
+	run := fmt.Sprintf("eval %s </dev/null >%s 2>&1", quote(command), quote(output.Name()))
 	if st.background {
-		background = "&"
+		run = fmt.Sprintf("{ %s; echo $? >%s; } &", run, quote(output.Name()+ended))
 	}
-	_, err = fmt.Fprintf(s.in, "eval %s </dev/null >%s 2>&1 %s echo $?\n", quote(command), quote(output.Name()), background)
+	_, err = fmt.Fprintln(s.in, run+"\necho $?")
 	if err != nil {
 		return output, 0, err
 	}
@@ -283,6 +283,9 @@ func (s *shell) endChildren() error {
 	}
 	return nil
 }
+
+// ended makes the name of the file that has the exit code of a background command, once it has ended.
+const ended = ".exit-code"
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
@@ -358,13 +361,20 @@ func (s *shell) follow(ctx context.Context, st step) error {
 
 // waitForOutput waits until a background command has printed what is expected.
 func (s *shell) waitForOutput(ctx context.Context, st step, output *os.File) error {
-	return framework.Poll(ctx, patience, func(context.Context) error {
+	var hasEnded error
+	err := framework.Poll(ctx, 2*patience, func(context.Context) error {
+		exitCode, endErr := os.ReadFile(output.Name() + ended)
 		got, err := s.readLines(output)
-		if err != nil {
-			return err
+		if err == nil {
+			err = checkOutput(st.command, append(slices.Clone(st.output), "…"), got)
 		}
-		return checkOutput(st.command, append(slices.Clone(st.output), "…"), got)
+		if err != nil && endErr == nil {
+			hasEnded = fmt.Errorf("it has ended, with exit code %s%w", exitCode, err)
+			return nil // It will not print any more.
+		}
+		return err
 	})
+	return errors.Join(hasEnded, err)
 }
 
 // outputs are the ends of what all commands have printed, for messages.

@@ -27,15 +27,14 @@ func (c *Cluster) EventuallyWithin(t testing.TB, timeout time.Duration, namespac
 	}
 }
 
-// Poll calls check until it returns nil, and returns its last error if that does not happen in time.
+// Poll calls check until it returns nil, and returns its last error if that does not happen in time. It asks often in
+// the beginning, and more rarely then: tests that wait must not keep the machine busy.
 func Poll(ctx context.Context, timeout time.Duration, check func(ctx context.Context) error) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	var last error
-	for {
+	for interval := pollInterval / 2; ; interval = min(interval*5/4, 10*pollInterval) {
 		err := check(ctx)
 		if err == nil {
 			return nil
@@ -46,7 +45,7 @@ func Poll(ctx context.Context, timeout time.Duration, check func(ctx context.Con
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("after %v still: %w", time.Since(began).Round(time.Millisecond), last)
-		case <-ticker.C:
+		case <-time.After(interval):
 		}
 	}
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +26,47 @@ type fence struct {
 
 const fenceName = "fence"
 
-// newFence makes a fence, in good time before it is needed.
+// freeFences are the fences of the shared cluster that no test uses. Making one is more work than passing it.
+var freeFences struct {
+	sync.Mutex
+	fences []*fence
+}
+
+// newFence returns a fence for this test, in good time before it is needed.
 func (s *scene) newFence() *fence {
 	s.t.Helper()
-	f := &fence{scene: newScene(s.t, s.Cluster, s.namespace+"-fence")}
-	f.node = f.namespace
+	if s.Cluster != shared {
+		return s.makeFence(newScene(s.t, s.Cluster, s.namespace+"-fence"))
+	}
+	f := takeFence()
+	if f == nil {
+		f = s.makeFence(makeScene(s.t, s.Cluster, fenceName))
+	}
+	s.t.Cleanup(func() {
+		if !s.t.Failed() { // Otherwise it may be what has failed.
+			freeFences.Lock()
+			defer freeFences.Unlock()
+			freeFences.fences = append(freeFences.fences, f)
+		}
+	})
+	return &fence{scene: f.in(s.t), node: f.node}
+}
+
+func takeFence() *fence {
+	freeFences.Lock()
+	defer freeFences.Unlock()
+	last := len(freeFences.fences) - 1
+	if last < 0 {
+		return nil
+	}
+	f := freeFences.fences[last]
+	freeFences.fences = freeFences.fences[:last]
+	return f
+}
+
+func (s *scene) makeFence(in *scene) *fence {
+	s.t.Helper()
+	f := &fence{scene: in, node: in.namespace}
 	f.createNode(f.node, nil)
 	f.createReady(fenceName)
 	return f

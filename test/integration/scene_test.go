@@ -47,12 +47,19 @@ type scene struct {
 	mark framework.Mark
 }
 
-// newScene makes a namespace. Its name begins with a word about the test.
+// newScene makes a namespace for a test. Its name begins with a word about the test.
 func newScene(t *testing.T, cluster *framework.Cluster, word string) *scene {
+	t.Helper()
+	s := makeScene(t, cluster, word)
+	t.Cleanup(s.leave)
+	return s
+}
+
+// makeScene makes a namespace that outlives the test.
+func makeScene(t *testing.T, cluster *framework.Cluster, word string) *scene {
 	t.Helper()
 	s := &scene{Cluster: cluster, t: t, namespace: fmt.Sprintf("%s-%d", word, scenes.Add(1))}
 	s.createNamespace(s.namespace)
-	t.Cleanup(s.leave)
 	s.resetCount()
 	return s
 }
