@@ -1,0 +1,525 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestAdmissionOnNodes runs pods in all ways there are, with a real scheduler and real kubelets: no pod is ever seen
+// with a node but not its label, and the controller has nothing to write.
+func TestAdmissionOnNodes(t *testing.T) {
+	s := newSharedAdmissionScene(t)
+	s.installPolicies()
+	s.localService()
+	seen := s.watchPods()
+
+	workloads := s.createWorkloads()
+	pods := 6 + 3 + 3 + 3 + 2 // Deployment, DaemonSet, StatefulSet, Job, pods with a node
+	pods += s.staticPod(nodes[1])
+	s.eventually("all pods run, and those of the Job have run", func(ctx context.Context) error {
+		if n := seen.count(); n != pods {
+			return fmt.Errorf("%d of %d pods have a node", n, pods)
+		}
+		out, err := s.Kubectl(ctx, "--namespace="+s.namespace, "wait", "--for=condition=Ready", "pod", "--selector=app,!job-name", "--timeout=0s")
+		if err == nil {
+			out, err = s.Kubectl(ctx, "--namespace="+s.namespace, "wait", "--for=condition=Complete", "job/demo", "--timeout=0s")
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+
+	// What others do with pods is none of our business.
+	s.kubectl("label", "pod", "--all", "team=blue")
+	s.kubectl("label", "pod", "--all", "team-")
+	s.kubectl("annotate", "pod", "--all", "note=1")
+	s.kubectl(append([]string{"delete", "--cascade=foreground", "--timeout=60s"}, workloads...)...)
+	s.eventually("the garbage collector has deleted the pods", func(ctx context.Context) error {
+		list, err := s.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "by"})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("there are %d", len(list.Items))
+		}
+		return err
+	})
+	for _, r := range s.Audit.Since(s.mark).Writes() {
+		refused := r.Response.Code == 403 || r.Response.Code == 422 || r.Response.Code >= 500
+		if refused && (r.Object.Resource == "pods" || r.Object.Resource == "bindings") && strings.HasPrefix(r.User.Username, "system:") {
+			t.Errorf("%s may not %s %s %s: %d", r.User.Username, r.Verb, r.Resource(), r.Object.Name, r.Response.Code)
+		}
+	}
+
+	seen.check(t)
+	if writes := s.podWrites(); len(writes) > 0 {
+		t.Errorf("the controller has written to pods: %s", writes)
+	}
+	if services := s.Audit.Since(s.mark).ByController().Namespace(s.namespace).Resource("services").Verb("create"); len(services) != len(nodes) {
+		t.Errorf("the controller has created %d Services", len(services))
+	}
+	s.removePolicies()
+	if left := s.policies(); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if t.Failed() {
+		t.Log(state(s.namespace))
+	}
+}
+
+// createWorkloads makes pods in all ways there are, and returns the names of what is behind them. The templates have a
+// node label from elsewhere.
+func (s *admissionScene) createWorkloads() (names []string) {
+	s.t.Helper()
+	template := func(by string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
+		own := map[string]string{"by": by}
+		t := podTemplate()
+		maps.Copy(t.Labels, own)
+		t.Labels[nodeLabel] = "another-node"
+		t.Spec.TopologySpreadConstraints[0].LabelSelector = &metav1.LabelSelector{MatchLabels: own}
+		return t, &metav1.LabelSelector{MatchLabels: own}
+	}
+	meta := metav1.ObjectMeta{Name: "demo"}
+	apps := s.Kube.AppsV1()
+
+	t, selector := template("deployment")
+	_, err := apps.Deployments(s.namespace).Create(s.ctx(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(6)), Selector: selector, Template: t}}, metav1.CreateOptions{})
+	s.must(err)
+	t, selector = template("daemonset")
+	_, err = apps.DaemonSets(s.namespace).Create(s.ctx(), &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: t}}, metav1.CreateOptions{})
+	s.must(err)
+	t, selector = template("statefulset")
+	_, err = apps.StatefulSets(s.namespace).Create(s.ctx(), &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), ServiceName: "demo", Selector: selector, Template: t}}, metav1.CreateOptions{})
+	s.must(err)
+	t, _ = template("job")
+	t.Spec.RestartPolicy = corev1.RestartPolicyNever
+	t.Spec.Containers = []corev1.Container{{Name: "help", Image: controllerImage, ImagePullPolicy: corev1.PullNever, Args: []string{"-help"}}}
+	_, err = s.Kube.BatchV1().Jobs(s.namespace).Create(s.ctx(), &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: new(int32(3)), Parallelism: new(int32(3)), Template: t}}, metav1.CreateOptions{})
+	s.must(err)
+
+	s.wantLabel(s.createPod(barePod("with-node", nodes[0], nil)), nodes[0])
+	s.wantLabel(s.createPod(barePod("with-node-and-label", nodes[2], map[string]string{nodeLabel: nodes[0]})), nodes[2])
+	return []string{"deployments/demo", "daemonsets/demo", "statefulsets/demo", "jobs/demo"}
+}
+
+// staticPod has a node's kubelet run a pod from a file, and create the mirror of it at the API server. Where the
+// playground has no place for such files, the mirror is created with the kubelet's credentials, by the same request.
+func (s *admissionScene) staticPod(node string) (pods int) {
+	s.t.Helper()
+	pod := barePod("static", "", map[string]string{nodeLabel: "another-node"})
+	pod.APIVersion, pod.Kind, pod.Namespace = "v1", "Pod", s.namespace
+	pod.Spec.SchedulerName = ""
+	dir := filepath.Dir(s.Kubeconfig)
+	if manifests := filepath.Join(dir, "static-pods", node); isDir(manifests) {
+		data, err := json.Marshal(pod)
+		s.must(err)
+		s.must(os.WriteFile(filepath.Join(manifests, "static.json"), data, 0o644))
+		return 1
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "pki", "node-"+node+".kubeconfig"))
+	s.must(err)
+	config.Host = s.Config.Host
+	kubelet, err := kubernetes.NewForConfig(config)
+	s.must(err)
+	owner, err := s.Kube.CoreV1().Nodes().Get(s.ctx(), node, metav1.GetOptions{})
+	s.must(err)
+	pod.Name, pod.Spec.NodeName = "static-"+node, node
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "1", "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "1"}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: owner.UID, Controller: new(true)}}
+	mirror, err := kubelet.CoreV1().Pods(s.namespace).Create(s.ctx(), pod, metav1.CreateOptions{})
+	s.must(err)
+	s.wantLabel(mirror, node)
+	return 1 // The kubelet, which has no file for it, soon deletes it again.
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// TestAdmissionAThousandPods has a real scheduler bind a thousand pods: each is labelled in that write, and the
+// controller writes nothing. When the policies are gone, it labels again.
+func TestAdmissionAThousandPods(t *testing.T) {
+	const pods = 1000
+	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{"--scheduler", "--controllers", "*,-node-lifecycle-controller"}})
+	for i := range 10 {
+		s.createNode(fmt.Sprintf("ip-10-0-0-%d.ec2.internal", i))
+	}
+	s.installPolicies()
+	controller := s.NewController(t)
+	s.localService()
+	seen := s.watchPods()
+	s.createPods(pods, func(i int) map[string]string {
+		if i%2 == 0 {
+			return map[string]string{nodeLabel: "another-node"}
+		}
+		return nil
+	})
+	s.eventually("all pods have a node", func(context.Context) error {
+		if n := seen.count(); n != pods {
+			return fmt.Errorf("%d have", n)
+		}
+		return nil
+	})
+	s.eventually("the controller has made a Service for every node", func(ctx context.Context) error {
+		list, err := s.Kube.CoreV1().Services(s.namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) != 10 {
+			err = fmt.Errorf("there are %d", len(list.Items))
+		}
+		return err
+	})
+	seen.check(t)
+	if writes := s.podWrites(); len(writes) > 0 {
+		t.Errorf("the controller has written to pods: %s", writes)
+	}
+	bound := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("pods/binding").Verb("create").Where(func(r *framework.Request) bool { return r.Response.Code == 201 })
+	if len(bound) != pods {
+		t.Errorf("the scheduler has bound %d pods", len(bound))
+	}
+
+	s.removePolicies()
+	if left := s.policies(); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	s.mark = s.Audit.Mark()
+	pod := barePod("afterwards", "", map[string]string{nodeLabel: "another-node"})
+	pod.Spec.SchedulerName = ""
+	s.createPod(pod)
+	s.eventually("the controller labels a new pod", func(context.Context) error {
+		if pod := s.pod("afterwards"); pod.Spec.NodeName == "" || pod.Labels[nodeLabel] != pod.Spec.NodeName {
+			return fmt.Errorf("node %q, labels %v", pod.Spec.NodeName, pod.Labels)
+		}
+		return nil
+	})
+	if writes := s.podWrites(); len(writes) != 1 {
+		t.Errorf("the controller has written to pods: %s", writes)
+	}
+	if t.Failed() {
+		t.Log(controller.Tail(40))
+	}
+}
+
+// createPods creates pods of the demo app for the scheduler, as fast as it can.
+func (s *admissionScene) createPods(n int, labels func(i int) map[string]string) {
+	s.t.Helper()
+	var creating sync.WaitGroup
+	next := make(chan int)
+	for range 16 {
+		creating.Go(func() {
+			for i := range next {
+				pod := barePod(fmt.Sprintf("pod-%d", i), "", labels(i))
+				pod.Spec.SchedulerName = ""
+				if _, err := s.Kube.CoreV1().Pods(s.namespace).Create(s.ctx(), pod, metav1.CreateOptions{}); err != nil {
+					s.t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	creating.Wait()
+}
+
+// withoutPodGC keeps pods on nodes that there are not: by default they are deleted within a minute.
+var withoutPodGC = []string{"--controllers", "*,-pod-garbage-collector-controller"}
+
+// TestAdmissionGuard has somebody who may do everything in a namespace try to get another node's traffic.
+func TestAdmissionGuard(t *testing.T) {
+	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: withoutPodGC})
+	s.createPod(barePod("before", "k8s01", map[string]string{nodeLabel: "k8s02"})) // No policy corrects it.
+	s.installPolicies()
+	s.grant("mallory", rbacv1.RoleRef{Kind: "ClusterRole", Name: "admin"})
+	admin := s.as("mallory").CoreV1().Pods(s.namespace)
+
+	t.Run("create", func(t *testing.T) {
+		s := s.in(t)
+		pod, err := admin.Create(t.Context(), barePod("pending", "", map[string]string{nodeLabel: "k8s02"}), metav1.CreateOptions{})
+		s.must(err)
+		s.wantLabel(pod, "")
+		pod, err = admin.Create(t.Context(), barePod("running", "k8s01", map[string]string{nodeLabel: "k8s02"}), metav1.CreateOptions{})
+		s.must(err)
+		s.wantLabel(pod, "k8s01")
+		only := barePod("unlabelled", "k8s01", nil)
+		only.Labels = nil
+		s.wantLabel(s.createPod(only), "k8s01")
+	})
+	t.Run("refused", func(t *testing.T) { s.in(t).testRefused() })
+	t.Run("allowed", func(t *testing.T) { s.in(t).testAllowed() })
+	t.Run("binding", func(t *testing.T) {
+		s := s.in(t)
+		s.grantVerbs("mallory", "create", "pods/binding", "bindings")
+		client := s.as("mallory").CoreV1()
+		for name, bind := range map[string]func(b *corev1.Binding) error{
+			"bound": func(b *corev1.Binding) error {
+				return client.Pods(s.namespace).Bind(t.Context(), b, metav1.CreateOptions{})
+			},
+			"bound-the-old-way": func(b *corev1.Binding) error {
+				return client.RESTClient().Post().Namespace(s.namespace).Resource("bindings").Body(b).Do(t.Context()).Error()
+			},
+		} {
+			s.createPod(barePod(name, "", nil))
+			s.must(bind(binding(name, "k8s01", map[string]string{nodeLabel: "k8s02", "team": "blue"})))
+			pod := s.pod(name)
+			s.wantLabel(pod, "k8s01")
+			if pod.Labels["team"] != "blue" || pod.Labels["app"] != "demo" {
+				t.Errorf("other labels are lost: %v", pod.Labels)
+			}
+		}
+	})
+	t.Run("status", func(t *testing.T) { s.in(t).testStatus() })
+	t.Run("long node name", func(t *testing.T) { s.in(t).testLongNodeName() })
+	t.Run("another key", func(t *testing.T) { s.in(t).testAnotherKey("example.com/node") })
+}
+
+func (s *admissionScene) grant(user string, role rbacv1.RoleRef) {
+	s.t.Helper()
+	_, err := s.Kube.RbacV1().RoleBindings(s.namespace).Create(s.ctx(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "grant-"},
+		RoleRef:    role,
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	s.must(err)
+}
+
+func (s *admissionScene) grantVerbs(user, verb string, resources ...string) {
+	s.t.Helper()
+	role, err := s.Kube.RbacV1().Roles(s.namespace).Create(s.ctx(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "grant-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: resources, Verbs: []string{verb}}},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	s.grant(user, rbacv1.RoleRef{Kind: "Role", Name: role.Name})
+}
+
+func (s *admissionScene) testRefused() {
+	admin := s.as("mallory").CoreV1().Pods(s.namespace)
+	patch := func(pod string, kind types.PatchType, data string, subresources ...string) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			options := metav1.PatchOptions{}
+			if kind == types.ApplyPatchType {
+				options.FieldManager, options.Force = "mallory", new(true)
+			}
+			_, err := admin.Patch(ctx, pod, kind, []byte(data), options, subresources...)
+			return err
+		}
+	}
+	kubectl := func(args ...string) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := s.Kubectl(ctx, append([]string{"--namespace=" + s.namespace, "--as=mallory"}, args...)...)
+			return err
+		}
+	}
+	set := `label vm/rack is the name of the node that the pod runs on (k8s01): it cannot be set to "k8s02". Leave it as it is.`
+	removed := `label vm/rack is the name of the node that the pod runs on (k8s01): it cannot be removed. Leave it as it is.`
+	pending := `label vm/rack is the name of the node that the pod runs on, and is set when it has one: it cannot be set to "k8s01". Leave it as it is.`
+	for name, c := range map[string]struct {
+		try  func(ctx context.Context) error
+		want string
+	}{
+		"update": {func(ctx context.Context) error {
+			pod := s.pod("running")
+			pod.Labels[nodeLabel] = "k8s02"
+			_, err := admin.Update(ctx, pod, metav1.UpdateOptions{})
+			return err
+		}, set},
+		"update without the label": {func(ctx context.Context) error {
+			pod := s.pod("running")
+			pod.Labels = nil
+			_, err := admin.Update(ctx, pod, metav1.UpdateOptions{})
+			return err
+		}, removed},
+		"merge patch":       {patch("running", types.MergePatchType, string(labelPatch(nodeLabel, "k8s02"))), set},
+		"strategic patch":   {patch("running", types.StrategicMergePatchType, string(labelPatch(nodeLabel, "k8s02"))), set},
+		"JSON patch":        {patch("running", types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/vm~1rack","value":"k8s02"}]`), set},
+		"JSON patch away":   {patch("running", types.JSONPatchType, `[{"op":"remove","path":"/metadata/labels"}]`), removed},
+		"server-side apply": {patch("running", types.ApplyPatchType, `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"vm/rack":"k8s02"}}}`), set},
+		"status patch":      {patch("running", types.MergePatchType, string(labelPatch(nodeLabel, "k8s02")), "status"), `cannot patch resource "pods/status"`},
+		"kubectl label":     {kubectl("label", "--overwrite", "pod/running", "vm/rack=k8s02"), set},
+		"kubectl unlabel":   {kubectl("label", "pod/running", "vm/rack-"), removed},
+		"pod without node":  {kubectl("label", "pod/pending", "vm/rack=k8s01"), pending},
+		"one lie to another": {patch("before", types.MergePatchType, string(labelPatch(nodeLabel, "k8s03"))),
+			strings.Replace(set, "k8s02", "k8s03", 1)},
+	} {
+		err := c.try(s.ctx())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			s.t.Errorf("%s: want it refused because %s\ngot: %v", name, c.want, err)
+		}
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !apierrors.IsForbidden(err) {
+			s.t.Errorf("%s: refused, but not as forbidden: %v", name, err)
+		}
+	}
+	s.wantLabel(s.pod("running"), "k8s01")
+	s.wantLabel(s.pod("pending"), "")
+}
+
+func (s *admissionScene) testAllowed() {
+	admin := s.as("mallory").CoreV1().Pods(s.namespace)
+	s.grantVerbs("mallory", "patch", "pods/ephemeralcontainers", "pods/resize")
+	for _, c := range []struct {
+		name, pod, patch string
+		subresources     []string
+	}{
+		{"another label", "running", `{"metadata":{"labels":{"team":"blue"}}}`, nil},
+		{"an annotation", "running", `{"metadata":{"annotations":{"team":"blue"}}}`, nil},
+		{"the truth once more", "running", string(labelPatch(nodeLabel, "k8s01")), nil},
+		{"another label, of a pod with a false one", "before", `{"metadata":{"labels":{"team":"blue"}}}`, nil},
+		{"no false label any more", "before", `{"metadata":{"labels":{"vm/rack":null}}}`, nil},
+		{"the truth instead", "before", string(labelPatch(nodeLabel, "k8s01")), nil},
+		{"a debug container, which leaves labels as they are", "running", `{"metadata":{"labels":{"vm/rack":"k8s02"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"x"}]}}`, []string{"ephemeralcontainers"}},
+		{"a resize, which leaves labels as they are", "running", string(labelPatch(nodeLabel, "k8s02")), []string{"resize"}},
+	} {
+		kind := types.StrategicMergePatchType
+		if _, err := admin.Patch(s.ctx(), c.pod, kind, []byte(c.patch), metav1.PatchOptions{}, c.subresources...); err != nil {
+			s.t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	s.wantLabel(s.pod("running"), "k8s01")
+	s.wantLabel(s.pod("before"), "k8s01")
+}
+
+// testStatus: who may write the status of pods may change their labels by that way. No role for users includes it, and
+// kubelets are held back by Kubernetes itself. For clusters with other roles the documentation says what to change.
+func (s *admissionScene) testStatus() {
+	try := func(user string, groups ...string) error {
+		_, err := s.as(user, groups...).CoreV1().Pods(s.namespace).Patch(s.ctx(), "running", types.MergePatchType, labelPatch(nodeLabel, "k8s02"),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+		return err
+	}
+	if err := try("system:node:k8s01", "system:nodes", "system:authenticated"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot update labels through pod status") {
+		s.t.Errorf("want it refused to a kubelet, got %v", err)
+	}
+	s.grantVerbs("mallory", "patch", "pods/status")
+	dir := changedPolicies(s.t, "resources: [pods]", "resources: [pods, pods/status]")
+	s.kubectl("apply", "-k", dir)
+	s.eventually("it is refused to others", func(context.Context) error {
+		if err := try("mallory"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "it cannot be set to") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	s.must(s.kubeletSays("running", "still running"))
+	s.kubectl("apply", "-k", admissionDir(s.t))
+}
+
+// kubeletSays changes a pod's status as its kubelet does.
+func (s *admissionScene) kubeletSays(pod, message string) error {
+	_, err := s.Kube.CoreV1().Pods(s.namespace).Patch(s.ctx(), pod, types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"message":%q}}`, message), metav1.PatchOptions{}, "status")
+	return err
+}
+
+// testLongNodeName: a node's name that is no label value is left to the controller, and to nobody else.
+func (s *admissionScene) testLongNodeName() {
+	node := strings.Repeat("n", 60) + ".example.com"
+	s.createPod(barePod("long", "", nil))
+	s.bind("long", node, map[string]string{nodeLabel: "k8s02"})
+	s.wantLabel(s.pod("long"), "")
+	s.wantLabel(s.createPod(barePod("long-from-the-start", node, map[string]string{nodeLabel: "k8s02"})), "")
+
+	deploy, err := framework.ModuleFile("artifacts", "deploy")
+	s.must(err)
+	_, err = s.Kubectl(s.ctx(), "apply", "-k", deploy) // Nothing runs it here; it is for the permissions.
+	s.must(err)
+	controller := s.LaunchController(s.t, "-kubeconfig="+s.AccountKubeconfig(s.t, controllerNamespace, controllerName), "-leader-elect=false")
+	s.must(controller.WaitReady(s.ctx()))
+	s.localService()
+	want := naming.NodeLabelValue(node)
+	for _, name := range []string{"long", "long-from-the-start"} {
+		s.eventually("the controller labels "+name, func(context.Context) error {
+			if got := s.pod(name).Labels[nodeLabel]; got != want {
+				return fmt.Errorf("it has %q", got)
+			}
+			return nil
+		})
+	}
+	admin := s.as("mallory").CoreV1().Pods(s.namespace)
+	for _, patch := range []string{string(labelPatch(nodeLabel, "k8s01")), `{"metadata":{"labels":{"vm/rack":null}}}`} {
+		if _, err := admin.Patch(s.ctx(), "long", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+			s.t.Errorf("%s: want it refused, got %v", patch, err)
+		}
+	}
+	s.must(controller.Stop())
+}
+
+// testAnotherKey: the policies for a controller with -node-label-key.
+func (s *admissionScene) testAnotherKey(key string) {
+	s.applyPolicies(changedPolicies(s.t, nodeLabel, key), key)
+	s.createPod(barePod("another-key", "", map[string]string{key: "k8s02", nodeLabel: "any"}))
+	s.bind("another-key", "k8s01", nil)
+	if labels := s.pod("another-key").Labels; labels[key] != "k8s01" || labels[nodeLabel] != "any" {
+		s.t.Errorf("the pod's labels are %v", labels)
+	}
+	_, err := s.as("mallory").CoreV1().Pods(s.namespace).Patch(s.ctx(), "another-key", types.MergePatchType, labelPatch(key, "k8s02"), metav1.PatchOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "label "+key) {
+		s.t.Errorf("want it refused, got %v", err)
+	}
+}
+
+// TestAdmissionOlderServer installs everything on Kubernetes 1.35: what it does not know it says, and the rest works.
+func TestAdmissionOlderServer(t *testing.T) {
+	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: append([]string{"--apiserver-flag=--emulated-version=1.35"}, withoutPodGC...)})
+	everything, err := framework.ModuleFile("artifacts", "with-admission")
+	s.must(err)
+	_, err = s.Kubectl(t.Context(), "apply", "-k", everything)
+	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`) {
+		t.Errorf("want an error that names what is missing, got %v", err)
+	}
+	if _, err := s.Kube.AppsV1().Deployments(controllerNamespace).Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	want := []string{"validatingadmissionpolicies/local-service-node-label-guard", "validatingadmissionpolicybindings/local-service-node-label-guard"}
+	if got := s.policies(); !slices.Equal(got, want) {
+		t.Errorf("there are %v", got)
+	}
+	s.eventually("the guard works", func(ctx context.Context) error {
+		p, err := s.probe(ctx, nodeLabel)
+		if err == nil && p != (probed{guard: true}) {
+			err = fmt.Errorf("those that work: %+v", p)
+		}
+		return err
+	})
+
+	// As the controller itself, which has to get by with the guard alone.
+	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, controllerNamespace, controllerName), "-leader-elect=false")
+	s.must(controller.WaitReady(t.Context()))
+	s.localService()
+	s.createPod(barePod("stale", "", map[string]string{nodeLabel: "k8s02"}))
+	s.bind("stale", "k8s01", nil)
+	s.createPod(barePod("with-node", "k8s03", nil))
+	for name, node := range map[string]string{"stale": "k8s01", "with-node": "k8s03"} {
+		s.eventually("the controller labels "+name, func(context.Context) error {
+			if got := s.pod(name).Labels[nodeLabel]; got != node {
+				return fmt.Errorf("it has %q", got)
+			}
+			return nil
+		})
+	}
+
+	if _, err := s.Kubectl(t.Context(), "delete", "-k", admissionDir(t)); err == nil || !strings.Contains(err.Error(), "no matches for kind") {
+		t.Errorf("want an error that names what is missing, got %v", err)
+	}
+	if left := s.policies(); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
