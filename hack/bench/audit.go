@@ -19,6 +19,7 @@ const (
 	loadAgent      = "bench-load"
 	floorAgent     = "bench-floor"
 	heartbeatAgent = "heartbeat"
+	schedulerAgent = "kube-scheduler/"
 )
 
 // auditPollInterval is how often the audit log is looked at while something is waited for.
@@ -147,7 +148,7 @@ func (a *auditLog) read() error {
 
 // agentMarks are in the lines of the requests that are looked at.
 var agentMarks = [][]byte{
-	[]byte(`"userAgent":"` + ourAgent), []byte(`"userAgent":"` + loadAgent), []byte(`"userAgent":"` + floorAgent),
+	[]byte(`"userAgent":"` + ourAgent), []byte(`"userAgent":"` + loadAgent), []byte(`"userAgent":"` + floorAgent), []byte(`"userAgent":"` + schedulerAgent),
 }
 
 // requests are requests in the order of their answers.

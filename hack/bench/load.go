@@ -29,6 +29,7 @@ type scene struct {
 	*cluster
 	name  string
 	nodes []string
+	apps  int // groups of pods so far
 }
 
 // newScene makes a namespace and nodes.

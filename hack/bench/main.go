@@ -52,6 +52,7 @@ var rows = []row{
 	{[]int{5}, (*bench).measurePods},
 	{[]int{8}, (*bench).measureTakeover},
 	{[]int{9}, (*bench).measurePlan},
+	{[]int{10}, (*bench).measureAdmission},
 }
 
 func main() {

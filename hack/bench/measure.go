@@ -23,10 +23,13 @@ const (
 )
 
 // cpu is the CPU time that the process has used so far.
-func (p *controller) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+func (p *controller) cpu() (time.Duration, error) { return cpuTime(p.cmd.Process.Pid) }
+
+// cpuTime is the CPU time that a process has used so far.
+func cpuTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, fmt.Errorf("read the controller's CPU time: %w", err)
+		return 0, fmt.Errorf("read a process's CPU time: %w", err)
 	}
 	// The name, in parentheses, may hold anything. After it come the state (field 3), ..., utime (14) and stime (15).
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
