@@ -125,6 +125,14 @@ func serveNode(ctx context.Context, name string) error {
 	if err != nil {
 		return withLog(fmt.Errorf("connecting to containerd: %w", err), insideDir.logFile(name+"-containerd"))
 	}
+	// The client connects when it is first used, and containerd may not answer yet.
+	err = poll(ctx, time.Minute, "waiting for containerd", func(ctx context.Context) error {
+		_, err := images.Version(ctx)
+		return err
+	})
+	if err != nil {
+		return withLog(err, insideDir.logFile(name+"-containerd"))
+	}
 	l, err := listenUnix(insideDir.nodeSocket(name))
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ func TestFanOut(t *testing.T) {
 	s := newScene(t, shared, "fanout")
 	f := s.newFence()
 	nodes := s.addNodes("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l")
+	f.passNodes()
 	s.resetCount()
 	ls := s.createReady("demo", func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{

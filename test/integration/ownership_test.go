@@ -72,6 +72,8 @@ func TestNameTaken(t *testing.T) {
 				test.foreign(s, foreign, nodes[1])
 			}
 			foreign = s.createService(foreign)
+			f.passNodes()
+			f.passServices()
 			s.resetCount()
 			s.create("demo")
 			ls := s.waitConflict("demo", 3, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -136,24 +137,25 @@ func TestQuota(t *testing.T) {
 	s.mustOwn(s.waitReady("demo"), 5)
 }
 
-// TestQuotaAndNewNodes tests that a quota that has room for one Service per node does not get in the way when all
-// nodes are replaced by others, as by an upgrade: what is not needed any more makes room.
+// TestQuotaAndNewNodes tests that a quota that has room for little more than one Service per node does not get in the
+// way when all nodes are replaced by others, as by an upgrade: what is not needed any more makes room.
 func TestQuotaAndNewNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "quotanodes")
-	const nodes = 24
-	old := make([]string, nodes)
-	for i := range old {
-		old[i] = s.node(fmt.Sprintf("z%03d", i)) // after the names of their successors
-		s.createNode(old[i], nil)
+	const nodes, spare = 32, 4
+	for i := range nodes {
+		s.createNode(s.node(fmt.Sprintf("z%03d", i)), map[string]string{"pool": "old"}) // after the names of the others
+		s.createNode(s.node(fmt.Sprintf("n%03d", i)), map[string]string{"pool": "new"})
 	}
-	s.createReady("demo")
-	s.limitServices(nodes)
-	s.createManyNodes(nodes)
-	for _, node := range old {
-		s.deleteNode(node)
+	ls := s.createReady("demo", choose("pool", "old"))
+	s.limitServices(nodes + spare)
+	s.update("demo", choose("pool", "new"))
+	s.waitReady("demo")
+	for name := range s.mustOwn(ls, nodes) {
+		if !strings.HasPrefix(name, "demo-"+s.node("n")) {
+			t.Errorf("Service %s is left", name)
+		}
 	}
-	s.waitStatusNodes("demo", nodes)
 }
 
 // TestPodLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
