@@ -77,6 +77,7 @@ build() {
 }
 
 has_services() { [[ $(kubectl get service -l "owner=$app" -o name | wc -l) == "$1" ]]; }
+all_ready() { [[ $(kubectl get localservice "$app" -o 'jsonpath={.status.ready}') == 3/3 ]]; }
 all_labelled() { [[ $(kubectl get pod -l "kind=$app,vm/rack" -o name | wc -l) == 5 ]]; }
 ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-k8s03:8080"; }
 
@@ -123,6 +124,7 @@ show 'kubectl create -f artifacts/examples/example.yaml'
 show "kubectl rollout status deployment/$app --timeout=2m"
 show "kubectl wait --for=condition=Ready localservice/$app --timeout=1m"
 await 'not all pods have their label' all_labelled
+await 'there are nodes without a pod that is ready' all_ready
 show 'kubectl get LocalService'
 show 'kubectl get service -l owner'
 show "kubectl get pod -l kind=$app -L vm/rack"

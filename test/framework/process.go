@@ -1,10 +1,11 @@
 package framework
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,14 +35,18 @@ var starts = sync.OnceValue(func() chan func() {
 // Process is a program under test, with all that it prints.
 type Process struct {
 	cmd  *exec.Cmd
-	out  output
+	out  *output
 	done chan struct{} // closed when it has ended
 }
 
 // startProcess starts a program that is sent a signal when this process ends, however that comes about.
 func startProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error) {
-	p := &Process{cmd: cmd, done: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = &p.out, &p.out
+	out, err := newOutput()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: cmd, out: out, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = out.file, out.file
 	// Of its own session, so that a Ctrl-C in the terminal reaches only the test binary, whose end ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: whenParentEnds, Setsid: true}
 	started := make(chan error)
@@ -132,20 +137,22 @@ func (p *Process) waitFor(ctx context.Context, what string, ready func() string)
 	}
 }
 
-// output is a buffer that may be read while it is written.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+// output is what a process prints: a file, so that a process that outlives this one, if only to put things in order,
+// can still print; and one without a name, so that nothing is left of it.
+type output struct{ file *os.File }
 
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
+func newOutput() (*output, error) {
+	file, err := os.CreateTemp("", "output")
+	if err != nil {
+		return nil, err
+	}
+	return &output{file}, os.Remove(file.Name())
 }
 
 func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
+	b, err := io.ReadAll(io.NewSectionReader(o.file, 0, math.MaxInt64))
+	if err != nil {
+		return fmt.Sprintf("%s(the output cannot be read: %v)", b, err)
+	}
+	return string(b)
 }

@@ -288,7 +288,7 @@ func TestServiceDeletedByHandIsMadeAnew(t *testing.T) {
 	f := s.newFence()
 	node := s.addNodes("a", "b")[0]
 	ls := s.createReady("demo")
-	f.passLocalServices()
+	f.passServices()
 	s.resetCount()
 	old := s.getService("demo-" + node)
 	s.deleteService(old.Name)
@@ -374,7 +374,7 @@ func TestLocalServiceDeleted(t *testing.T) {
 			s.createReady("demo")
 			other := s.createReady("demo2")
 			foreign := s.createService(foreignService("demo-of-somebody-else", map[string]string{v1alpha1.OwnerLabelKey: "demo"}))
-			f.passLocalServices()
+			f.passServices()
 			s.resetCount()
 			s.must(s.localServices().Delete(s.ctx(), "demo", metav1.DeleteOptions{PropagationPolicy: &policy}))
 			for _, node := range nodes {

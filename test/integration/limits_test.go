@@ -77,7 +77,7 @@ func TestMaxDeleteFraction(t *testing.T) {
 			f := s.newFence()
 			s.disks(test.ssds)
 			ls := s.createReady("demo")
-			f.passLocalServices()
+			f.passServices()
 			s.resetCount()
 			s.update("demo", choose("disk", "ssd"))
 			if test.held {

@@ -182,6 +182,7 @@ func TestTwoLocalServicesWantAName(t *testing.T) {
 	first := s.createReady("a", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["for"] = "a" })
 	s.waitServices(first, name)
 	service := s.getService(name)
+	f.passServices()
 	s.resetCount()
 	second := s.create("a-b", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["for"] = "a-b" })
 	s.waitConflict("a-b", 1, 1)

@@ -151,7 +151,7 @@ func TestSpecChanges(t *testing.T) {
 				before = append(before, test.before)
 			}
 			old := s.mustOwn(s.createReady("demo", before...), len(nodes))
-			f.passLocalServices()
+			f.passServices()
 			s.resetCount()
 
 			s.update("demo", spec(test.change))
@@ -299,7 +299,7 @@ func TestHandEdits(t *testing.T) {
 			}
 			s.createReady("demo", before...)
 			old := s.getService("demo-" + node)
-			f.passLocalServices()
+			f.passServices()
 			s.resetCount()
 			s.editService(old.Name, test.edit)
 			s.waitRepaired(old)
@@ -345,7 +345,7 @@ func TestWhatOthersAddIsKept(t *testing.T) {
 	f := s.newFence()
 	node := s.addNodes("a")[0]
 	s.createReady("demo", withClusterIP)
-	f.passLocalServices()
+	f.passServices()
 	s.resetCount()
 	name := "demo-" + node
 	s.editService(name, func(service *corev1.Service) {
