@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export GOBIN="$PWD/bin/codegen"
 module=$(go list -m)
 boilerplate=$PWD/hack/boilerplate.go.txt
+go mod download k8s.io/code-generator # On a fresh machine it has no directory yet.
 codegen=$(go list -m -f '{{.Dir}}' k8s.io/code-generator)
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
