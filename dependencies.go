@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
@@ -27,6 +28,7 @@ import (
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 	informers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/preflight"
+	"github.com/localservice-dev/local-service-controller/pkg/slim"
 )
 
 // scheduledPods leaves out, at the API server, the pods that no label is of use to.
@@ -55,10 +57,9 @@ type dependencies struct {
 // addInformers makes the caches, each of which keeps only what we read. LocalServices are compared again every resync
 // period, 0 for never.
 func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duration) error {
-	byNamespace := func() cache.Indexers { // One for each, as controllers add to them.
-		return cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-	}
-	d.localServices = informers.NewLocalServiceInformer(d.client, metav1.NamespaceAll, resync, byNamespace())
+	d.localServices = informers.NewLocalServiceInformer(d.client, metav1.NamespaceAll, resync, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
 	d.nodes = metadatainformer.NewFilteredMetadataInformer(meta, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	d.services = coreinformers.NewServiceInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{})
 	d.endpointSlices = discoveryinformers.NewFilteredEndpointSliceInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
@@ -68,7 +69,7 @@ func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duratio
 	if hasServiceCIDRs(d.kube) {
 		d.serviceCIDRs = networkinginformers.NewServiceCIDRInformer(d.kube, 0, cache.Indexers{})
 	}
-	d.pods = coreinformers.NewFilteredPodInformer(d.kube, metav1.NamespaceAll, 0, byNamespace(), func(o *metav1.ListOptions) {
+	d.pods = coreinformers.NewFilteredPodInformer(d.kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = scheduledPods
 	})
 	var errs []error
@@ -93,7 +94,7 @@ func (d *dependencies) informers() []namedInformer {
 	all := []namedInformer{
 		{"localservices." + v1alpha1.GroupName, d.localServices, stripManagedFields},
 		{"nodes", d.nodes, trimNode},
-		{"services", d.services, trimService},
+		{"services", d.services, trimService(d.nodeLabelKey)},
 		{"endpointslices.discovery.k8s.io", d.endpointSlices, trimEndpointSlice},
 		{"pods", d.pods, trimPod(d.nodeLabelKey)},
 	}
@@ -134,23 +135,31 @@ func stripManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-func trimService(obj any) (any, error) {
-	if service, ok := obj.(*corev1.Service); ok {
-		return fanout.Trim(service), nil
+// trimService is the transform function of the cache of Services.
+func trimService(nodeLabelKey string) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		service, ok := obj.(*corev1.Service)
+		if !ok {
+			return obj, nil // Trimmed before, or a tombstone.
+		}
+		return fanout.NewService(service, nodeLabelKey)
 	}
-	return obj, nil
 }
 
-// trimNode keeps of a Node what tells whether a LocalService selects it.
-func trimNode(obj any) (any, error) {
-	node, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil
-	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name:            node.Name,
-		UID:             node.UID,
-		ResourceVersion: node.ResourceVersion,
-		Labels:          node.Labels,
-	}}, nil
+// node is what the cache keeps of a Node: what tells whether a LocalService selects it.
+type node struct {
+	slim.Identity
+	labels slim.Labels
 }
+
+// trimNode is the transform function of the cache of Nodes.
+func trimNode(obj any) (any, error) {
+	full, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil // Trimmed before, or a tombstone.
+	}
+	return &node{Identity: slim.IdentityOf(full), labels: slim.LabelsOf(full.Labels)}, nil
+}
+
+// DeepCopyObject makes a node a runtime.Object, so that the cache mutation detector watches over it.
+func (n *node) DeepCopyObject() runtime.Object { return new(*n) }

@@ -98,12 +98,20 @@ func (f *fixture) fill() {
 // cached puts an object into its cache, and returns it as it is there.
 func (f *fixture) cached(object runtime.Object) any {
 	f.t.Helper()
-	informer, trim := f.cacheOf(object)
-	trimmed, err := trim(object.DeepCopyObject())
-	if err != nil {
+	informer, _ := f.cacheOf(object)
+	trimmed := f.trimmed(object)
+	if err := informer.GetIndexer().Add(trimmed); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := informer.GetIndexer().Add(trimmed); err != nil {
+	return trimmed
+}
+
+// trimmed is an object as its cache would have it.
+func (f *fixture) trimmed(object runtime.Object) any {
+	f.t.Helper()
+	_, trim := f.cacheOf(object)
+	trimmed, err := trim(object.DeepCopyObject())
+	if err != nil {
 		f.t.Fatal(err)
 	}
 	return trimmed
@@ -125,7 +133,7 @@ func (f *fixture) cacheOf(object runtime.Object) (cache.SharedIndexInformer, cac
 	case *metav1.PartialObjectMetadata:
 		return f.deps.nodes, trimNode
 	case *corev1.Service:
-		return f.deps.services, trimService
+		return f.deps.services, trimService(f.deps.nodeLabelKey)
 	case *discoveryv1.EndpointSlice:
 		return f.deps.endpointSlices, trimEndpointSlice
 	case *corev1.Pod:

@@ -134,7 +134,7 @@ func TestMaxServicesPerNamespace(t *testing.T) {
 	}
 	f, c := newLocalServiceFixture(t, objects...)
 	c.limits = fanout.Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 5}
-	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}}
+	other := f.trimmed(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}}).(*fanout.Service)
 	c.census.Change(nil, other)
 	if err := c.sync(t.Context(), demoKey); err != nil {
 		t.Fatal(err)
@@ -157,8 +157,9 @@ func TestMaxServicesPerNamespace(t *testing.T) {
 // TestNearCapacity: more Services than a cluster stands are made all the same, and warned of.
 func TestNearCapacity(t *testing.T) {
 	f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
+	other := f.trimmed(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}).(*fanout.Service)
 	for range 5000 {
-		c.census.Change(nil, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}})
+		c.census.Change(nil, other)
 	}
 	if err := c.sync(t.Context(), demoKey); err != nil {
 		t.Fatal(err)

@@ -38,6 +38,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/metrics"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/pkg/reconcile"
+	"github.com/localservice-dev/local-service-controller/pkg/slim"
 )
 
 const (
@@ -74,7 +75,7 @@ type localServiceController struct {
 	limits       fanout.Limits
 
 	localServices  listers.LocalServiceLister
-	nodes          cache.GenericLister
+	nodes          cache.Indexer
 	services       cache.Indexer
 	endpointSlices cache.Indexer
 	serviceCIDRs   networkinglisters.ServiceCIDRLister // nil if the cluster has none
@@ -97,7 +98,7 @@ func newLocalServiceController(deps dependencies) (*localServiceController, erro
 		nodeLabelKey:   deps.nodeLabelKey,
 		limits:         deps.limits,
 		localServices:  listers.NewLocalServiceLister(deps.localServices.GetIndexer()),
-		nodes:          cache.NewGenericLister(deps.nodes.GetIndexer(), corev1.Resource("nodes")),
+		nodes:          deps.nodes.GetIndexer(),
 		services:       deps.services.GetIndexer(),
 		endpointSlices: deps.endpointSlices.GetIndexer(),
 		ledger:         fanout.NewLedger(),
@@ -126,32 +127,32 @@ func (c *localServiceController) addEventHandlers(deps dependencies) error {
 	h2, err2 := deps.nodes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if !initial { // Each LocalService begins with a sync of all nodes, when all caches are filled.
-				c.nodeChanged(nil, obj.(*metav1.PartialObjectMetadata))
+				c.nodeChanged(nil, obj.(*node))
 			}
 		},
 		UpdateFunc: func(old, obj any) {
-			c.nodeChanged(old.(*metav1.PartialObjectMetadata), obj.(*metav1.PartialObjectMetadata))
+			c.nodeChanged(old.(*node), obj.(*node))
 		},
-		DeleteFunc: func(obj any) { c.nodeChanged(deleted[*metav1.PartialObjectMetadata](obj), nil) },
+		DeleteFunc: func(obj any) { c.nodeChanged(deleted[*node](obj), nil) },
 	})
 	h3, err3 := deps.services.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			c.census.Change(nil, obj.(*corev1.Service))
+			c.census.Change(nil, obj.(*fanout.Service))
 			if !initial {
-				c.serviceChanged(obj.(*corev1.Service))
+				c.serviceChanged(obj.(*fanout.Service))
 			}
 		},
 		UpdateFunc: func(old, obj any) {
-			c.census.Change(old.(*corev1.Service), obj.(*corev1.Service))
-			if old.(*corev1.Service).ResourceVersion == obj.(*corev1.Service).ResourceVersion {
+			c.census.Change(old.(*fanout.Service), obj.(*fanout.Service))
+			if old.(*fanout.Service).GetResourceVersion() == obj.(*fanout.Service).GetResourceVersion() {
 				return // A resync: the LocalServices have their own.
 			}
-			c.serviceChanged(old.(*corev1.Service))
-			c.serviceChanged(obj.(*corev1.Service))
+			c.serviceChanged(old.(*fanout.Service))
+			c.serviceChanged(obj.(*fanout.Service))
 		},
 		DeleteFunc: func(obj any) {
-			c.census.Change(deleted[*corev1.Service](obj), nil)
-			c.serviceChanged(deleted[*corev1.Service](obj))
+			c.census.Change(deleted[*fanout.Service](obj), nil)
+			c.serviceChanged(deleted[*fanout.Service](obj))
 		},
 	})
 	h4, err4 := deps.endpointSlices.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
@@ -181,19 +182,14 @@ func (c *localServiceController) localServiceChanged(old, ls *v1alpha1.LocalServ
 }
 
 // nodeChanged looks at labels only: heartbeats must not cause work.
-func (c *localServiceController) nodeChanged(old, node *metav1.PartialObjectMetadata) {
-	if old != nil && node != nil && old.UID == node.UID && apiequality.Semantic.DeepEqual(old.Labels, node.Labels) {
+func (c *localServiceController) nodeChanged(before, after *node) {
+	if before != nil && after != nil && before.labels == after.labels {
 		return
 	}
-	name := ""
 	selected := func(ls *v1alpha1.LocalService) bool {
-		return old != nil && fanout.Selects(ls, old.Labels) || node != nil && fanout.Selects(ls, node.Labels)
+		return before != nil && fanout.Selects(ls, before.labels) || after != nil && fanout.Selects(ls, after.labels)
 	}
-	if node != nil {
-		name = node.Name
-	} else {
-		name = old.Name
-	}
+	name := cmp.Or(before, after).GetName()
 	// The lister of a cache fails only on selectors that do not parse.
 	all, _ := c.localServices.List(labels.Everything())
 	for _, ls := range all {
@@ -205,11 +201,11 @@ func (c *localServiceController) nodeChanged(old, node *metav1.PartialObjectMeta
 }
 
 // serviceChanged finds the LocalService that controls the Service, and those that want its name.
-func (c *localServiceController) serviceChanged(service *corev1.Service) {
-	if owner := fanout.OwnedBy(service); owner != nil {
-		key := types.NamespacedName{Namespace: service.Namespace, Name: owner.Name}
-		if node := service.Annotations[v1alpha1.NodeAnnotationKey]; naming.ServiceName(owner.Name, node) == service.Name {
-			c.ledger.MarkNode(key, node)
+func (c *localServiceController) serviceChanged(service *fanout.Service) {
+	if owner, _ := service.LocalService(); owner != "" {
+		key := types.NamespacedName{Namespace: service.GetNamespace(), Name: owner}
+		if naming.ServiceName(owner, service.Node()) == service.GetName() {
+			c.ledger.MarkNode(key, service.Node())
 		} else {
 			c.ledger.MarkAll(key)
 		}
@@ -223,9 +219,13 @@ func (c *localServiceController) serviceChanged(service *corev1.Service) {
 
 // endpointsChanged finds the LocalService that controls the Service of an EndpointSlice.
 func (c *localServiceController) endpointsChanged(slice *endpointSlice) {
-	if service := c.service(slice.Namespace, slice.service); service != nil && fanout.OwnedBy(service) != nil {
-		key := types.NamespacedName{Namespace: service.Namespace, Name: fanout.OwnedBy(service).Name}
-		c.ledger.MarkNode(key, service.Annotations[v1alpha1.NodeAnnotationKey])
+	service := c.service(slice.GetNamespace(), slice.service)
+	if service == nil {
+		return
+	}
+	if owner, _ := service.LocalService(); owner != "" {
+		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: owner}
+		c.ledger.MarkNode(key, service.Node())
 		c.loop.Add(key)
 	}
 }
@@ -277,8 +277,10 @@ func (c *localServiceController) look(ls *v1alpha1.LocalService, template *fanou
 	in := c.plan(ls, template, scope)
 	plan := fanout.Compute(in)
 	found := fanout.Findings{Scope: scope, Selected: in.Nodes, Changes: plan.Changes}
+	var name []byte
 	for _, node := range in.Nodes {
-		if name := naming.ServiceName(ls.Name, node); in.Owned[name] != nil && c.hasReadyEndpoint(ls.Namespace, name) {
+		name = naming.AppendServiceName(name[:0], ls.Name, node)
+		if service := in.Owned[string(name)]; service != nil && c.hasReadyEndpoint(ls.Namespace, service.GetName()) {
 			found.Ready = append(found.Ready, node)
 		}
 	}
@@ -327,8 +329,8 @@ func (c *localServiceController) restrict(ctx context.Context, ls *v1alpha1.Loca
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanout.Template, scope fanout.Scope) fanout.Input {
 	in := fanout.Input{
 		Template: template,
-		Owned:    map[string]*corev1.Service{},
-		Lookup:   func(name string) *corev1.Service { return c.service(ls.Namespace, name) },
+		Owned:    map[string]*fanout.Service{},
+		Lookup:   func(name string) *fanout.Service { return c.service(ls.Namespace, name) },
 	}
 	if scope.All {
 		in.Nodes = c.selectedNodes(ls)
@@ -336,44 +338,44 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanou
 		return in
 	}
 	for _, name := range scope.Nodes {
-		if node, err := c.nodes.Get(name); err == nil && fanout.Selects(ls, node.(*metav1.PartialObjectMetadata).Labels) {
+		if obj, exists, _ := c.nodes.GetByKey(name); exists && fanout.Selects(ls, obj.(*node).labels) {
 			in.Nodes = append(in.Nodes, name)
 		}
-		if service := c.service(ls.Namespace, naming.ServiceName(ls.Name, name)); service != nil && metav1.IsControlledBy(service, ls) {
-			in.Owned[service.Name] = service
+		if service := c.service(ls.Namespace, naming.ServiceName(ls.Name, name)); service != nil && isControlledBy(service, ls) {
+			in.Owned[service.GetName()] = service
 		}
 	}
 	return in
 }
 
 func (c *localServiceController) selectedNodes(ls *v1alpha1.LocalService) []string {
-	all, _ := c.nodes.List(labels.Everything())
+	all := c.nodes.List()
 	names := make([]string, 0, len(all))
 	for _, obj := range all {
-		if node := obj.(*metav1.PartialObjectMetadata); fanout.Selects(ls, node.Labels) {
-			names = append(names, node.Name)
+		if n := obj.(*node); fanout.Selects(ls, n.labels) {
+			names = append(names, n.GetName())
 		}
 	}
 	return names
 }
 
-func (c *localServiceController) ownedServices(ls *v1alpha1.LocalService) map[string]*corev1.Service {
+func (c *localServiceController) ownedServices(ls *v1alpha1.LocalService) map[string]*fanout.Service {
 	// The index exists, so this cannot fail.
 	objs, _ := c.services.ByIndex(servicesByController, string(ls.UID))
-	owned := make(map[string]*corev1.Service, len(objs))
+	owned := make(map[string]*fanout.Service, len(objs))
 	for _, obj := range objs {
-		service := obj.(*corev1.Service)
-		owned[service.Name] = service
+		service := obj.(*fanout.Service)
+		owned[service.GetName()] = service
 	}
 	return owned
 }
 
-func (c *localServiceController) service(namespace, name string) *corev1.Service {
+func (c *localServiceController) service(namespace, name string) *fanout.Service {
 	obj, exists, _ := c.services.GetByKey(namespace + "/" + name)
 	if !exists {
 		return nil
 	}
-	return obj.(*corev1.Service)
+	return obj.(*fanout.Service)
 }
 
 func (c *localServiceController) hasReadyEndpoint(namespace, service string) bool {
@@ -517,7 +519,7 @@ func (c *localServiceController) writeService(ctx context.Context, ls *v1alpha1.
 	client := c.kube.CoreV1().Services(ls.Namespace)
 	if change.Action == fanout.Delete || change.Action == fanout.Replace {
 		// The precondition keeps a successor of the same name alive that the cache does not have yet.
-		err := client.Delete(ctx, change.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(change.Live.UID))})
+		err := client.Delete(ctx, change.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(change.Live.UID()))})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err
 		}
@@ -727,8 +729,8 @@ func isNamespaceTerminating(err error) bool {
 
 // indexByController is the index function of servicesByController.
 func indexByController(obj any) ([]string, error) {
-	if owner := fanout.OwnedBy(obj.(*corev1.Service)); owner != nil {
-		return []string{string(owner.UID)}, nil
+	if _, owner := obj.(*fanout.Service).LocalService(); owner != "" {
+		return []string{string(owner)}, nil
 	}
 	return nil, nil
 }
@@ -736,16 +738,18 @@ func indexByController(obj any) ([]string, error) {
 // indexByService is the index function of slicesByService.
 func indexByService(obj any) ([]string, error) {
 	slice := obj.(*endpointSlice)
-	return []string{slice.Namespace + "/" + slice.service}, nil
+	return []string{slice.GetNamespace() + "/" + slice.service}, nil
 }
 
 // endpointSlice is what the cache keeps of an EndpointSlice.
 type endpointSlice struct {
-	metav1.ObjectMeta // name, namespace, UID and resource version
-
+	slim.Identity
 	service string // name of the Service
 	ready   bool   // at least one endpoint is ready
 }
+
+// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+func (s *endpointSlice) DeepCopyObject() runtime.Object { return new(*s) }
 
 // trimEndpointSlice is the transform function of the cache of EndpointSlices.
 func trimEndpointSlice(obj any) (any, error) {
@@ -754,8 +758,8 @@ func trimEndpointSlice(obj any) (any, error) {
 		return obj, nil // Trimmed before, or a tombstone.
 	}
 	return &endpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion},
-		service:    full.Labels[discoveryv1.LabelServiceName],
+		Identity: slim.IdentityOf(full),
+		service:  full.Labels[discoveryv1.LabelServiceName],
 		ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return e.Conditions.Ready == nil || *e.Conditions.Ready
 		}),
@@ -773,7 +777,12 @@ func recordEvent(recorder events.EventRecorder, regarding runtime.Object, eventT
 	recorder.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
 }
 
-func keyOf(object metav1.Object) types.NamespacedName {
+func isControlledBy(service *fanout.Service, ls *v1alpha1.LocalService) bool {
+	_, owner := service.LocalService()
+	return owner == ls.UID
+}
+
+func keyOf(object klog.KMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 	"github.com/localservice-dev/local-service-controller/pkg/reconcile"
 )
 
@@ -36,7 +37,7 @@ func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, 
 	}
 	f.fill()
 	for _, obj := range f.deps.services.GetIndexer().List() {
-		c.census.Change(nil, obj.(*corev1.Service))
+		c.census.Change(nil, obj.(*fanout.Service))
 	}
 	return f, c
 }
@@ -138,8 +139,9 @@ func TestEventsLeadToWork(t *testing.T) {
 	base := []runtime.Object{ls, testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"),
 		testService(t, ls, "node1"), testService(t, ls, "node2")}
 	services := func(namespace string) func(f *fixture, c *localServiceController) {
-		return func(_ *fixture, c *localServiceController) {
-			c.serviceChanged(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: namespace, Labels: map[string]string{"owner": "demo"}}})
+		return func(f *fixture, c *localServiceController) {
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: namespace, Labels: map[string]string{"owner": "demo"}}}
+			c.serviceChanged(f.trimmed(service).(*fanout.Service))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -148,53 +150,49 @@ func TestEventsLeadToWork(t *testing.T) {
 		writes []string
 	}{
 		"node added": {func(f *fixture, c *localServiceController) {
-			node := testNode("node4", "disk=ssd")
-			f.cached(node)
-			c.nodeChanged(nil, node)
+			c.nodeChanged(nil, f.cached(testNode("node4", "disk=ssd")).(*node))
 		}, true, []string{"create services demo-node4", "patch localservices/status demo 3/3 Ready"}},
 		"node added that is not selected": {func(f *fixture, c *localServiceController) {
-			node := testNode("node4")
-			f.cached(node)
-			c.nodeChanged(nil, node)
+			c.nodeChanged(nil, f.cached(testNode("node4")).(*node))
 		}, false, nil},
 		"node deleted": {func(f *fixture, c *localServiceController) {
-			node := testNode("node2", "disk=ssd")
-			f.uncached(node)
-			c.nodeChanged(node, nil)
+			gone := testNode("node2", "disk=ssd")
+			f.uncached(gone)
+			c.nodeChanged(f.trimmed(gone).(*node), nil)
 		}, true, []string{"delete services demo-node2 uid=uid-demo-node2", "patch localservices/status demo 1/1 Ready"}},
 		"node labelled": {func(f *fixture, c *localServiceController) {
-			f.cached(testNode("node3", "disk=ssd"))
-			c.nodeChanged(testNode("node3"), testNode("node3", "disk=ssd"))
+			before := f.trimmed(testNode("node3")).(*node)
+			c.nodeChanged(before, f.cached(testNode("node3", "disk=ssd")).(*node))
 		}, true, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
 		"node unlabelled": {func(f *fixture, c *localServiceController) {
-			f.cached(testNode("node1"))
-			c.nodeChanged(testNode("node1", "disk=ssd"), testNode("node1"))
+			before := f.trimmed(testNode("node1", "disk=ssd")).(*node)
+			c.nodeChanged(before, f.cached(testNode("node1")).(*node))
 		}, true, []string{"delete services demo-node1 uid=uid-demo-node1", "patch localservices/status demo 1/1 Ready"}},
-		"node heartbeat": {func(_ *fixture, c *localServiceController) {
-			old, node := testNode("node1", "disk=ssd"), testNode("node1", "disk=ssd")
-			node.ResourceVersion, node.Annotations = "2", map[string]string{"beat": "1"}
-			c.nodeChanged(old, node)
+		"node heartbeat": {func(f *fixture, c *localServiceController) {
+			before, after := testNode("node1", "disk=ssd"), testNode("node1", "disk=ssd")
+			after.ResourceVersion, after.Annotations = "2", map[string]string{"beat": "1"}
+			c.nodeChanged(f.trimmed(before).(*node), f.cached(after).(*node))
 		}, false, nil},
-		"node deleted and added again": {func(_ *fixture, c *localServiceController) {
-			old, node := testNode("node1", "disk=ssd"), testNode("node1", "disk=ssd")
-			node.UID = "another"
-			c.nodeChanged(old, node)
-		}, true, nil}, // Its Service is as good as before.
+		"node deleted and added again": {func(f *fixture, c *localServiceController) {
+			before, after := testNode("node1", "disk=ssd"), testNode("node1", "disk=ssd")
+			after.UID = "another"
+			c.nodeChanged(f.trimmed(before).(*node), f.cached(after).(*node))
+		}, false, nil}, // Its Service is as good as before.
 		"our Service deleted": {func(f *fixture, c *localServiceController) {
 			s := testService(t, ls, "node1")
 			f.uncached(s)
 			if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), s.Namespace, s.Name); err != nil {
 				t.Fatal(err)
 			}
-			c.serviceChanged(s)
+			c.serviceChanged(f.trimmed(s).(*fanout.Service))
 		}, true, []string{"create services demo-node1"}},
 		"our Service edited": {func(f *fixture, c *localServiceController) {
 			s := testService(t, ls, "node1", func(s *corev1.Service) { delete(s.Labels, "owner") })
-			c.serviceChanged(f.cached(s).(*corev1.Service))
+			c.serviceChanged(f.cached(s).(*fanout.Service))
 		}, true, []string{`patch services demo-node1 {"metadata":{"labels":{"owner":"demo"},"resourceVersion":"7"}}`}},
 		"our Service's node annotation edited": {func(f *fixture, c *localServiceController) {
 			s := testService(t, ls, "node1", func(s *corev1.Service) { s.Annotations["localservice.dev/node"] = "node2" })
-			c.serviceChanged(f.cached(s).(*corev1.Service))
+			c.serviceChanged(f.cached(s).(*fanout.Service))
 		}, true, []string{`patch services demo-node1 {"metadata":{"annotations":{"localservice.dev/node":"node1"},"resourceVersion":"7"}}`}},
 		"a Service of nobody":            {services("default"), false, nil},
 		"a Service in another namespace": {services("other"), false, nil},
@@ -268,7 +266,7 @@ func TestConflictHeals(t *testing.T) {
 	if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), "default", "demo-node1"); err != nil {
 		t.Fatal(err)
 	}
-	c.serviceChanged(foreign)
+	c.serviceChanged(f.trimmed(foreign).(*fanout.Service))
 	if c.loop.Len() != 1 {
 		t.Fatal("the LocalService is not looked at again")
 	}

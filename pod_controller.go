@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/metrics"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/pkg/reconcile"
+	"github.com/localservice-dev/local-service-controller/pkg/slim"
 )
 
 const (
@@ -32,6 +34,8 @@ const (
 	refusedRetryInterval = 5 * time.Minute
 	// localServicesBySelector is the index of LocalServices by one pair of their selector.
 	localServicesBySelector = "selector"
+	// unlabelledByNamespace is the index of pods that have not their right node label, by namespace.
+	unlabelledByNamespace = "unlabelled"
 
 	eventLabelRefused = "NodeLabelRefused"
 )
@@ -67,6 +71,9 @@ func newPodController(deps dependencies) (*podController, error) {
 	if err := deps.localServices.AddIndexers(cache.Indexers{localServicesBySelector: indexBySelector}); err != nil {
 		return nil, fmt.Errorf("index LocalServices by selector: %w", err)
 	}
+	if err := deps.pods.AddIndexers(cache.Indexers{unlabelledByNamespace: indexUnlabelled}); err != nil {
+		return nil, fmt.Errorf("index pods by namespace: %w", err)
+	}
 	_, err1 := deps.pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if !initial { // Run looks at all pods when all caches are filled.
@@ -94,7 +101,7 @@ func newPodController(deps dependencies) (*podController, error) {
 // podScheduled learns from a pod that is new in the cache of scheduled pods whether an admission policy labels pods in
 // the same write that binds them.
 func (c *podController) podScheduled(p *pod) {
-	if p.completed || naming.NodeLabelValue(p.node) != p.node {
+	if node := p.node.Value(); p.completed || naming.NodeLabelValue(node) != node {
 		return // Longer names the policy leaves to us.
 	}
 	if c.labelledAtBinding != nil && *c.labelledAtBinding == p.labelled {
@@ -119,9 +126,9 @@ func (c *podController) podChanged(p *pod) {
 // localServiceChanged finds the pods that a LocalService has begun to select.
 func (c *podController) localServiceChanged(ls *v1alpha1.LocalService) {
 	// The index exists, so this cannot fail.
-	objs, _ := c.pods.ByIndex(cache.NamespaceIndex, ls.Namespace)
+	objs, _ := c.pods.ByIndex(unlabelledByNamespace, ls.Namespace)
 	for _, obj := range objs {
-		if p := obj.(*pod); !p.labelled && fanout.SelectsPod(ls, p.Labels) {
+		if p := obj.(*pod); fanout.SelectsPod(ls, p.labels.Value()) {
 			c.loop.Add(keyOf(p))
 		}
 	}
@@ -153,18 +160,18 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	_, err = c.kube.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.kube.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.node)
+		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.node.Value())
 		return nil
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return nil // The pod is gone, and its successor, if there is one, has an event of its own.
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		recordEvent(c.recorder, p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
-			c.nodeLabelKey, naming.NodeLabelValue(p.node), err))
+			c.nodeLabelKey, naming.NodeLabelValue(p.node.Value()), err))
 		return reconcile.After(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err), refusedRetryInterval)
 	}
 	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)
@@ -173,17 +180,17 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 // wantsLabel says whether a pod's node label is to be written: it is missing or wrong, and the pod concerns us.
 // Completed pods serve nobody, and are left as they are.
 func (c *podController) wantsLabel(p *pod) bool {
-	return p.node != "" && !p.labelled && !p.completed && (c.all || c.selected(p))
+	return p.node.Value() != "" && !p.labelled && !p.completed && (c.all || c.selected(p))
 }
 
 // selected says whether a LocalService selects a pod. It looks only at those that one of the pod's labels leads to, so
 // that a namespace may have thousands.
 func (c *podController) selected(p *pod) bool {
-	for key, value := range p.Labels {
+	for key, value := range p.labels.Value().All {
 		// The index exists, so this cannot fail.
-		objs, _ := c.localServices.ByIndex(localServicesBySelector, selectorIndexKey(p.Namespace, key, value))
+		objs, _ := c.localServices.ByIndex(localServicesBySelector, selectorIndexKey(p.GetNamespace(), key, value))
 		for _, obj := range objs {
-			if fanout.SelectsPod(obj.(*v1alpha1.LocalService), p.Labels) {
+			if fanout.SelectsPod(obj.(*v1alpha1.LocalService), p.labels.Value()) {
 				return true
 			}
 		}
@@ -195,8 +202,8 @@ func (c *podController) selected(p *pod) bool {
 // version is not needed, because the label is a fact: whatever else changes on the pod, its node does not.
 func (c *podController) labelPatch(p *pod) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":    p.UID,
-		"labels": map[string]string{c.nodeLabelKey: naming.NodeLabelValue(p.node)},
+		"uid":    p.uid,
+		"labels": map[string]string{c.nodeLabelKey: naming.NodeLabelValue(p.node.Value())},
 	}})
 }
 
@@ -229,13 +236,22 @@ func selectorIndexKey(namespace, key, value string) string {
 	return namespace + "/" + key + "=" + value
 }
 
-// pod is what the cache keeps of a Pod: a tenth of it.
-type pod struct {
-	metav1.ObjectMeta // name, namespace, UID, resource version; labels only while the node label is wrong
+// indexUnlabelled is the index function of unlabelledByNamespace.
+func indexUnlabelled(obj any) ([]string, error) {
+	if p := obj.(*pod); !p.labelled {
+		return []string{p.GetNamespace()}, nil
+	}
+	return nil, nil
+}
 
-	node      string // spec.nodeName
-	labelled  bool   // the node label is right
-	completed bool   // all containers have ended for good
+// pod is what the cache keeps of a Pod: a hundredth of it.
+type pod struct {
+	slim.Identity
+	uid       types.UID                  // "" while labelled
+	node      unique.Handle[string]      // spec.nodeName
+	labels    unique.Handle[slim.Labels] // none while labelled
+	labelled  bool                       // the node label is right
+	completed bool                       // all containers have ended for good
 }
 
 // trimPod is the transform function of the cache of Pods.
@@ -246,21 +262,25 @@ func trimPod(nodeLabelKey string) cache.TransformFunc {
 			return obj, nil // Trimmed before, or a tombstone.
 		}
 		p := &pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:            full.Name,
-				Namespace:       full.Namespace,
-				UID:             full.UID,
-				ResourceVersion: full.ResourceVersion,
-			},
-			node:      full.Spec.NodeName,
+			Identity:  slim.IdentityOf(full),
+			node:      unique.Make(full.Spec.NodeName),
 			labelled:  full.Spec.NodeName != "" && full.Labels[nodeLabelKey] == naming.NodeLabelValue(full.Spec.NodeName),
 			completed: full.Status.Phase == corev1.PodSucceeded || full.Status.Phase == corev1.PodFailed,
 		}
-		if !p.labelled {
-			p.Labels = full.Labels
+		if p.labelled {
+			p.labels = unique.Make(slim.Labels(""))
+		} else {
+			p.uid, p.labels = full.UID, unique.Make(slim.LabelsOf(full.Labels))
 		}
 		return p, nil
 	}
+}
+
+// GetObjectMeta makes a pod a metav1.ObjectMetaAccessor, from which caches make its key, and events their reference.
+func (p *pod) GetObjectMeta() metav1.Object {
+	meta := p.Identity.GetObjectMeta()
+	meta.SetUID(p.uid)
+	return meta
 }
 
 // GetObjectKind makes a pod a runtime.Object, of the kind Pod, so that events can be about it.
@@ -269,8 +289,4 @@ func (p *pod) GetObjectKind() schema.ObjectKind {
 }
 
 // DeepCopyObject makes a pod a runtime.Object, so that the cache mutation detector watches over it.
-func (p *pod) DeepCopyObject() runtime.Object {
-	out := *p
-	p.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	return &out
-}
+func (p *pod) DeepCopyObject() runtime.Object { return new(*p) }

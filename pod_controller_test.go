@@ -148,8 +148,8 @@ func TestTrimPod(t *testing.T) {
 			t.Errorf("trimmed twice: %v, %v", twice, err)
 		}
 		p := once.(*pod)
-		if want := full.Labels["vm/rack"] == "node1"; p.labelled != want || (p.Labels == nil) != want {
-			t.Errorf("%v of %v: labelled %v", p.Labels, full.Labels, p.labelled)
+		if want := full.Labels["vm/rack"] == "node1"; p.labelled != want || (p.labels.Value() == "") != want || (p.uid == "") != want {
+			t.Errorf("%q and UID %q of %v: labelled %v", p.labels.Value(), p.uid, full.Labels, p.labelled)
 		}
 	}
 }

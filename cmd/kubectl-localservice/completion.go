@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -65,7 +66,7 @@ func (p *plugin) completeURL(cmd *cobra.Command, args []string, prefix string) (
 		nodes, err := c.nodes(ctx, ls, 0)
 		var selected []string
 		for _, node := range nodes {
-			if fanout.Selects(ls, node.Labels) {
+			if fanout.Selects(ls, labels.Set(node.Labels)) {
 				selected = append(selected, node.Name)
 			}
 		}

@@ -95,7 +95,7 @@ func checkNode(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, name 
 		return false, fmt.Errorf("there is no node %s: `kubectl localservice nodes %s -n %s` lists those of the LocalService", name, ls.Name, ls.Namespace)
 	case err != nil:
 		return false, request{"get", nodesResource, "", name}.failed(err)
-	case !fanout.Selects(ls, node.Labels):
+	case !fanout.Selects(ls, labels.Set(node.Labels)):
 		return false, fmt.Errorf("LocalService %s/%s does not select node %s: the node lacks labels of its nodeSelector %s",
 			ls.Namespace, ls.Name, name, labels.Set(ls.Spec.NodeSelector))
 	}

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"net/netip"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ type Census struct {
 type counts struct{ services, clusterIPs int }
 
 // Change counts a Service that has come (before is nil), gone (after is nil), or changed.
-func (c *Census) Change(before, after *corev1.Service) {
+func (c *Census) Change(before, after *Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before != nil {
@@ -35,23 +36,23 @@ func (c *Census) Change(before, after *corev1.Service) {
 	}
 }
 
-func (c *Census) add(service *corev1.Service, n int) {
+func (c *Census) add(service *Service, n int) {
 	if c.namespaces == nil {
 		c.addresses, c.namespaces, c.owned = map[corev1.IPFamily]int{}, map[string]*counts{}, map[types.UID]*counts{}
 	}
 	clusterIPs := 0
-	if hasClusterIP(service) {
+	if service.hasClusterIP() {
 		clusterIPs = n
 	}
-	for _, ip := range service.Spec.ClusterIPs {
+	for ip := range strings.SplitSeq(service.clusterIPs.Value(), ",") {
 		if addr, err := netip.ParseAddr(ip); err == nil { // None is no address.
 			c.addresses[familyOf(addr)] += n
 		}
 	}
 	c.cluster += n
-	count(c.namespaces, service.Namespace, n, clusterIPs)
-	if owner := OwnedBy(service); owner != nil {
-		count(c.owned, owner.UID, n, clusterIPs)
+	count(c.namespaces, service.GetNamespace(), n, clusterIPs)
+	if _, owner := service.LocalService(); owner != "" {
+		count(c.owned, owner, n, clusterIPs)
 	}
 }
 
@@ -66,10 +67,6 @@ func count[K comparable](all map[K]*counts, key K, services, clusterIPs int) {
 	if of.services == 0 {
 		delete(all, key)
 	}
-}
-
-func hasClusterIP(service *corev1.Service) bool {
-	return service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
 // Owned is the number of Services that a LocalService controls.

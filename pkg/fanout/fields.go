@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -26,7 +27,7 @@ var fields = []field{
 	{
 		name: "controller",
 		matches: func(t *Template, s *corev1.Service, _ string) bool {
-			return t.controls(s)
+			return metav1.IsControlledBy(s, t.owner)
 		},
 		set: func(t *Template, s *corev1.Service, _ string) {
 			others := slices.DeleteFunc(s.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == t.owner.UID })
@@ -69,7 +70,7 @@ var fields = []field{
 		name: "selector",
 		matches: func(t *Template, s *corev1.Service, node string) bool {
 			return len(s.Spec.Selector) == len(t.spec.Selector)+1 &&
-				s.Spec.Selector[t.nodeLabelKey] == naming.NodeLabelValue(node) && subset(t.spec.Selector, s.Spec.Selector)
+				s.Spec.Selector[t.nodeLabelKey] == naming.NodeLabelValue(node) && subset(t.spec.Selector, labels.Set(s.Spec.Selector))
 		},
 		set: func(t *Template, s *corev1.Service, node string) {
 			s.Spec.Selector = maps.Clone(t.spec.Selector)
@@ -187,7 +188,7 @@ func firstOnly[T any](s []T) []T {
 }
 
 func labelsMatch(t *Template, s *corev1.Service, node string) bool {
-	return s.Labels[t.nodeLabelKey] == naming.NodeLabelValue(node) && subset(t.labels, s.Labels)
+	return s.Labels[t.nodeLabelKey] == naming.NodeLabelValue(node) && subset(t.labels, labels.Set(s.Labels))
 }
 
 // setLabels goes with setAnnotations, which drops the record of the labels to remove.
@@ -201,7 +202,7 @@ func setLabels(t *Template, s *corev1.Service, node string) {
 
 func annotationsMatch(t *Template, s *corev1.Service, node string) bool {
 	return s.Annotations[v1alpha1.NodeAnnotationKey] == node &&
-		s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] == t.applied && subset(t.annotations, s.Annotations)
+		s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] == t.applied && subset(t.annotations, labels.Set(s.Annotations))
 }
 
 // setAnnotations also removes the labels and annotations that an earlier spec.serviceMetadata has put there and this

@@ -66,8 +66,10 @@ func stored(service *corev1.Service) *corev1.Service {
 		spec.IPFamilies = append(spec.IPFamilies, map[corev1.IPFamily]corev1.IPFamily{
 			corev1.IPv4Protocol: corev1.IPv6Protocol, corev1.IPv6Protocol: corev1.IPv4Protocol}[spec.IPFamilies[0]])
 	}
-	spec.ClusterIPs = []string{corev1.ClusterIPNone}
-	if spec.ClusterIP == "" {
+	switch spec.ClusterIP {
+	case corev1.ClusterIPNone:
+		spec.ClusterIPs = []string{corev1.ClusterIPNone}
+	case "":
 		spec.ClusterIP = "10.96.0.7"
 		spec.ClusterIPs = []string{"10.96.0.7", "fd00::7"}[:len(spec.IPFamilies)]
 	}
@@ -100,13 +102,26 @@ func newCluster(services ...*corev1.Service) cluster {
 }
 
 func (c cluster) input(t *Template, nodes ...string) Input {
-	owned := map[string]*corev1.Service{}
+	owned, all := map[string]*Service{}, map[string]*Service{}
 	for name, s := range c {
-		if t.controls(s) {
-			owned[name] = s
+		all[name] = kept(s)
+		if t.controls(all[name]) {
+			owned[name] = all[name]
 		}
 	}
-	return Input{Template: t, Nodes: nodes, Owned: owned, Lookup: func(name string) *corev1.Service { return c[name] }}
+	return Input{Template: t, Nodes: nodes, Owned: owned, Lookup: func(name string) *Service { return all[name] }}
+}
+
+// kept is what a cache keeps of a Service, which is not changed.
+func kept(service *corev1.Service) *Service {
+	if service == nil {
+		return nil
+	}
+	s, err := NewService(service.DeepCopy(), nodeLabelKey)
+	if err != nil {
+		panic(err)
+	}
+	return s
 }
 
 // run makes the changes of a plan, as the controller and the API server would.
@@ -123,7 +138,7 @@ func (c cluster) run(t testing.TB, template *Template, plan Plan) {
 			if err != nil {
 				t.Fatalf("patch %s: %v", change.Name, err)
 			}
-			c[change.Name] = mergePatch(t, change.Live, patch)
+			c[change.Name] = mergePatch(t, c[change.Name], patch)
 		}
 	}
 }
@@ -210,3 +225,8 @@ var specs = map[string]func(*v1alpha1.LocalService){
 }
 
 func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
+
+// actionOn is what a template does about the Service that a node has.
+func actionOn(t *Template, live *corev1.Service, node string) Action {
+	return t.action(kept(live), node, map[shape]verdict{})
+}

@@ -92,8 +92,8 @@ func TestCapacityCondition(t *testing.T) {
 }
 
 func TestCensus(t *testing.T) {
-	service := func(namespace, clusterIP string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}}
+	service := func(namespace, clusterIP string) *Service {
+		return kept(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
 	}
 	cidr := func(age time.Duration, cidrs ...string) *networkingv1.ServiceCIDR {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
@@ -118,7 +118,7 @@ func TestCensus(t *testing.T) {
 	capacity(addressed, 5, cidrs, wanted)
 	// As the Services come, the numbers stay, but for what is still needed and free.
 	for i := range 3 {
-		c.Change(nil, stored(template(t, addressed).Service(nodeNames(3)[i])))
+		c.Change(nil, kept(stored(template(t, addressed).Service(nodeNames(3)[i]))))
 	}
 	wanted.NeededClusterIPs, wanted.FreeClusterIPs = 2, 3
 	capacity(addressed, 5, cidrs, wanted)
@@ -134,7 +134,7 @@ func TestCensus(t *testing.T) {
 	c.Change(service("other", ""), nil)
 	c.Change(service("other", "10.0.0.2"), nil)
 	for i := range 3 {
-		c.Change(stored(template(t, addressed).Service(nodeNames(3)[i])), nil)
+		c.Change(kept(stored(template(t, addressed).Service(nodeNames(3)[i]))), nil)
 	}
 	capacity(addressed, 0, cidrs, Capacity{InCluster: 2, InNamespace: 2, FreeClusterIPs: 8})
 	if len(c.namespaces) != 1 || len(c.owned) != 0 {

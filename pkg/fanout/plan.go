@@ -6,8 +6,7 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -40,8 +39,8 @@ type Change struct {
 	Name string
 	// Node is the name of the node that the Service is for. It is empty for Delete.
 	Node string
-	// Live is the Service as the cache has it, or nil for Create. It must not be changed.
-	Live *corev1.Service
+	// Live is the Service as the cache has it, or nil for Create.
+	Live *Service
 }
 
 // Plan is what to do to bring the Services of a LocalService to its spec.
@@ -58,27 +57,29 @@ type Input struct {
 	// Nodes are the names of the selected nodes, each once.
 	Nodes []string
 	// Owned are the Services that the LocalService controls, by name. Those that no node in Nodes wants are orphans.
-	Owned map[string]*corev1.Service
+	Owned map[string]*Service
 	// Lookup returns the Service of a name that is not in Owned, or nil if the name is free.
-	Lookup func(name string) *corev1.Service
+	Lookup func(name string) *Service
 }
 
 // Compute compares the Services that should be with those that are.
 func Compute(in Input) Plan {
 	var plan Plan
 	wanted := 0 // Services in Owned that a node wants
+	verdicts := map[shape]verdict{}
+	var name []byte
 	for _, node := range in.Nodes {
-		name := naming.ServiceName(in.Template.owner.Name, node)
-		live, owned := in.Owned[name]
+		name = naming.AppendServiceName(name[:0], in.Template.owner.Name, node)
+		live, owned := in.Owned[string(name)]
 		if owned {
 			wanted++
 		} else {
-			live = in.Lookup(name)
+			live = in.Lookup(string(name))
 		}
-		if action := in.Template.action(live, node); action == "" {
+		if action := in.Template.action(live, node, verdicts); action == "" {
 			plan.InPlace++
 		} else {
-			plan.Changes = append(plan.Changes, Change{Action: action, Name: name, Node: node, Live: live})
+			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node, Live: live})
 		}
 	}
 	if wanted < len(in.Owned) {
@@ -98,7 +99,7 @@ func orphans(in Input) []Change {
 	for name, live := range in.Owned {
 		switch {
 		case wanted[name]:
-		case live.DeletionTimestamp != nil: // It goes by itself, and nobody waits for its name.
+		case live.terminating: // It goes by itself, and nobody waits for its name.
 		default:
 			changes = append(changes, Change{Action: Delete, Name: name, Live: live})
 		}
@@ -106,20 +107,37 @@ func orphans(in Input) []Change {
 	return changes
 }
 
+// verdict is what a template makes of all Services of a shape that are for the node that they should be for. As most
+// Services of a LocalService have the same, few need to be looked at.
+type verdict struct {
+	mustReplace bool
+	matches     bool
+}
+
 // action is what to do about the Service that a node has now, "" if it is as it should be.
-func (t *Template) action(live *corev1.Service, node string) Action {
+func (t *Template) action(live *Service, node string, verdicts map[shape]verdict) Action {
 	switch {
 	case live == nil:
 		return Create
 	case !t.controls(live) && !t.mayAdopt(live, node):
 		return Conflict
-	case live.DeletionTimestamp != nil:
+	case live.terminating:
 		return Wait
-	case t.mustReplace(live):
+	}
+	v, known := verdicts[live.shape]
+	if !known || live.node != node {
+		full := live.Full(t.nodeLabelKey)
+		v = verdict{mustReplace: t.mustReplace(full), matches: t.matches(full, node)}
+		if live.node == node {
+			verdicts[live.shape] = v
+		}
+	}
+	switch {
+	case v.mustReplace:
 		return Replace
 	case !t.controls(live):
 		return Adopt
-	case !t.matches(live, node):
+	case !v.matches:
 		return Update
 	}
 	return ""
@@ -127,49 +145,36 @@ func (t *Template) action(live *corev1.Service, node string) Action {
 
 // controls says whether the LocalService controls a Service: by the UID in its controller reference, never by a name
 // or label, which anybody may write.
-func (t *Template) controls(live *corev1.Service) bool {
-	for i := range live.OwnerReferences {
-		if ref := &live.OwnerReferences[i]; ref.Controller != nil && *ref.Controller {
-			return ref.UID == t.owner.UID
-		}
-	}
-	return false
+func (t *Template) controls(live *Service) bool {
+	_, uid := live.LocalService()
+	return uid == t.owner.UID
 }
 
 // mayAdopt says whether a Service was generated for this LocalService and node, and has been left without a
 // controller since, as by `kubectl delete localservice --cascade=orphan`.
-func (t *Template) mayAdopt(live *corev1.Service, node string) bool {
-	return metav1.GetControllerOfNoCopy(live) == nil &&
-		live.Labels[v1alpha1.OwnerLabelKey] == t.owner.Name &&
-		live.Spec.Selector[t.nodeLabelKey] == naming.NodeLabelValue(node)
-}
-
-// OwnedBy returns the LocalService that controls an object, or nil.
-func OwnedBy(object metav1.Object) *metav1.OwnerReference {
-	ref := metav1.GetControllerOfNoCopy(object)
-	if ref == nil || ref.Kind != v1alpha1.Kind || ref.APIVersion != v1alpha1.SchemeGroupVersion.String() {
-		return nil
+func (t *Template) mayAdopt(live *Service, node string) bool {
+	if live.controller.Value().exists || live.shape.Value() == "" {
+		return false
 	}
-	return ref
+	full := live.Full(t.nodeLabelKey)
+	return full.Labels[v1alpha1.OwnerLabelKey] == t.owner.Name &&
+		full.Spec.Selector[t.nodeLabelKey] == naming.NodeLabelValue(node)
 }
 
 // Selects says whether a LocalService gives a node a Service, by the node's labels.
-func Selects(ls *v1alpha1.LocalService, nodeLabels map[string]string) bool {
-	return subset(ls.Spec.NodeSelector, nodeLabels)
+func Selects[L labels.Labels](ls *v1alpha1.LocalService, node L) bool {
+	return subset(ls.Spec.NodeSelector, node)
 }
 
 // SelectsPod says whether a pod with these labels is one of the pods that a LocalService's Services select, if it is
 // on the right node.
-func SelectsPod(ls *v1alpha1.LocalService, podLabels map[string]string) bool {
-	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, podLabels)
+func SelectsPod[L labels.Labels](ls *v1alpha1.LocalService, pod L) bool {
+	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, pod)
 }
 
-func subset(want, have map[string]string) bool {
-	if len(want) > len(have) {
-		return false
-	}
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
+func subset[L labels.Labels](want map[string]string, have L) bool {
+	for key, value := range want {
+		if got, ok := have.Lookup(key); !ok || got != value {
 			return false
 		}
 	}

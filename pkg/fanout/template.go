@@ -167,8 +167,8 @@ func (t *Template) apply(service *corev1.Service, node string) {
 	}
 }
 
-// matches says whether a Service is as the template would have it. It allocates nothing: it runs for every node in
-// every full sync.
+// matches says whether a Service is as the template would have it. It must not read what Services of one shape differ in
+// but for their node, nor may mustReplace: addresses, for example.
 func (t *Template) matches(live *corev1.Service, node string) bool {
 	for i := range fields {
 		if !fields[i].matches(t, live, node) {
@@ -181,7 +181,8 @@ func (t *Template) matches(live *corev1.Service, node string) bool {
 // Patch is the JSON merge patch that brings a Service in place to what its node should have. It holds only what
 // differs, so that fields set by others, and fields that this program's version of the API does not know, survive; and
 // the resource version, so that it never overwrites what it has not seen.
-func (t *Template) Patch(live *corev1.Service, node string) ([]byte, error) {
+func (t *Template) Patch(service *Service, node string) ([]byte, error) {
+	live := service.Full(t.nodeLabelKey)
 	want := live.DeepCopy()
 	t.apply(want, node)
 	before, err := json.Marshal(live)

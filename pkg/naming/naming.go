@@ -31,10 +31,22 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 // <localService>-<readable>-<hash>: readable is as much of the node's name as fits, with '-' for each other character,
 // and hash is of the whole name. The result is always a valid Service name, and two nodes never share one.
 func ServiceName(localService, node string) string {
-	name := localService + "-" + node
-	if isDNS1035Label(name) {
+	var onStack [validation.DNS1035LabelMaxLength]byte
+	return string(AppendServiceName(onStack[:0], localService, node))
+}
+
+// AppendServiceName appends to dst what ServiceName returns. It serves lookups of many names, without an allocation for
+// each.
+func AppendServiceName(dst []byte, localService, node string) []byte {
+	name := append(append(append(dst, localService...), '-'), node...)
+	if isDNS1035Label(name[len(dst):]) {
 		return name
 	}
+	return append(dst, hashedServiceName(localService, node)...)
+}
+
+// hashedServiceName is the name of a Service where <localService>-<node> is none.
+func hashedServiceName(localService, node string) string {
 	hashed := node
 	prefix := sanitize(localService)
 	if prefix == "" || prefix[0] >= '0' && prefix[0] <= '9' {
@@ -67,7 +79,7 @@ func NodeLabelValue(node string) string {
 
 // isDNS1035Label says whether s is a valid Service name. It is validation.IsDNS1035Label without its allocations, as
 // it runs for every node in every sync.
-func isDNS1035Label(s string) bool {
+func isDNS1035Label(s []byte) bool {
 	if len(s) == 0 || len(s) > validation.DNS1035LabelMaxLength || s[0] < 'a' || s[0] > 'z' || s[len(s)-1] == '-' {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/fanout"
@@ -74,7 +75,7 @@ func MissingServices(in Input) []string {
 func selectedNodes(in *Input) []string {
 	var names []string
 	for _, node := range in.Nodes {
-		if fanout.Selects(in.LocalService, node.Labels) {
+		if fanout.Selects(in.LocalService, labels.Set(node.Labels)) {
 			names = append(names, node.Name)
 		}
 	}
@@ -149,7 +150,7 @@ func newView(in *Input) *view {
 		v.slices[name] = append(v.slices[name], slice)
 	}
 	for _, pod := range sortedPods(in.Pods) {
-		if !fanout.SelectsPod(in.LocalService, pod.Labels) {
+		if !fanout.SelectsPod(in.LocalService, labels.Set(pod.Labels)) {
 			continue
 		}
 		node := pod.Spec.NodeName
