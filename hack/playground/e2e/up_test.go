@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,6 +48,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 			reach(t, p, "k8s01", runPod(t, p, "localhost/second:1", n))
 		}
 	})
+	t.Run("a node that cannot start leaves the others running", func(t *testing.T) { startFails(t, p, "k8s11") })
 
 	family := descendants(t, p.cmd.Process.Pid)
 	if len(family) < 15 {
@@ -69,6 +71,27 @@ func runPod(t *testing.T, p *playground, image, node string) string {
 		"--overrides", fmt.Sprintf(`{"spec": {"nodeName": %q}}`, node))
 	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=30s")
 	return p.mustRun("kubectl", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
+}
+
+// startFails starts a node that cannot come up, and again when what was wrong is mended.
+func startFails(t *testing.T, p *playground, node string) {
+	t.Helper()
+	broken := filepath.Join(p.dir, "images", "broken.tar")
+	if err := os.WriteFile(broken, []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.run("node", "start", node)
+	if err == nil || !strings.Contains(out, "importing the image "+broken) {
+		t.Errorf("want an error that names the image, got %v\n%s", err, out)
+	}
+	if out := p.mustRun("node", "list"); !regexp.MustCompile(node + ` .* stopped\n`).MatchString(out) {
+		t.Errorf("it is not stopped:\n%s", out)
+	}
+	reach(t, p, "k8s01", runPod(t, p, "localhost/first:1", "k8s01")) // The others are as before.
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun("node", "start", node)
 }
 
 // reach fails unless the address answers from a node: a closed port refuses, and only where packets arrive.
