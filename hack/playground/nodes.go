@@ -106,6 +106,9 @@ func (n *nodes) start(name string, failed context.CancelCauseFunc) error {
 	if m.process != nil {
 		return fmt.Errorf("starting %s: %w", name, errNodeRunning)
 	}
+	if err := os.MkdirAll(n.dir.staticPods(name), 0o700); err != nil {
+		return fmt.Errorf("making the directory for static pods: %w", err)
+	}
 	m.failed = failed
 	return n.boot(m)
 }

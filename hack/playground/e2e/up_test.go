@@ -40,6 +40,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		p.mustRun("load", "localhost/second:1="+pause)
 		runPod(t, p, "localhost/second:1", "k8s01")
 	})
+	t.Run("the kubelet runs static pods", func(t *testing.T) { staticPod(t, p, "localhost/first:1", "k8s02") })
 	t.Run("a node can be stopped without harm to others", func(t *testing.T) { stopNode(t, p, "k8s02") })
 	t.Run("a deleted node comes back, and a new one joins", func(t *testing.T) {
 		p.mustRun("kubectl", "delete", "node", "k8s02")
@@ -71,6 +72,22 @@ func runPod(t *testing.T, p *playground, image, node string) string {
 		"--overrides", fmt.Sprintf(`{"spec": {"nodeName": %q}}`, node))
 	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=30s")
 	return p.mustRun("kubectl", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
+}
+
+// staticPod has a node's kubelet run a pod from a file, and stop it when the file is gone.
+func staticPod(t *testing.T, p *playground, image, node string) {
+	t.Helper()
+	manifest := filepath.Join(p.dir, "static-pods", node, "static.json")
+	content := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"}, "spec": {"containers": [{"name": "it", "image": %q, "imagePullPolicy": "Never"}]}}`, image)
+	if err := os.WriteFile(manifest, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun("kubectl", "wait", "--for=create", "pod/static-"+node, "--timeout=30s")
+	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/static-"+node, "--timeout=30s")
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun("kubectl", "wait", "--for=delete", "pod/static-"+node, "--timeout=50s")
 }
 
 // startFails starts a node that cannot come up, and again when what was wrong is mended.
