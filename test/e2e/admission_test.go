@@ -282,6 +282,7 @@ func TestAdmissionGuard(t *testing.T) {
 		}
 	})
 	t.Run("status", func(t *testing.T) { s.in(t).testStatus() })
+	t.Run("failing policy", func(t *testing.T) { s.in(t).testFailingPolicy() })
 	t.Run("long node name", func(t *testing.T) { s.in(t).testLongNodeName() })
 	t.Run("another key", func(t *testing.T) { s.in(t).testAnotherKey("example.com/node") })
 }
@@ -422,6 +423,19 @@ func (s *admissionScene) kubeletSays(pod, message string) error {
 	return err
 }
 
+// testFailingPolicy: whatever the policies come to in a later Kubernetes, pods can be created and bound.
+func (s *admissionScene) testFailingPolicy() {
+	s.kubectl("apply", "-k", changedPolicies(s.t, ".orValue('')\n  - name: labels", ".orValue('') + string(dyn(object).what)\n  - name: labels"))
+	s.eventually("the policies that label fail, and harm nobody", func(ctx context.Context) error {
+		p, err := s.probe(ctx, nodeLabel)
+		if err == nil && p != (probed{guard: true}) {
+			err = fmt.Errorf("those that work: %+v", p)
+		}
+		return err
+	})
+	s.installPolicies()
+}
+
 // testLongNodeName: a node's name that is no label value is left to the controller, and to nobody else.
 func (s *admissionScene) testLongNodeName() {
 	node := strings.Repeat("n", 60) + ".example.com"
@@ -439,12 +453,7 @@ func (s *admissionScene) testLongNodeName() {
 	s.localService()
 	want := naming.NodeLabelValue(node)
 	for _, name := range []string{"long", "long-from-the-start"} {
-		s.eventually("the controller labels "+name, func(context.Context) error {
-			if got := s.pod(name).Labels[nodeLabel]; got != want {
-				return fmt.Errorf("it has %q", got)
-			}
-			return nil
-		})
+		s.wantLabelSoon(name, want)
 	}
 	admin := s.as("mallory").CoreV1().Pods(s.namespace)
 	for _, patch := range []string{string(labelPatch(nodeLabel, "k8s01")), `{"metadata":{"labels":{"vm/rack":null}}}`} {
@@ -501,12 +510,7 @@ func TestAdmissionOlderServer(t *testing.T) {
 	s.bind("stale", "k8s01", nil)
 	s.createPod(barePod("with-node", "k8s03", nil))
 	for name, node := range map[string]string{"stale": "k8s01", "with-node": "k8s03"} {
-		s.eventually("the controller labels "+name, func(context.Context) error {
-			if got := s.pod(name).Labels[nodeLabel]; got != node {
-				return fmt.Errorf("it has %q", got)
-			}
-			return nil
-		})
+		s.wantLabelSoon(name, node)
 	}
 
 	if _, err := s.Kubectl(t.Context(), "delete", "-k", admissionDir(t)); err == nil || !strings.Contains(err.Error(), "no matches for kind") {
@@ -515,4 +519,73 @@ func TestAdmissionOlderServer(t *testing.T) {
 	if left := s.policies(); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
+}
+
+// TestAdmissionUpgrade is in the middle of an upgrade from Kubernetes 1.35 to 1.36, with everything installed: one API
+// server is new and has the policies, another one on the same data is still old. Whichever a request comes to, pods can
+// be bound, all get their label, and nobody can set a false one.
+func TestAdmissionUpgrade(t *testing.T) {
+	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: append([]string{"--apiserver-flag=--emulated-version=1.35"}, withoutPodGC...)})
+	everything, err := framework.ModuleFile("artifacts", "with-admission")
+	s.must(err)
+	_, _ = s.Kubectl(t.Context(), "apply", "-k", everything) // TestAdmissionOlderServer has what this says.
+	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, controllerNamespace, controllerName), "-leader-elect=false")
+	s.must(controller.WaitReady(t.Context()))
+	s.localService()
+	stale := map[string]string{nodeLabel: "k8s09"}
+	s.createPod(barePod("from-before", "", stale))
+	s.bind("from-before", "k8s01", nil)
+	s.createPod(barePod("bound-by-old", "", stale))
+	s.createPod(barePod("bound-by-new", "", stale))
+	s.wantLabelSoon("from-before", "k8s01")
+
+	newer := *s
+	newer.Cluster = s.NewSecondAPIServer(t, "--emulated-version")
+	_, err = newer.Kubectl(t.Context(), "--kubeconfig="+newer.Kubeconfig, "apply", "-k", everything) // As the documentation says to.
+	s.must(err)
+	newer.eventually("all policies work in the new server", func(ctx context.Context) error {
+		p, err := newer.probe(ctx, nodeLabel)
+		if err == nil && p != (probed{true, true, true}) {
+			err = fmt.Errorf("those that work: %+v", p)
+		}
+		return err
+	})
+	newer.bind("bound-by-new", "k8s02", stale)
+	newer.wantLabel(newer.pod("bound-by-new"), "k8s02")
+	newer.wantLabel(newer.createPod(barePod("made-by-new", "k8s03", stale)), "k8s03")
+	s.bind("bound-by-old", "k8s02", nil)
+	s.createPod(barePod("made-by-old", "k8s03", stale))
+	for name, node := range map[string]string{"from-before": "k8s01", "bound-by-old": "k8s02", "made-by-old": "k8s03"} {
+		s.wantLabelSoon(name, node)
+	}
+	for server, side := range map[string]*admissionScene{"old": s, "new": &newer} {
+		_, err := side.Kube.CoreV1().Pods(s.namespace).Patch(t.Context(), "bound-by-new", types.MergePatchType, labelPatch(nodeLabel, "k8s09"), metav1.PatchOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "it cannot be set to") {
+			t.Errorf("the %s server: want a false label refused, got %v", server, err)
+		}
+	}
+	for _, name := range []string{"bound-by-new", "made-by-new"} {
+		if writes := s.podWrites().Name(name); len(writes) > 0 {
+			t.Errorf("the controller has written to %s: %s", name, writes)
+		}
+	}
+
+	newer.kubectl("--kubeconfig="+newer.Kubeconfig, "delete", "-k", admissionDir(t))
+	if left := newer.policies(); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if t.Failed() {
+		t.Log(controller.Tail(40))
+	}
+}
+
+// wantLabelSoon waits until the controller has labelled a pod.
+func (s *admissionScene) wantLabelSoon(name, want string) {
+	s.t.Helper()
+	s.eventually("the controller labels "+name, func(context.Context) error {
+		if got := s.pod(name).Labels[nodeLabel]; got != want {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
 }
