@@ -43,10 +43,10 @@ not all are well, why:
 The table says it in words; -o json and -o yaml have the word and the message in the fields reason and message of each
 item. Both are empty where all is well.
 
-The line after the table says how the pods of the LocalService come by their node label: with the binding, as on a
-cluster where the admission policies work, or by a write of the controller for each pod. The pod counts that was
-scheduled last. With -o json and -o yaml, it is in the field nodeLabels of the list: newest is AtBinding, ByController
-or, if the pods do not tell, empty, and there are the numbers of both.
+The line after the table says how the pods of the LocalService come by their node label: with the binding, where the
+admission policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
+counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
+newest is AtBinding, ByController or, if the pods do not show it, empty.
 
 With -o name, the Services that are there are listed, as other commands take them.`,
 		Example: `  # What answers on each node, and why nothing does
