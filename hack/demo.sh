@@ -58,18 +58,6 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# install installs Debian packages if it may, and tells how to if it may not.
-install() {
-    (($#)) || return 0
-    local line="apt-get install -y $*"
-    command -v apt-get >/dev/null || die "please install first: $*"
-    ((EUID == 0)) || die "please run first: sudo $line"
-    say "$line"
-    export DEBIAN_FRONTEND=noninteractive
-    { apt-get update && apt-get install -y --no-install-recommends "$@"; } >"$tmp/apt.log" 2>&1 ||
-        { cat "$tmp/apt.log"; die "$line failed"; }
-}
-
 # build runs make, with a line now and then while Go compiles.
 build() {
     GOFLAGS="$(go env GOFLAGS) -v" make --no-print-directory build 2>&1 |
@@ -87,15 +75,10 @@ mkdir -p bin
 exec {lock}<bin # for as long as this script runs
 flock --nonblock "$lock" || die 'a demo is already running in this directory: end it with Ctrl-C where it runs'
 
-missing=() # what can be known before anything is built
-for program in curl:curl make:make nft:nftables crun:crun; do
-    PATH=$PATH:/usr/sbin:/sbin command -v "${program%:*}" >/dev/null || missing+=("${program#*:}")
-done
-install "${missing[@]}"
+hack/packages.sh --demo
 say 'Building the playground: all of Kubernetes, which takes some minutes the first time'
 hack/playground/build.sh
-read -ra missing <<<"$(bin/playground preflight --packages)"
-install "${missing[@]}"
+bin/playground preflight >/dev/null # before more is built
 say 'Building the controller and the application'
 build
 

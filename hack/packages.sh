@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Gets the Debian packages that the demo, the build and the tests need: installs the missing ones if it may, else prints
-# the one line that does.
+# Gets the Debian packages that the demo, the build and the tests need, or with --demo only those that the demo needs:
+# installs the missing ones if it may, else prints the one line that does.
 set -euo pipefail
 
 # A command and the package that has it.
-needed=(curl:curl nft:nftables crun:crun nsenter:util-linux gcc:gcc git:git shellcheck:shellcheck)
+needed=(make:make curl:curl nft:nftables crun:crun nsenter:util-linux)
+[[ ${1:-} == --demo ]] || needed+=(gcc:gcc git:git shellcheck:shellcheck)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
@@ -12,7 +13,7 @@ for entry in "${needed[@]}"; do
     command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
 done
 # The race detector's runtime needs the C library's headers; Debian has them apart from the compiler.
-[[ -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
+[[ ${1:-} == --demo || -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
 ((${#missing[@]})) || exit 0
 
 line="apt-get install -y ${missing[*]}"

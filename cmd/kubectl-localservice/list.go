@@ -20,8 +20,8 @@ func list[T any](ctx context.Context, resource schema.GroupVersionResource, name
 	p.PageSize = chunkSize
 	var items []*T
 	err = p.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(item runtime.Object) error {
-		if object, ok := item.(metav1.Object); ok {
-			object.SetManagedFields(nil) // Half of the memory, and not looked at.
+		if object, ok := item.(metav1.Object); ok && resource != podsResource {
+			object.SetManagedFields(nil) // Half of the memory, and looked at only of pods: who labelled them.
 		}
 		items = append(items, any(item).(*T))
 		return nil

@@ -43,6 +43,11 @@ not all are well, why:
 The table says it in words; -o json and -o yaml have the word and the message in the fields reason and message of each
 item. Both are empty where all is well.
 
+The line after the table says how the pods of the LocalService come by their node label: with the binding, where the
+admission policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
+counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
+newest is AtBinding, ByController or, if the pods do not show it, empty.
+
 With -o name, the Services that are there are listed, as other commands take them.`,
 		Example: `  # What answers on each node, and why nothing does
   kubectl localservice nodes demo
@@ -101,7 +106,14 @@ func (o *nodesOptions) run(ctx context.Context, name string) error {
 	if len(list.Items) == 0 && len(warnings) == 0 {
 		fmt.Fprintln(o.ErrOut, noNodes(ls))
 	}
-	return printList(list, o.Out)
+	if err := printList(list, o.Out); err != nil {
+		return err
+	}
+	// Beside the table, so that what reads that does not stumble over it.
+	if line := list.NodeLabels.String(); line != "" && len(list.Items) > 0 && o.output.isTable() && !o.output.noHeaders {
+		fmt.Fprintln(o.ErrOut, line)
+	}
+	return nil
 }
 
 func noNodes(ls *v1alpha1.LocalService) string {

@@ -40,8 +40,7 @@ func (o *output) formats() []string {
 
 // printer finds the printer for the flags, before anything is asked of the cluster.
 func (o *output) printer() (func(*nodeview.NodeList, io.Writer) error, error) {
-	switch o.format {
-	case "", "wide":
+	if o.isTable() {
 		table := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: o.noHeaders, Wide: o.format == "wide"})
 		return func(list *nodeview.NodeList, w io.Writer) error {
 			if len(list.Items) == 0 {
@@ -49,7 +48,8 @@ func (o *output) printer() (func(*nodeview.NodeList, io.Writer) error, error) {
 			}
 			return table.PrintObj(tableOf(list), w)
 		}, nil
-	case "name":
+	}
+	if o.format == "name" {
 		return printNames, nil
 	}
 	printer, err := o.json.ToPrinter(o.format)
@@ -71,6 +71,9 @@ func (o *output) printer() (func(*nodeview.NodeList, io.Writer) error, error) {
 		return printer.PrintObj(&unstructured.Unstructured{Object: object}, w)
 	}, nil
 }
+
+// isTable says whether the output is for people.
+func (o *output) isTable() bool { return o.format == "" || o.format == "wide" }
 
 // printNames lists the Services that are there, as service/NAME.
 func printNames(list *nodeview.NodeList, w io.Writer) error {

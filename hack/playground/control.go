@@ -22,10 +22,7 @@ func (s *sandbox) serve() error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /nodes", answer(func(*http.Request) (any, error) { return s.nodes.states(), nil }))
 	mux.HandleFunc("POST /nodes/{name}", answer(func(r *http.Request) (any, error) {
-		if err := s.nodes.start(r.PathValue("name")); err != nil {
-			return nil, err
-		}
-		return nil, s.nodes.waitReady(r.Context(), r.PathValue("name"))
+		return nil, s.nodes.add(r.Context(), r.PathValue("name"))
 	}))
 	mux.HandleFunc("DELETE /nodes/{name}", answer(func(r *http.Request) (any, error) {
 		return nil, s.nodes.stop(r.PathValue("name"))

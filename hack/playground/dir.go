@@ -30,6 +30,7 @@ const (
 //	logs/             kept on failure        images/       archives that every node imports when it starts
 //	etcd/             data                   nodes/        a socket for each running node
 //	*.sock            etcd's and the sandbox's
+//	static-pods/NODE/ for the user: manifests of pods that the node's kubelet runs by itself
 type workdir string
 
 func (d workdir) path(elem ...string) string {
@@ -43,6 +44,8 @@ func (d workdir) kubeconfigOf(name string) string { return d.path("pki", name+".
 func (d workdir) sandboxSocket() string { return d.path("sandbox.sock") }
 
 func (d workdir) nodeSocket(node string) string { return d.path("nodes", node+".sock") }
+
+func (d workdir) staticPods(node string) string { return d.path("static-pods", node) }
 
 // defaultDir is where a playground is when no --dir says otherwise.
 func defaultDir() string {
@@ -180,7 +183,7 @@ func takeOver(dir workdir, lock *os.File) error {
 	if _, err := lock.WriteAt(fmt.Appendf(nil, "%spid %d\n", lockMagic, os.Getpid()), 0); err != nil {
 		return fmt.Errorf("writing %s: %w", lock.Name(), err)
 	}
-	for _, sub := range []string{"logs", "pki", "images", "nodes"} {
+	for _, sub := range []string{"logs", "pki", "images", "nodes", "static-pods"} {
 		if err := os.Mkdir(dir.path(sub), 0o700); err != nil {
 			return fmt.Errorf("making the playground's directory: %w", err)
 		}

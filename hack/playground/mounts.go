@@ -15,6 +15,7 @@ const (
 	insideLibexec = insideRoot + "/bin"
 	insideConfig  = insideRoot + "/config"
 	insideDir     = workdir(insideRoot + "/dir")
+	insideStatic  = insideRoot + "/static-pods" // as in config/kubelet.yaml
 )
 
 // source is a file or directory of the machine, held open so that it can be mounted after something else has been mounted
@@ -27,7 +28,7 @@ type source struct {
 
 // privateMounts makes the mount namespace that we are in a node's: what the kubelet, containerd, CNI plug-ins and crun
 // write goes to memory and ends with the node.
-func privateMounts(dir workdir, binary string) error {
+func privateMounts(dir workdir, node, binary string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
@@ -39,6 +40,7 @@ func privateMounts(dir workdir, binary string) error {
 		{binary, insideBinary, false},
 		{libexec(binary), insideLibexec, true},
 		{string(dir), string(insideDir), true},
+		{dir.staticPods(node), insideStatic, true},
 	} {
 		fd, err := unix.Open(s.path, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {

@@ -42,7 +42,7 @@ func runNode(dir workdir, name, ip string) error {
 	if err := syscall.Sethostname([]byte(name)); err != nil {
 		return fmt.Errorf("setting the host name: %w", err)
 	}
-	if err := privateMounts(dir, c.Binary); err != nil {
+	if err := privateMounts(dir, name, c.Binary); err != nil {
 		return err
 	}
 	if err := writeConfigFiles(); err != nil {

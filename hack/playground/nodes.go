@@ -28,10 +28,10 @@ type nodes struct {
 type node struct {
 	name    string
 	ip      net.IP
-	link    string        // the sandbox's end of the cable
-	started time.Time     // last
-	process *daemon       // process 1 of the running node, nil if it is off
-	off     chan struct{} // closed when it is being switched off on purpose
+	link    string                  // the sandbox's end of the cable
+	started time.Time               // last
+	process *daemon                 // process 1 of the running node, nil if it is off
+	failed  context.CancelCauseFunc // gets to know why the node has ended by itself
 }
 
 // nodeState is a node in the answers to the command line.
@@ -68,8 +68,24 @@ func (n *nodes) find(name string) *node {
 	return n.list[i]
 }
 
-// start switches a node on, a new one if there is none of that name.
-func (n *nodes) start(name string) error {
+// add is start for a cluster that is in use: a node that fails before it is ready leaves the others running. It returns
+// when the node is ready.
+func (n *nodes) add(ctx context.Context, name string) error {
+	ctx, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	if err := n.start(name, failed); err != nil {
+		return err
+	}
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.find(name).failed = n.cancel
+	}()
+	return n.waitReady(ctx, name)
+}
+
+// start switches a node on, a new one if there is none of that name. If it fails afterwards, failed is told why.
+func (n *nodes) start(name string, failed context.CancelCauseFunc) error {
 	if err := errors.Join(validateNodeName(name), n.dir.checkSocketPaths([]string{name})); err != nil {
 		return err
 	}
@@ -90,6 +106,10 @@ func (n *nodes) start(name string) error {
 	if m.process != nil {
 		return fmt.Errorf("starting %s: %w", name, errNodeRunning)
 	}
+	if err := os.MkdirAll(n.dir.staticPods(name), 0o700); err != nil {
+		return fmt.Errorf("making the directory for static pods: %w", err)
+	}
+	m.failed = failed
 	return n.boot(m)
 }
 
@@ -115,14 +135,14 @@ func (n *nodes) boot(m *node) error {
 		process.kill()
 		return fmt.Errorf("connecting %s to the network: %w", m.name, err)
 	}
-	off := make(chan struct{})
-	m.process, m.off = process, off
+	m.process = process
 	go func() {
 		<-process.done
-		select {
-		case <-off:
-		default:
-			n.cancel(fmt.Errorf("node %s: %s", m.name, tail(log, 25))) // all that a node logs is why it failed
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if m.process == process { // It was not switched off.
+			err := fmt.Errorf("node %s: %s", m.name, tail(log, 25)) // all that a node logs is why it failed
+			m.failed(errors.Join(err, n.release(m)))
 		}
 	}()
 	return nil
@@ -136,11 +156,15 @@ func (n *nodes) stop(name string) error {
 	if m == nil || m.process == nil {
 		return fmt.Errorf("stopping %s: %w", name, errNodeStopped)
 	}
-	close(m.off)
 	m.process.kill()
+	return n.release(m)
+}
+
+// release takes back what a node had that is off now.
+func (n *nodes) release(m *node) error {
 	m.process = nil
-	if err := os.Remove(n.dir.nodeSocket(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing the socket of %s: %w", name, err)
+	if err := os.Remove(n.dir.nodeSocket(m.name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the socket of %s: %w", m.name, err)
 	}
 	// The kernel takes down the other end, and with it this one, some time after the last process has gone.
 	return disconnectNode(m.link)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // probes are the questions that preflight asks the machine.
@@ -22,6 +23,7 @@ type probes struct {
 	lookPath      func(program string) error // nil if it is installed
 	namespaces    func() error               // nil if the sandbox's namespaces can be made
 	libexecExists func(name string) bool     // whether bin/playground.d has it
+	inotify       func(n int) int            // how many of n inotify instances can be had
 }
 
 // problem is something that keeps the playground from working, and the command that helps.
@@ -42,9 +44,18 @@ var programs = []struct{ name, pkg, why string }{
 // libexecPrograms are what build.sh puts beside the playground.
 var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "runc", "pause"}
 
+// defaultNodes are the nodes of `up` without --nodes.
+var defaultNodes = []string{"k8s01", "k8s02", "k8s03"}
+
+// Kubernetes watches files with inotify, of which Linux gives a user a limited number of instances, for all of the user's
+// processes. Counted on a running cluster: 8 in the control plane; 7 in a kubelet, 2 in containerd, 1 in kube-proxy.
+const (
+	controlPlaneInotify = 8
+	nodeInotify         = 10
+)
+
 func preflightCommand() *cobra.Command {
-	var packages bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "preflight",
 		Short: "Check that this machine can run a playground with nodes",
 		Args:  cobra.NoArgs,
@@ -53,30 +64,31 @@ func preflightCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("finding this binary: %w", err)
 			}
-			found := preflight(systemProbes(libexec(exe)))
-			if packages {
-				fmt.Fprintln(cmd.OutOrStdout(), strings.Join(found.packages(), " "))
-				return nil
-			}
-			if err := found.err(); err != nil {
+			if err := preflight(systemProbes(libexec(exe)), len(defaultNodes)).err(); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "this machine can run a playground")
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&packages, "packages", false, "print only the Debian packages that are missing, separated by spaces, and exit 0")
-	return cmd
 }
 
-// preflight returns all that is wrong at once.
-func preflight(p probes) problems {
+// preflight returns all that is wrong at once for a playground with so many nodes.
+func preflight(p probes, nodes int) problems {
 	if p.goos != "linux" {
 		return problems{{what: "nodes are Linux namespaces, and this is " + p.goos, fix: "use a Linux machine, or a virtual one"}}
 	}
 	found := programProblems(p)
 	if err := p.namespaces(); err != nil {
 		found = append(found, namespaceProblem(p, err))
+	}
+	needed := controlPlaneInotify + nodes*nodeInotify
+	if free := p.inotify(needed); free < needed {
+		found = append(found, problem{
+			what: fmt.Sprintf("%d inotify instances are needed for %d nodes, and only %d are left of the %s that a user may have",
+				needed, nodes, free, p.sysctl("fs/inotify/max_user_instances")),
+			fix: "sudo sysctl -w fs.inotify.max_user_instances=1024",
+		})
 	}
 	missing := slices.DeleteFunc(slices.Clone(libexecPrograms), p.libexecExists)
 	if len(missing) > 0 {
@@ -165,7 +177,20 @@ func systemProbes(libexecDir string) probes {
 			_, err := os.Stat(filepath.Join(libexecDir, name))
 			return err == nil
 		},
+		inotify: countInotify,
 	}
+}
+
+// countInotify makes up to n inotify instances, which tells what other processes have left, and ends them again.
+func countInotify(n int) int {
+	for got := range n {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			return got
+		}
+		defer unix.Close(fd)
+	}
+	return n
 }
 
 // tryNamespaces makes the namespaces that the sandbox will have, and tries its most telling privilege: where AppArmor

@@ -65,6 +65,13 @@ func TestPreflight(t *testing.T) {
 			},
 			want: []string{"container"},
 		},
+		"many inotify instances in use": {
+			change: func(p *probes) {
+				p.inotify = func(int) int { return 12 }
+				p.sysctl = sysctl("fs/inotify/max_user_instances", "128")
+			},
+			want: []string{"38 inotify instances are needed for 3 nodes, and only 12 are left of the 128", "sudo sysctl -w fs.inotify.max_user_instances="},
+		},
 		"not built": {
 			change: func(p *probes) { p.libexecExists = func(name string) bool { return name != "runc" && name != "pause" } },
 			want:   []string{"runc, pause", "hack/playground/build.sh"},
@@ -86,9 +93,10 @@ func TestPreflight(t *testing.T) {
 				lookPath:      without(),
 				namespaces:    func() error { return nil },
 				libexecExists: func(string) bool { return true },
+				inotify:       func(n int) int { return n },
 			}
 			tc.change(&p)
-			found := preflight(p)
+			found := preflight(p, 3)
 			if got := found.packages(); !slices.Equal(got, tc.packages) {
 				t.Errorf("packages are %v, want %v", got, tc.packages)
 			}
@@ -102,5 +110,11 @@ func TestPreflight(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestCountInotify(t *testing.T) {
+	if got := countInotify(3); got != 3 {
+		t.Errorf("of 3 instances %d can be had", got)
 	}
 }

@@ -76,7 +76,7 @@ func (s *sandbox) start(ctx context.Context, outside net.Listener) error {
 	s.nodes = newNodes(s)
 	for _, n := range s.config.Nodes {
 		progress("starting node %s", n)
-		if err := s.nodes.start(n); err != nil {
+		if err := s.nodes.start(n, s.cancel); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func upCommand() *cobra.Command {
 	dirFlag(cmd, &dir)
 	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "only etcd, kube-apiserver and kube-controller-manager: no nodes, no privileges needed")
 	f.BoolVar(&c.Scheduler, "scheduler", false, "with --control-plane-only: a kube-scheduler, too")
-	f.StringSliceVar(&c.Nodes, "nodes", []string{"k8s01", "k8s02", "k8s03"}, "names of the nodes")
+	f.StringSliceVar(&c.Nodes, "nodes", defaultNodes, "names of the nodes")
 	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for every node (repeatable)")
 	f.BoolVar(&c.Audit, "audit", false, "write an audit log with one line per request to logs/audit.log")
 	f.StringVar(&c.Controllers, "controllers", "", "kube-controller-manager's --controllers, such as '*,-nodeipam'")
@@ -120,7 +120,7 @@ func complete(dir workdir, c config) (config, error) {
 		return c, fmt.Errorf("finding this binary: %w", err)
 	}
 	c.Binary = exe
-	return c, preflight(systemProbes(libexec(exe))).err()
+	return c, preflight(systemProbes(libexec(exe)), len(c.Nodes)).err()
 }
 
 // stopSignals is a context that ends when the user wants the playground to end.

@@ -32,7 +32,7 @@ type Input struct {
 	OtherServices []*metav1.PartialObjectMetadata
 	// EndpointSlices are those with the same label as Services: slices have the labels of their Service.
 	EndpointSlices []*discoveryv1.EndpointSlice
-	// Pods may hold pods that the LocalService does not select.
+	// Pods may hold pods that the LocalService does not select. NodeLabels needs their managedFields.
 	Pods []*corev1.Pod
 	// NodeLabelKey is the key of the node label: see NodeLabelKey.
 	NodeLabelKey string
@@ -46,6 +46,7 @@ func Nodes(in Input) *NodeList {
 	list := &NodeList{
 		Namespace:    in.LocalService.Namespace,
 		LocalService: in.LocalService.Name,
+		NodeLabels:   v.nodeLabels(),
 		Items:        []Node{}, // [] in JSON, not null
 	}
 	list.SetGroupVersionKind(GroupVersion.WithKind(Kind))

@@ -47,8 +47,28 @@ type NodeList struct {
 	// Namespace and LocalService are the names of what the list is about.
 	Namespace    string `json:"namespace"`
 	LocalService string `json:"localService"`
+	// NodeLabels is how the LocalService's pods come by their node label.
+	NodeLabels NodeLabels `json:"nodeLabels"`
 	// Items are the nodes.
 	Items []Node `json:"items"`
+}
+
+// LabelOrigin is how a pod came by its node label.
+type LabelOrigin string
+
+const (
+	// AtBinding: an admission policy set it in the write that gave the pod its node.
+	AtBinding LabelOrigin = "AtBinding"
+	// ByController: the controller set it, in a write of its own.
+	ByController LabelOrigin = "ByController"
+)
+
+// NodeLabels counts pods by how they came by their node label. Those of which that is not known are left out.
+type NodeLabels struct {
+	// Newest is how the pod did that was scheduled last: whether the admission policies work. "" if not known.
+	Newest       LabelOrigin `json:"newest"`
+	AtBinding    int         `json:"atBinding"`
+	ByController int         `json:"byController"`
 }
 
 // Node is what is known of one node's Service.

@@ -308,8 +308,9 @@ func (s *admissionScene) podWrites() framework.Requests {
 // podWatch is what a watch has shown of the pods of a namespace.
 type podWatch struct {
 	mu        sync.Mutex
-	scheduled map[string]string // the nodes of the pods, by name, also of those that are gone
-	wrong     []string          // what should not have been seen
+	scheduled map[string]string    // the nodes of the pods, by name, also of those that are gone
+	uids      map[string]types.UID // by name
+	wrong     []string             // what should not have been seen
 }
 
 // watchPods watches all pods of the scene, until the end of the test, from before there are any.
@@ -328,7 +329,7 @@ func (s *admissionScene) watchPods() *podWatch {
 		},
 	})
 	s.must(err)
-	seen := &podWatch{scheduled: map[string]string{}}
+	seen := &podWatch{scheduled: map[string]string{}, uids: map[string]types.UID{}}
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for e := range w.ResultChan() {
@@ -350,6 +351,11 @@ func (w *podWatch) see(e watch.Event) {
 		w.wrong = append(w.wrong, fmt.Sprintf("%s %v", e.Type, e.Object))
 		return
 	}
+	// A kubelet that took our label for a difference would make the mirror of a static pod anew for ever.
+	if uid, known := w.uids[pod.Name]; known && uid != pod.UID {
+		w.wrong = append(w.wrong, fmt.Sprintf("%s %s: another pod of that name, with the labels %v", e.Type, pod.Name, pod.Labels))
+	}
+	w.uids[pod.Name] = pod.UID
 	if pod.Spec.NodeName != "" {
 		w.scheduled[pod.Name] = pod.Spec.NodeName
 	}
@@ -365,7 +371,7 @@ func (w *podWatch) count() int {
 	return len(w.scheduled)
 }
 
-// check fails if any pod was seen with a node but not its label, or with a label but not that node.
+// check fails if any pod was seen with a node but not its label, or with a label but not that node, or was replaced.
 func (w *podWatch) check(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()

@@ -2,12 +2,9 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -37,7 +32,8 @@ func TestAdmissionOnNodes(t *testing.T) {
 
 	workloads := s.createWorkloads()
 	pods := 6 + 3 + 3 + 3 + 2 // Deployment, DaemonSet, StatefulSet, Job, pods with a node
-	pods += s.staticPod(nodes[1])
+	static := staticPod(t, s.namespace, nodes[1], map[string]string{nodeLabel: "another-node"})
+	pods++
 	s.eventually("all pods run, and those of the Job have run", func(ctx context.Context) error {
 		if n := seen.count(); n != pods {
 			return fmt.Errorf("%d of %d pods have a node", n, pods)
@@ -50,6 +46,11 @@ func TestAdmissionOnNodes(t *testing.T) {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
+	})
+	s.grant("viewer", rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"})
+	s.eventually("who may only see the namespace sees that the policies work", func(ctx context.Context) error {
+		// The DaemonSet's, and one that was created with a node. The others have had a label from elsewhere.
+		return checkNodeLabels(ctx, s.namespace, "demo", "viewer", "AtBinding 4 0", "Node labels: set with the binding, by the admission policies.")
 	})
 
 	// What others do with pods is none of our business.
@@ -71,6 +72,9 @@ func TestAdmissionOnNodes(t *testing.T) {
 		}
 	}
 
+	if pod := s.pod(static); !isReady(pod) || pod.Annotations[corev1.MirrorPodAnnotationKey] == "" {
+		t.Errorf("the static pod: annotations %v, status %+v", pod.Annotations, pod.Status)
+	}
 	seen.check(t)
 	if writes := s.podWrites(); len(writes) > 0 {
 		t.Errorf("the controller has written to pods: %s", writes)
@@ -82,20 +86,29 @@ func TestAdmissionOnNodes(t *testing.T) {
 	if left := s.policies(); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
+	afterwards := barePod("afterwards", "", nil)
+	afterwards.Spec.SchedulerName = ""
+	s.createPod(afterwards)
+	s.eventually("the plugin sees that the policies are gone", func(ctx context.Context) error {
+		return checkNodeLabels(ctx, s.namespace, "demo", "viewer", "ByController 1 1",
+			"Node labels: set by the controller, after the binding; with the binding on 1 of 2 pods.")
+	})
 	if t.Failed() {
 		t.Log(state(s.namespace))
 	}
 }
 
-// createWorkloads makes pods in all ways there are, and returns the names of what is behind them. The templates have a
-// node label from elsewhere.
+// createWorkloads makes pods in all ways there are, and returns the names of what is behind them. All templates but the
+// DaemonSet's have a node label from elsewhere.
 func (s *admissionScene) createWorkloads() (names []string) {
 	s.t.Helper()
 	template := func(by string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		own := map[string]string{"by": by}
 		t := podTemplate()
 		maps.Copy(t.Labels, own)
-		t.Labels[nodeLabel] = "another-node"
+		if by != "daemonset" {
+			t.Labels[nodeLabel] = "another-node"
+		}
 		t.Spec.TopologySpreadConstraints[0].LabelSelector = &metav1.LabelSelector{MatchLabels: own}
 		return t, &metav1.LabelSelector{MatchLabels: own}
 	}
@@ -120,41 +133,6 @@ func (s *admissionScene) createWorkloads() (names []string) {
 	s.wantLabel(s.createPod(barePod("with-node", nodes[0], nil)), nodes[0])
 	s.wantLabel(s.createPod(barePod("with-node-and-label", nodes[2], map[string]string{nodeLabel: nodes[0]})), nodes[2])
 	return []string{"deployments/demo", "daemonsets/demo", "statefulsets/demo", "jobs/demo"}
-}
-
-// staticPod has a node's kubelet run a pod from a file, and create the mirror of it at the API server. Where the
-// playground has no place for such files, the mirror is created with the kubelet's credentials, by the same request.
-func (s *admissionScene) staticPod(node string) (pods int) {
-	s.t.Helper()
-	pod := barePod("static", "", map[string]string{nodeLabel: "another-node"})
-	pod.APIVersion, pod.Kind, pod.Namespace = "v1", "Pod", s.namespace
-	pod.Spec.SchedulerName = ""
-	dir := filepath.Dir(s.Kubeconfig)
-	if manifests := filepath.Join(dir, "static-pods", node); isDir(manifests) {
-		data, err := json.Marshal(pod)
-		s.must(err)
-		s.must(os.WriteFile(filepath.Join(manifests, "static.json"), data, 0o644))
-		return 1
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "pki", "node-"+node+".kubeconfig"))
-	s.must(err)
-	config.Host = s.Config.Host
-	kubelet, err := kubernetes.NewForConfig(config)
-	s.must(err)
-	owner, err := s.Kube.CoreV1().Nodes().Get(s.ctx(), node, metav1.GetOptions{})
-	s.must(err)
-	pod.Name, pod.Spec.NodeName = "static-"+node, node
-	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "1", "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "1"}
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: owner.UID, Controller: new(true)}}
-	mirror, err := kubelet.CoreV1().Pods(s.namespace).Create(s.ctx(), pod, metav1.CreateOptions{})
-	s.must(err)
-	s.wantLabel(mirror, node)
-	return 1 // The kubelet, which has no file for it, soon deletes it again.
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // TestAdmissionAThousandPods has a real scheduler bind a thousand pods: each is labelled in that write, and the
@@ -196,6 +174,7 @@ func TestAdmissionAThousandPods(t *testing.T) {
 	if len(bound) != pods {
 		t.Errorf("the scheduler has bound %d pods", len(bound))
 	}
+	s.wantFoundOut(controller, "Pods arrive with their node label: the admission policy works", 1)
 
 	s.removePolicies()
 	if left := s.policies(); len(left) > 0 {
@@ -214,8 +193,22 @@ func TestAdmissionAThousandPods(t *testing.T) {
 	if writes := s.podWrites(); len(writes) != 1 {
 		t.Errorf("the controller has written to pods: %s", writes)
 	}
+	s.wantFoundOut(controller, "Pods arrive without their node label", 0)
 	if t.Failed() {
 		t.Log(controller.Tail(40))
+	}
+}
+
+// wantFoundOut fails unless the controller has said once, and tells by its metric, whether the policies work.
+func (s *admissionScene) wantFoundOut(controller *framework.Controller, text string, metric int) {
+	s.t.Helper()
+	if lines := controller.LogLines(text); len(lines) != 1 {
+		s.t.Errorf("the controller has said %d times %q", len(lines), text)
+	}
+	_, body, err := controller.Get(s.ctx(), "/metrics")
+	s.must(err)
+	if want := fmt.Sprintf("\nlocalservice_pods_labelled_at_binding %d\n", metric); !strings.Contains(body, want) {
+		s.t.Errorf("want the metric%s", want)
 	}
 }
 
@@ -289,6 +282,7 @@ func TestAdmissionGuard(t *testing.T) {
 		}
 	})
 	t.Run("status", func(t *testing.T) { s.in(t).testStatus() })
+	t.Run("failing policy", func(t *testing.T) { s.in(t).testFailingPolicy() })
 	t.Run("long node name", func(t *testing.T) { s.in(t).testLongNodeName() })
 	t.Run("another key", func(t *testing.T) { s.in(t).testAnotherKey("example.com/node") })
 }
@@ -429,6 +423,19 @@ func (s *admissionScene) kubeletSays(pod, message string) error {
 	return err
 }
 
+// testFailingPolicy: whatever the policies come to in a later Kubernetes, pods can be created and bound.
+func (s *admissionScene) testFailingPolicy() {
+	s.kubectl("apply", "-k", changedPolicies(s.t, ".orValue('')\n  - name: labels", ".orValue('') + string(dyn(object).what)\n  - name: labels"))
+	s.eventually("the policies that label fail, and harm nobody", func(ctx context.Context) error {
+		p, err := s.probe(ctx, nodeLabel)
+		if err == nil && p != (probed{guard: true}) {
+			err = fmt.Errorf("those that work: %+v", p)
+		}
+		return err
+	})
+	s.installPolicies()
+}
+
 // testLongNodeName: a node's name that is no label value is left to the controller, and to nobody else.
 func (s *admissionScene) testLongNodeName() {
 	node := strings.Repeat("n", 60) + ".example.com"
@@ -446,12 +453,7 @@ func (s *admissionScene) testLongNodeName() {
 	s.localService()
 	want := naming.NodeLabelValue(node)
 	for _, name := range []string{"long", "long-from-the-start"} {
-		s.eventually("the controller labels "+name, func(context.Context) error {
-			if got := s.pod(name).Labels[nodeLabel]; got != want {
-				return fmt.Errorf("it has %q", got)
-			}
-			return nil
-		})
+		s.wantLabelSoon(name, want)
 	}
 	admin := s.as("mallory").CoreV1().Pods(s.namespace)
 	for _, patch := range []string{string(labelPatch(nodeLabel, "k8s01")), `{"metadata":{"labels":{"vm/rack":null}}}`} {
@@ -508,12 +510,7 @@ func TestAdmissionOlderServer(t *testing.T) {
 	s.bind("stale", "k8s01", nil)
 	s.createPod(barePod("with-node", "k8s03", nil))
 	for name, node := range map[string]string{"stale": "k8s01", "with-node": "k8s03"} {
-		s.eventually("the controller labels "+name, func(context.Context) error {
-			if got := s.pod(name).Labels[nodeLabel]; got != node {
-				return fmt.Errorf("it has %q", got)
-			}
-			return nil
-		})
+		s.wantLabelSoon(name, node)
 	}
 
 	if _, err := s.Kubectl(t.Context(), "delete", "-k", admissionDir(t)); err == nil || !strings.Contains(err.Error(), "no matches for kind") {
@@ -522,4 +519,73 @@ func TestAdmissionOlderServer(t *testing.T) {
 	if left := s.policies(); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
+}
+
+// TestAdmissionUpgrade is in the middle of an upgrade from Kubernetes 1.35 to 1.36, with everything installed: one API
+// server is new and has the policies, another one on the same data is still old. Whichever a request comes to, pods can
+// be bound, all get their label, and nobody can set a false one.
+func TestAdmissionUpgrade(t *testing.T) {
+	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: append([]string{"--apiserver-flag=--emulated-version=1.35"}, withoutPodGC...)})
+	everything, err := framework.ModuleFile("artifacts", "with-admission")
+	s.must(err)
+	_, _ = s.Kubectl(t.Context(), "apply", "-k", everything) // TestAdmissionOlderServer has what this says.
+	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, controllerNamespace, controllerName), "-leader-elect=false")
+	s.must(controller.WaitReady(t.Context()))
+	s.localService()
+	stale := map[string]string{nodeLabel: "k8s09"}
+	s.createPod(barePod("from-before", "", stale))
+	s.bind("from-before", "k8s01", nil)
+	s.createPod(barePod("bound-by-old", "", stale))
+	s.createPod(barePod("bound-by-new", "", stale))
+	s.wantLabelSoon("from-before", "k8s01")
+
+	newer := *s
+	newer.Cluster = s.NewSecondAPIServer(t, "--emulated-version")
+	_, err = newer.Kubectl(t.Context(), "--kubeconfig="+newer.Kubeconfig, "apply", "-k", everything) // As the documentation says to.
+	s.must(err)
+	newer.eventually("all policies work in the new server", func(ctx context.Context) error {
+		p, err := newer.probe(ctx, nodeLabel)
+		if err == nil && p != (probed{true, true, true}) {
+			err = fmt.Errorf("those that work: %+v", p)
+		}
+		return err
+	})
+	newer.bind("bound-by-new", "k8s02", stale)
+	newer.wantLabel(newer.pod("bound-by-new"), "k8s02")
+	newer.wantLabel(newer.createPod(barePod("made-by-new", "k8s03", stale)), "k8s03")
+	s.bind("bound-by-old", "k8s02", nil)
+	s.createPod(barePod("made-by-old", "k8s03", stale))
+	for name, node := range map[string]string{"from-before": "k8s01", "bound-by-old": "k8s02", "made-by-old": "k8s03"} {
+		s.wantLabelSoon(name, node)
+	}
+	for server, side := range map[string]*admissionScene{"old": s, "new": &newer} {
+		_, err := side.Kube.CoreV1().Pods(s.namespace).Patch(t.Context(), "bound-by-new", types.MergePatchType, labelPatch(nodeLabel, "k8s09"), metav1.PatchOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "it cannot be set to") {
+			t.Errorf("the %s server: want a false label refused, got %v", server, err)
+		}
+	}
+	for _, name := range []string{"bound-by-new", "made-by-new"} {
+		if writes := s.podWrites().Name(name); len(writes) > 0 {
+			t.Errorf("the controller has written to %s: %s", name, writes)
+		}
+	}
+
+	newer.kubectl("--kubeconfig="+newer.Kubeconfig, "delete", "-k", admissionDir(t))
+	if left := newer.policies(); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if t.Failed() {
+		t.Log(controller.Tail(40))
+	}
+}
+
+// wantLabelSoon waits until the controller has labelled a pod.
+func (s *admissionScene) wantLabelSoon(name, want string) {
+	s.t.Helper()
+	s.eventually("the controller labels "+name, func(context.Context) error {
+		if got := s.pod(name).Labels[nodeLabel]; got != want {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
 }

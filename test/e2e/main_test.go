@@ -1,8 +1,10 @@
 // Package e2e tests the whole on three real nodes (bin/playground): pods that run, DNS, kube-proxy, and the controller
 // in the cluster, as artifacts/deploy installs it.
 //
-// All tests but one share a cluster. Those that need it for themselves, because they take nodes away or the controller
-// down, run first, one after the other; the others then run at the same time, each in a namespace of its own.
+// Most tests share a cluster. Those that need it for themselves, because they take nodes away, the controller down or
+// change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace of
+// its own. Some start a cluster of their own: the walk-through, which tells how to, and the tests of admission policies
+// that need no nodes but a thousand pods, or another version of Kubernetes.
 package e2e
 
 import (
@@ -31,8 +33,8 @@ var (
 	cluster *framework.Cluster
 	// nodes are the nodes that it has from the beginning to the end.
 	nodes = []string{"k8s01", "k8s02", "k8s03"}
-	// playgroundBin, controllerBin and appBin are what is tested.
-	playgroundBin, controllerBin, appBin string
+	// playgroundBin, controllerBin, pluginBin and appBin are what is tested.
+	playgroundBin, controllerBin, pluginBin, appBin string
 )
 
 func TestMain(m *testing.M) {
@@ -81,6 +83,7 @@ func findBinaries() error {
 	}
 	playgroundBin = find("playground", "PLAYGROUND_BIN", "playground")
 	controllerBin = find("local-service-controller", "CONTROLLER_BIN", "build")
+	pluginBin = find("kubectl-localservice", "PLUGIN_BIN", "build")
 	appBin = find("localservice-app", "APP_BIN", "build")
 	return errors.Join(errs...)
 }
@@ -147,6 +150,39 @@ func playground(ctx context.Context, stdin []byte, args ...string) ([]byte, erro
 		return out, fmt.Errorf("playground %s: %w: %s", strings.Join(args, " "), err, &stderr)
 	}
 	return out, nil
+}
+
+// plugin runs the kubectl plugin in a namespace.
+func plugin(ctx context.Context, namespace string, args ...string) (stdout, stderr string, err error) {
+	cmd := exec.CommandContext(ctx, pluginBin, append([]string{"--namespace=" + namespace}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig)
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("kubectl-localservice %s: %w: %s", strings.Join(args, " "), err, &errOut)
+	}
+	return out.String(), errOut.String(), err
+}
+
+// checkNodeLabels returns nil if the kubectl plugin, run as somebody, says this of the node labels of a LocalService's
+// pods: how the newest got it, and how many with the binding and by the controller.
+func checkNodeLabels(ctx context.Context, namespace, localService, user, want, line string) error {
+	as := []string{"nodes", localService}
+	if user != "" {
+		as = append(as, "--as="+user)
+	}
+	got, _, err := plugin(ctx, namespace, append(as, "-o", "jsonpath={.nodeLabels.newest} {.nodeLabels.atBinding} {.nodeLabels.byController}")...)
+	if err == nil && got != want {
+		err = fmt.Errorf("the plugin says %q; want %q", got, want)
+	}
+	if err != nil {
+		return err
+	}
+	_, stderr, err := plugin(ctx, namespace, as...)
+	if err == nil && !strings.Contains(stderr, "\n"+line+"\n") && !strings.HasPrefix(stderr, line+"\n") {
+		err = fmt.Errorf("the plugin says %q; want %q", stderr, line)
+	}
+	return err
 }
 
 // state is what there is in the cluster, for messages: with a namespace only what concerns that, and the nodes and the

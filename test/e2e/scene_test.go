@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,6 +137,29 @@ func (s *scene) deploy(replicas int32, edit ...func(*corev1.PodTemplateSpec)) {
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: app}, Template: template},
 	}, metav1.CreateOptions{})
 	s.must(err)
+}
+
+// staticPod has a node's kubelet run a pod of the demo app from a file until the test ends, and returns the name of the
+// pod by which the kubelet shows it at the API server.
+func staticPod(t *testing.T, namespace, node string, labels map[string]string) (name string) {
+	t.Helper()
+	pod := barePod("static", "", labels)
+	pod.APIVersion, pod.Kind, pod.Namespace = "v1", "Pod", namespace
+	pod.Spec.SchedulerName = ""
+	data, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := filepath.Join(filepath.Dir(cluster.Kubeconfig), "static-pods", node, namespace+".json")
+	if err := os.WriteFile(manifest, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(manifest); err != nil {
+			t.Error(err)
+		}
+	})
+	return pod.Name + "-" + node
 }
 
 // localService makes a headless LocalService for the demo app.

@@ -145,7 +145,8 @@ func (s *scene) settle(ways ...access) {
 	}
 }
 
-// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, and one that was put on its node by hand.
+// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, one that was put on its node by hand, and one that a
+// kubelet runs by itself.
 func TestKindsOfPods(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -181,14 +182,29 @@ func TestKindsOfPods(t *testing.T) {
 	bare.Name, bare.Spec.NodeName = "bare", nodes[1]
 	_, err = cluster.Kube.CoreV1().Pods(s.namespace).Create(s.ctx(), bare, metav1.CreateOptions{})
 	s.must(err)
-	s.eventually("the pod without a controller is ready", func(ctx context.Context) error {
+	static := staticPod(t, s.namespace, nodes[2], map[string]string{nodeLabel: nodes[0]})
+	s.eventually("the pods without a controller are ready", func(ctx context.Context) error {
 		byNode, err := s.podsByNode(ctx)
-		if err == nil && !slices.Contains(byNode[nodes[1]], "bare") {
+		if err == nil && (!slices.Contains(byNode[nodes[1]], "bare") || !slices.Contains(byNode[nodes[2]], static)) {
 			err = fmt.Errorf("there are %v", byNode)
 		}
 		return err
 	})
+	s.wantNodeLabels()
+	mirror, err := cluster.Kube.CoreV1().Pods(s.namespace).Get(s.ctx(), static, metav1.GetOptions{})
+	s.must(err)
+	s.settle(way)
 	s.wantAnswers(nodes, nodes, way)
+
+	s.eventually("the plugin says who labels pods", func(ctx context.Context) error {
+		return checkNodeLabels(ctx, s.namespace, "demo", "", "ByController 0 8", "Node labels: set by the controller, after the binding.")
+	})
+	// The kubelet does not take the label for a difference between the static pod and its mirror.
+	later, err := cluster.Kube.CoreV1().Pods(s.namespace).Get(s.ctx(), static, metav1.GetOptions{})
+	s.must(err)
+	if later.UID != mirror.UID {
+		t.Errorf("the mirror of the static pod has been replaced: it was %+v, and is %+v", mirror.ObjectMeta, later.ObjectMeta)
+	}
 }
 
 // templateOf is the demo app as one of several workloads that a LocalService selects together.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		p.mustRun("load", "localhost/second:1="+pause)
 		runPod(t, p, "localhost/second:1", "k8s01")
 	})
+	t.Run("the kubelet runs static pods", func(t *testing.T) { staticPod(t, p, "localhost/first:1", "k8s02") })
 	t.Run("a node can be stopped without harm to others", func(t *testing.T) { stopNode(t, p, "k8s02") })
 	t.Run("a deleted node comes back, and a new one joins", func(t *testing.T) {
 		p.mustRun("kubectl", "delete", "node", "k8s02")
@@ -47,6 +49,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 			reach(t, p, "k8s01", runPod(t, p, "localhost/second:1", n))
 		}
 	})
+	t.Run("a node that cannot start leaves the others running", func(t *testing.T) { startFails(t, p, "k8s11") })
 
 	family := descendants(t, p.cmd.Process.Pid)
 	if len(family) < 15 {
@@ -69,6 +72,43 @@ func runPod(t *testing.T, p *playground, image, node string) string {
 		"--overrides", fmt.Sprintf(`{"spec": {"nodeName": %q}}`, node))
 	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=30s")
 	return p.mustRun("kubectl", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
+}
+
+// staticPod has a node's kubelet run a pod from a file, and stop it when the file is gone.
+func staticPod(t *testing.T, p *playground, image, node string) {
+	t.Helper()
+	manifest := filepath.Join(p.dir, "static-pods", node, "static.json")
+	content := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"}, "spec": {"containers": [{"name": "it", "image": %q, "imagePullPolicy": "Never"}]}}`, image)
+	if err := os.WriteFile(manifest, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun("kubectl", "wait", "--for=create", "pod/static-"+node, "--timeout=30s")
+	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/static-"+node, "--timeout=30s")
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun("kubectl", "wait", "--for=delete", "pod/static-"+node, "--timeout=50s")
+}
+
+// startFails starts a node that cannot come up, and again when what was wrong is mended.
+func startFails(t *testing.T, p *playground, node string) {
+	t.Helper()
+	broken := filepath.Join(p.dir, "images", "broken.tar")
+	if err := os.WriteFile(broken, []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.run("node", "start", node)
+	if err == nil || !strings.Contains(out, "importing the image "+broken) {
+		t.Errorf("want an error that names the image, got %v\n%s", err, out)
+	}
+	if out := p.mustRun("node", "list"); !regexp.MustCompile(node + ` .* stopped\n`).MatchString(out) {
+		t.Errorf("it is not stopped:\n%s", out)
+	}
+	reach(t, p, "k8s01", runPod(t, p, "localhost/first:1", "k8s01")) // The others are as before.
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	p.mustRun("node", "start", node)
 }
 
 // reach fails unless the address answers from a node: a closed port refuses, and only where packets arrive.

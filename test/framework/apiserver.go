@@ -1,0 +1,105 @@
+package framework
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// NewSecondAPIServer runs another API server on the data of a cluster, as while a control plane that has several is being
+// upgraded. Its flags are those of the cluster's own but one, such as --emulated-version. It is returned as a cluster,
+// whose clients ask the second one, and ends with the test. The cluster must be ControlPlaneOnly.
+func (c *Cluster) NewSecondAPIServer(t testing.TB, without string) *Cluster {
+	t.Helper()
+	second, err := c.startSecondAPIServer(without)
+	if err != nil {
+		t.Fatalf("start a second API server: %v", err)
+	}
+	t.Cleanup(func() {
+		if _, err := second.stop(syscall.SIGKILL, clusterStopTimeout); err != nil {
+			t.Errorf("stop the second API server: %v", err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), controlPlaneStartTimeout)
+	defer cancel()
+	if _, err := second.waitFor(ctx, "answering requests", func() string { return second.answers(ctx) }); err != nil {
+		t.Fatalf("start a second API server: %v", err)
+	}
+	return second
+}
+
+func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
+	path, err := playgroundProgram.path()
+	if err != nil {
+		return nil, err
+	}
+	args, err := c.apiServerArgs()
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	server, err := url.Parse(c.Config.Host)
+	if err != nil {
+		return nil, err
+	}
+	args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, without+"=") })
+	auditLog := filepath.Join(c.dir, "logs", "audit-"+port+".log")
+	// The last of two flags counts.
+	args = append(args, "--secure-port", port, "--audit-log-path", auditLog)
+	kubeconfig, err := os.ReadFile(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	second := &Cluster{Kubeconfig: filepath.Join(c.dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: c.dir}
+	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
+	if err := os.WriteFile(second.Kubeconfig, kubeconfig, 0o600); err != nil {
+		return nil, err
+	}
+	second.Process, err = startProcess(&exec.Cmd{Path: path, Args: args}, syscall.SIGKILL)
+	return second, err
+}
+
+// apiServerArgs is the command line of the cluster's own API server.
+func (c *Cluster) apiServerArgs() ([]string, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // It has just ended.
+		} else if err != nil {
+			return nil, err
+		}
+		args := strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+		if args[0] == "kube-apiserver" && strings.Contains(string(data), c.dir+"/") {
+			return args, nil
+		}
+	}
+	return nil, fmt.Errorf("no API server runs in %s", c.dir)
+}
+
+// freePort is a port of 127.0.0.1 that was free a moment ago.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
