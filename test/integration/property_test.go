@@ -17,6 +17,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -279,9 +280,13 @@ func (r *randomRun) plan(ls *v1alpha1.LocalService, owned map[string]*corev1.Ser
 	r.must(err)
 	nodes, err := r.Kube.CoreV1().Nodes().List(r.ctx(), metav1.ListOptions{})
 	r.must(err)
-	in := fanout.Input{Template: template, Owned: owned, Lookup: func(string) *corev1.Service { return nil }}
+	in := fanout.Input{Template: template, Owned: map[string]*fanout.Service{}, Lookup: func(string) *fanout.Service { return nil }}
+	for name, service := range owned {
+		in.Owned[name], err = fanout.NewService(service.DeepCopy(), nodeLabel)
+		r.must(err)
+	}
 	for i := range nodes.Items {
-		if fanout.Selects(ls, nodes.Items[i].Labels) {
+		if fanout.Selects(ls, labels.Set(nodes.Items[i].Labels)) {
 			in.Nodes = append(in.Nodes, nodes.Items[i].Name)
 		}
 	}
