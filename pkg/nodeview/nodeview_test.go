@@ -153,8 +153,8 @@ func terminatingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 	return e
 }
 
-// TestReasons looks at node n1.
-func TestReasons(t *testing.T) {
+// TestStatusReasons looks at node n1.
+func TestStatusReasons(t *testing.T) {
 	services := []*corev1.Service{service("n1")}
 	readySlice := []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}
 	foreign := func(s *corev1.Service) { s.OwnerReferences = controlledByLocalService("demo-of-old") }

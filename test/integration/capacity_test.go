@@ -13,9 +13,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestFewClusterIPsOfAFamily tests what is said of the addresses in a cluster that has a few of IPv4 and plenty of IPv6: a
+// TestCapacityFewClusterIPsOfAFamily tests what is said of the addresses in a cluster that has a few of IPv4 and plenty of IPv6: a
 // Warning with the numbers comes before the first Service for those that need IPv4, and none for those that do not.
-func TestFewClusterIPsOfAFamily(t *testing.T) {
+func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack("10.96.0.0/28,fd00:10:96::/112")) // 14 and 65,535 addresses
 	cluster.NewController(t, "-v=4")

@@ -231,8 +231,8 @@ func TestNodeSelectorChanges(t *testing.T) {
 	}
 }
 
-// TestNodeNames tests the names of Services for all sorts of nodes that there are in the field.
-func TestNodeNames(t *testing.T) {
+// TestNamesOfNodes tests the names of Services for all sorts of nodes that there are in the field.
+func TestNamesOfNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "names")
 	longest := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("o", 62), 2)
@@ -334,9 +334,9 @@ func TestServiceWithFinalizer(t *testing.T) {
 	s.wantWrites("services", "1 create services 201")
 }
 
-// TestReplacedServiceWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays, is
+// TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays, is
 // waited for, and that the others are replaced meanwhile.
-func TestReplacedServiceWithFinalizer(t *testing.T) {
+func TestImmutableTransitionsWithFinalizer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "replace")
 	f := s.newFence()
@@ -363,7 +363,7 @@ func TestReplacedServiceWithFinalizer(t *testing.T) {
 	s.waitReady("demo")
 }
 
-func TestLocalServiceDeleted(t *testing.T) {
+func TestDeletionOfALocalService(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -402,9 +402,9 @@ func (s *scene) wantUntouched(service *corev1.Service) {
 	}
 }
 
-// TestLocalServiceMadeAnew tests that a LocalService that follows one of its name, before the garbage collector is
+// TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
 // through, gets Services of its own.
-func TestLocalServiceMadeAnew(t *testing.T) {
+func TestDeletionAndAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "anew")
 	s.addNodes("a", "b", "c")
@@ -418,9 +418,9 @@ func TestLocalServiceMadeAnew(t *testing.T) {
 	s.mustOwn(ls, 3)
 }
 
-// TestOrphansAreAdopted tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
+// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
 // and belong to its successor, with all that it wants otherwise.
-func TestOrphansAreAdopted(t *testing.T) {
+func TestAdoptionOfOrphans(t *testing.T) {
 	t.Parallel()
 	for name, successor := range map[string]change{
 		"by the same":                  func(*v1alpha1.LocalService) {},
@@ -462,8 +462,8 @@ func (s *scene) orphan(name string) {
 	s.waitLocalServiceGone(name)
 }
 
-// TestOrphansAreReplaced tests a successor that cannot use the Services that were left behind.
-func TestOrphansAreReplaced(t *testing.T) {
+// TestAdoptionByReplacement tests a successor that cannot use the Services that were left behind.
+func TestAdoptionByReplacement(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "replaced")
 	f := s.newFence()
@@ -476,8 +476,8 @@ func TestOrphansAreReplaced(t *testing.T) {
 	s.wantReplaced(len(nodes))
 }
 
-// TestNamespaceDeleted tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
-func TestNamespaceDeleted(t *testing.T) {
+// TestDeletionOfANamespace tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
+func TestDeletionOfANamespace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "terminating")
 	f := s.newFence()

@@ -184,7 +184,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestPodLabelEditedByHand(t *testing.T) {
+func TestPodsLabelEditedByHand(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
 		"changed":                         `{"metadata":{"labels":{"vm/rack":"elsewhere"}}}`,
@@ -274,8 +274,8 @@ func TestPodsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestManyPods tests that each pod is written once, however many there are at a time.
-func TestManyPods(t *testing.T) {
+// TestPodsMany tests that each pod is written once, however many there are at a time.
+func TestPodsMany(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "pods")
 	f := s.newFence()
@@ -304,8 +304,8 @@ func TestManyPods(t *testing.T) {
 	s.wantWrites("pods", fmt.Sprintf("%d patch pods 200", count))
 }
 
-// TestPodRecreated tests a pod that follows one of its name on another node, as those of StatefulSets do.
-func TestPodRecreated(t *testing.T) {
+// TestPodsRecreated tests a pod that follows one of its name on another node, as those of StatefulSets do.
+func TestPodsRecreated(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podanew")
 	nodes := s.addNodes("a", "b")

@@ -158,9 +158,9 @@ func TestQuotaAndNewNodes(t *testing.T) {
 	}
 }
 
-// TestPodLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
+// TestPodsLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
 // over and over.
-func TestPodLabelIsRefused(t *testing.T) {
+func TestPodsLabelIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podrefused")
 	f := s.newFence()

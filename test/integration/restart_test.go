@@ -162,9 +162,9 @@ func (s *scene) pause(controller *framework.Controller) (resume func()) {
 	return resume
 }
 
-// TestDeletedBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of their
+// TestDeletionBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of their
 // LocalServices does no harm: what was orphaned stays, and what was deleted is gone in the end.
-func TestDeletedBehindItsBack(t *testing.T) {
+func TestDeletionBehindItsBack(t *testing.T) {
 	t.Parallel()
 	const localServices, nodes = 8, 5
 	orphan, background := metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground

@@ -16,8 +16,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestSpecChanges tests that a change of each field reaches each Service by one write, and that all is quiet then.
-func TestSpecChanges(t *testing.T) {
+// TestEveryFieldChanges tests that a change of each field reaches each Service by one write, and that all is quiet then.
+func TestEveryFieldChanges(t *testing.T) {
 	t.Parallel()
 	loadBalancer, nodePort := ofType(corev1.ServiceTypeLoadBalancer), ofType(corev1.ServiceTypeNodePort)
 	local := corev1.ServiceInternalTrafficPolicyLocal
@@ -189,8 +189,8 @@ func (s *scene) wantReplaced(count int) {
 	}
 }
 
-// TestNodePortsAreKept tests that what clients have been told stays true while other fields change.
-func TestNodePortsAreKept(t *testing.T) {
+// TestEveryFieldAllocated tests that what clients have been told stays true while other fields change.
+func TestEveryFieldAllocated(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "nodeports")
 	node := s.addNodes("a")[0]
@@ -212,8 +212,8 @@ func TestNodePortsAreKept(t *testing.T) {
 	}
 }
 
-// TestHandEdits tests that an edit of each managed field of a Service is repaired by one write.
-func TestHandEdits(t *testing.T) {
+// TestEveryFieldHandEdits tests that an edit of each managed field of a Service is repaired by one write.
+func TestEveryFieldHandEdits(t *testing.T) {
 	t.Parallel()
 	withMetadata := func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
@@ -338,8 +338,8 @@ func (s *scene) waitRepaired(old *corev1.Service) {
 	})
 }
 
-// TestWhatOthersAddIsKept tests that the controller leaves alone what it does not manage, also when it writes.
-func TestWhatOthersAddIsKept(t *testing.T) {
+// TestEveryFieldOfOthers tests that the controller leaves alone what it does not manage, also when it writes.
+func TestEveryFieldOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "kept")
 	f := s.newFence()

@@ -37,9 +37,9 @@ func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalS
 	return ls
 }
 
-// TestNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
+// TestForeignServicesNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
 // Services are made all the same, and that it heals by itself.
-func TestNameTaken(t *testing.T) {
+func TestForeignServicesNameTaken(t *testing.T) {
 	t.Parallel()
 	controlledByNode := func(s *scene, service *corev1.Service, node string) {
 		service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: s.nodeUID(node), Controller: new(true)}}
@@ -115,8 +115,8 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
-// TestConflictIsToldOnce tests that a conflict that stays is not told again when something else changes.
-func TestConflictIsToldOnce(t *testing.T) {
+// TestForeignServicesAreToldOnce tests that a conflict that stays is not told again when something else changes.
+func TestForeignServicesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "once")
 	f := s.newFence()
@@ -145,9 +145,9 @@ func TestConflictIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestNameTakenLater tests that a Service whose controller reference somebody has given to another object is given up,
+// TestForeignServicesNameTakenLater tests that a Service whose controller reference somebody has given to another object is given up,
 // and that of a LocalService whose Service has gone and been replaced by somebody else's.
-func TestNameTakenLater(t *testing.T) {
+func TestForeignServicesNameTakenLater(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "takenlater")
 	f := s.newFence()
@@ -169,9 +169,9 @@ func TestNameTakenLater(t *testing.T) {
 	s.wantUntouched(taken)
 }
 
-// TestTwoLocalServicesWantAName tests (a, b-c) and (a-b, c): the first keeps it, the other one says so, and gets it
+// TestForeignServicesOfAnotherLocalService tests (a, b-c) and (a-b, c): the first keeps it, the other one says so, and gets it
 // when the first is gone.
-func TestTwoLocalServicesWantAName(t *testing.T) {
+func TestForeignServicesOfAnotherLocalService(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "same")
 	f := s.newFence()
@@ -195,8 +195,8 @@ func TestTwoLocalServicesWantAName(t *testing.T) {
 	s.waitReady("a-b")
 }
 
-// TestServicesOfOthersAreLeftAlone tests that a label and a name give no right to a Service.
-func TestServicesOfOthersAreLeftAlone(t *testing.T) {
+// TestForeignServicesAreLeftAlone tests that a label and a name give no right to a Service.
+func TestForeignServicesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "others")
 	f := s.newFence()
@@ -240,8 +240,8 @@ func TestServiceOfANodeThatIsGone(t *testing.T) {
 	})
 }
 
-// TestManyConflicts tests that the status stays small however many names are taken.
-func TestManyConflicts(t *testing.T) {
+// TestForeignServicesMany tests that the status stays small however many names are taken.
+func TestForeignServicesMany(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "conflicts")
 	const count = 12
