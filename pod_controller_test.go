@@ -114,9 +114,11 @@ func TestPodsErrors(t *testing.T) {
 		fails string // what the error of sync says, "" for none
 		event bool
 	}{
-		"gone":                 {apierrors.NewNotFound(pods, "p"), "", false},
-		"another pod by now":   {otherUID, "", false},
+		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
+		"another pod by now": {otherUID, "", false},
+		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p", errors.New("modified")), "", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")), "labels are frozen", true},
+		"refused by a policy":  {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil), "is invalid", true},
 		"server in trouble":    {apierrors.NewInternalError(errors.New("etcd is slow")), "etcd is slow", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// createPod makes a pod, scheduled to a node unless that is "".
-func (s *scene) createPod(name, node string, labels map[string]string) *corev1.Pod {
+// createPod makes a pod, scheduled to a node unless that is "", with some changes.
+func (s *scene) createPod(name, node string, labels map[string]string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	s.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -25,6 +25,9 @@ func (s *scene) createPod(name, node string, labels map[string]string) *corev1.P
 			// Nothing runs it, so there is nothing to wait for when it is deleted.
 			TerminationGracePeriodSeconds: new(int64),
 		},
+	}
+	for _, c := range changes {
+		c(pod)
 	}
 	// The namespace's service account, which pods need, is made by another controller.
 	var created *corev1.Pod
@@ -146,6 +149,19 @@ func TestPods(t *testing.T) {
 		{"running", plainNode, func(s *scene, node string) {
 			s.createPod("pod", node, app)
 			s.patchPod("pod", `{"status":{"phase":"Running"}}`, "status")
+			s.create("demo")
+		}},
+		{"on the host's network", plainNode, func(s *scene, node string) {
+			s.createReady("demo")
+			s.createPod("pod", node, app, onHostNetwork)
+		}},
+		{"static, as its mirror pod", plainNode, func(s *scene, node string) {
+			s.createReady("demo")
+			s.createMirrorPod("pod", node, app)
+		}},
+		{"terminating", plainNode, func(s *scene, node string) {
+			s.createPod("pod", node, app, withFinalizer)
+			s.must(s.pods().Delete(s.ctx(), "pod", metav1.DeleteOptions{}))
 			s.create("demo")
 		}},
 		{"node with dots", dottedNode, func(s *scene, node string) {
