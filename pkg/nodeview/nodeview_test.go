@@ -242,6 +242,24 @@ func TestStatusReasons(t *testing.T) {
 			in:     Input{Services: []*corev1.Service{service("n1", without)}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
 			reason: ServiceOutdated, message: "nothing controls the Service any more", endpoints: Endpoints{1, 1},
 		},
+		"Service orphaned, and the spec changed since": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector["tier"] = "web"
+			})}},
+			reason: ServiceOutdated, message: "nothing controls the Service any more",
+		},
+		"Service orphaned, and being deleted": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.DeletionTimestamp = new(metav1.Now())
+			})}},
+			reason: ServiceTerminating, message: "being deleted",
+		},
+		"Service orphaned, of another node": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector[nodeLabel] = "n2"
+			})}},
+			reason: NameConflict, message: "nothing controls",
+		},
 		"pod elsewhere with this node's label": {
 			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))}, EndpointSlices: readySlice},
 			reason: PodsOfOtherNode, message: "labelled vm/rack=n1, but on another node: b (n2)", endpoints: Endpoints{1, 1},

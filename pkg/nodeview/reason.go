@@ -47,14 +47,15 @@ func (v *view) serviceProblem(node, name string) problem {
 		want = map[string]string{}
 	}
 	want[v.NodeLabelKey] = naming.NodeLabelValue(node)
+	// As `kubectl delete localservice --cascade=orphan` leaves it, whatever the spec has become since.
+	adoptable := metav1.GetControllerOfNoCopy(service) == nil && service.Spec.Selector[v.NodeLabelKey] == want[v.NodeLabelKey]
 	switch {
-	case metav1.GetControllerOfNoCopy(service) == nil && maps.Equal(service.Spec.Selector, want):
-		// As `kubectl delete localservice --cascade=orphan` leaves it. The controller adopts it.
-		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"}
-	case !metav1.IsControlledBy(service, v.LocalService):
+	case !adoptable && !metav1.IsControlledBy(service, v.LocalService):
 		return problem{NameConflict, Conflict(service)}
 	case service.DeletionTimestamp != nil:
 		return problem{ServiceTerminating, "the Service is being deleted"}
+	case adoptable:
+		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"}
 	case !maps.Equal(service.Spec.Selector, want):
 		return problem{ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
 			labels.Set(service.Spec.Selector), labels.Set(want))}
