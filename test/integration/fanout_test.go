@@ -210,7 +210,7 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
-func TestNodeSelectorChanges(t *testing.T) {
+func TestEveryFieldNodeSelector(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "selector")
 	s.createNode(s.node("fast"), map[string]string{"disk": "ssd"})

@@ -319,15 +319,7 @@ func (s *scene) waitRepaired(old *corev1.Service) {
 		if err != nil {
 			return err
 		}
-		want := old.DeepCopy()
-		for _, service := range []*corev1.Service{now, want} {
-			if service.Spec.ClusterIP != corev1.ClusterIPNone {
-				service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
-			}
-			for i := range service.Spec.Ports {
-				service.Spec.Ports[i].NodePort = 0
-			}
-		}
+		now, want := withoutAllocated(now), withoutAllocated(old)
 		return errors.Join(
 			equal("UID", now.UID, want.UID),
 			equal("labels", now.Labels, want.Labels),
@@ -336,6 +328,18 @@ func (s *scene) waitRepaired(old *corev1.Service) {
 			equal("spec", now.Spec, want.Spec),
 		)
 	})
+}
+
+// withoutAllocated is a Service without what the API server has allocated for it.
+func withoutAllocated(service *corev1.Service) *corev1.Service {
+	out := service.DeepCopy()
+	if out.Spec.ClusterIP != corev1.ClusterIPNone {
+		out.Spec.ClusterIP, out.Spec.ClusterIPs = "", nil
+	}
+	for i := range out.Spec.Ports {
+		out.Spec.Ports[i].NodePort = 0
+	}
+	return out
 }
 
 // TestEveryFieldOfOthers tests that the controller leaves alone what it does not manage, also when it writes.
