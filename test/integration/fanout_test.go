@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -237,12 +238,15 @@ func TestNamesOfNodes(t *testing.T) {
 	s := newScene(t, shared, "names")
 	longest := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("o", 62), 2)
 	longest += "." + strings.Repeat("p", validation.DNS1123SubdomainMaxLength-len(longest)-1)
+	fitting := s.namespace + strings.Repeat("x", 58-len(s.namespace)) // 63 characters together with "demo-"
 	nodes := []string{
 		"node1-" + s.namespace,
 		"1-" + s.namespace, // begins with a digit
 		"ip-10-0-0-3.ec2.internal." + s.namespace,
+		"ip-10-0-0-3-ec2.internal." + s.namespace, // the same with dashes for dots
+		"ip-10-0-0-3-ec2-internal-" + s.namespace, // and so is this
 		"worker-0.ocp.example.com." + s.namespace,
-		s.namespace + strings.Repeat("x", 58-len(s.namespace)), // 63 characters together with "demo-"
+		fitting,
 		s.namespace + strings.Repeat("x", 59-len(s.namespace)), // 64
 		s.namespace + strings.Repeat("y", 64-len(s.namespace)), // too long for a label value
 		longest,
@@ -271,14 +275,22 @@ func TestNamesOfNodes(t *testing.T) {
 			}
 		}
 	}
+	// Whoever does not compute names finds a node's Service by two labels.
+	for _, node := range nodes {
+		found, err := s.services().List(s.ctx(), metav1.ListOptions{LabelSelector: labels.Set{"owner": "demo", "vm/rack": naming.NodeLabelValue(node)}.String()})
+		s.must(err)
+		if len(found.Items) != 1 || found.Items[0].Annotations["localservice.dev/node"] != node {
+			t.Errorf("%d Services have the labels owner=demo and vm/rack=%s; want that of node %s", len(found.Items), naming.NodeLabelValue(node), node)
+		}
+	}
 	// The promise that users type.
 	for _, node := range nodes[:2] {
 		if owned["demo-"+node] == nil {
 			t.Errorf("node %s has no Service demo-%s", node, node)
 		}
 	}
-	if name := "demo-" + nodes[4]; len(name) != 63 || owned[name] == nil {
-		t.Errorf("node %s has no Service %s of %d characters", nodes[4], name, len(name))
+	if name := "demo-" + fitting; len(name) != 63 || owned[name] == nil {
+		t.Errorf("node %s has no Service %s of %d characters", fitting, name, len(name))
 	}
 }
 

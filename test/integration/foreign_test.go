@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // healTimeout is how soon after a name is freed its Service must exist. It takes milliseconds, if it is the event that
@@ -193,6 +194,90 @@ func TestForeignServicesOfAnotherLocalService(t *testing.T) {
 	s.must(s.localServices().Delete(s.ctx(), "a", metav1.DeleteOptions{}))
 	s.waitServices(second, name)
 	s.waitReady("a-b")
+}
+
+// TestForeignServicesOfARival tests two LocalServices that come at the same time and want one name: one has it, and keeps it
+// whatever happens to either of them, and the other one says so.
+func TestForeignServicesOfARival(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "rival")
+	f := s.newFence()
+	s.createNode("c-"+s.namespace, map[string]string{"for": "a-b"})
+	s.createNode("b-c-"+s.namespace, map[string]string{"for": "a"})
+	f.passNodes()
+	s.resetCount()
+	names, name := []string{"a", "a-b"}, "a-b-c-"+s.namespace
+	s.inParallel(len(names), func(i int) error {
+		_, err := s.localServices().Create(s.ctx(), s.localService(names[i], choose("for", names[i])), metav1.CreateOptions{})
+		return err
+	})
+	s.eventually("one of them has the name", func(ctx context.Context) error {
+		_, err := s.services().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	service := s.getService(name)
+	holder, rival := names[0], names[1]
+	if service.OwnerReferences[0].Name == rival {
+		holder, rival = rival, holder
+	}
+	s.waitReady(holder)
+	s.waitConflict(rival, 1, 1)
+	for _, name := range []string{rival, holder, rival} {
+		s.update(name, func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"any": fmt.Sprint(ls.ResourceVersion)} })
+		f.passLocalServices()
+	}
+	s.wantUntouched(service)
+	if done := s.requests().Resource("services").Writes().Where(func(r *framework.Request) bool { return !failed(r) }); len(done) != 1 {
+		s.fatalf("the controller's writes of services: %s; want 1 create", s.requests().Resource("services").Writes())
+	}
+}
+
+// TestForeignServicesHealAtOnce tests that a freed name is taken within a second, because its end is an event: nobody asks
+// for it meanwhile.
+func TestForeignServicesHealAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "heal")
+	f := s.newFence()
+	nodes := s.addNodes("a", "b", "c", "d", "e")
+	for _, node := range nodes {
+		s.createService(foreignService("demo-"+node, nil))
+	}
+	f.passServices()
+	s.create("demo")
+	s.waitConflict("demo", len(nodes), len(nodes))
+	f.passAll()
+	s.resetCount()
+	f.passAll()
+	if requests := s.requests(); len(requests) > 0 {
+		s.fatalf("while all names were taken the controller asked, or wrote: %s", requests)
+	}
+	quickest := time.Hour
+	for i, node := range nodes {
+		old := s.getService("demo-" + node)
+		s.deleteService(old.Name)
+		s.waitServiceReplaced(old)
+		s.waitConflictOrReady("demo", len(nodes), len(nodes)-i-1)
+		all := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("services")
+		freed, taken := all.Verb("delete").Name(old.Name), s.requests().Resource("services").Verb("create")
+		if len(freed) != 1 || len(taken) != i+1 {
+			s.fatalf("%d names were freed; requests about Services: %s; those of the controller: %s", i+1, all, taken)
+		}
+		quickest = min(quickest, taken[i].Received.Sub(freed[0].Received))
+	}
+	t.Logf("a freed name was taken after %v", quickest)
+	// The machine may be busy with something else, but not each time.
+	if quickest > time.Second {
+		t.Errorf("a freed name was taken after %v at the soonest; want less than a second", quickest)
+	}
+}
+
+func (s *scene) waitConflictOrReady(name string, nodes, conflicts int) {
+	s.t.Helper()
+	if conflicts == 0 {
+		s.waitReady(name)
+	} else {
+		s.waitConflict(name, nodes, conflicts)
+	}
 }
 
 // TestForeignServicesAreLeftAlone tests that a label and a name give no right to a Service.

@@ -106,6 +106,30 @@ func TestDeletionOfNodesOneByOne(t *testing.T) {
 	s.waitReady("demo")
 }
 
+// TestDeletionOfTheOnlyNodeIsHeld tests that the limit is for whatever a deletion comes from, and however small: the only
+// node of a LocalService that leaves would take all of its Services with it.
+func TestDeletionOfTheOnlyNodeIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, solo(t), "only")
+	s.NewController(t, "-max-delete-fraction=0.9")
+	f := s.newFence()
+	nodes := s.addNodes("a", "b")
+	ls := s.createReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" })
+	s.patchNode(nodes[0], `{"metadata":{"labels":{"disk":"ssd"}}}`)
+	s.waitServices(ls, "demo-"+nodes[0])
+	s.waitReady("demo")
+	s.resetCount()
+	s.deleteNode(nodes[0])
+	s.waitNotReady("demo", v1alpha1.ReasonDeletionHeld, "1 of 1 Services")
+	f.passServices()
+	f.passLocalServices()
+	s.wantWrites("services", "none")
+	// When another node comes in its place, half of the Services are wanted, and the other half may go.
+	s.patchNode(nodes[1], `{"metadata":{"labels":{"disk":"ssd"}}}`)
+	s.waitServices(ls, "demo-"+nodes[1])
+	s.waitReady("demo")
+}
+
 // TestDeletionIsAnnounced tests that an event with the numbers comes before most Services are deleted.
 func TestDeletionIsAnnounced(t *testing.T) {
 	t.Parallel()
