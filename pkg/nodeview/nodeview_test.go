@@ -183,9 +183,15 @@ func TestStatusReasons(t *testing.T) {
 			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r"))}},
 			reason: NameConflict, message: "taken by a Service of Route r (serving.knative.dev/v1)",
 		},
-		"conflict with a LocalService of the same name, before": {
+		"conflict with another LocalService, and labelled": {
 			in:     Input{Services: []*corev1.Service{service("n1", foreign)}, EndpointSlices: readySlice},
 			reason: NameConflict, message: "of LocalService demo-of-old",
+		},
+		"Service of a LocalService of the same name, before": {
+			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
+				s.OwnerReferences[0].UID = "earlier"
+			})}, EndpointSlices: readySlice},
+			reason: ServiceTerminating, message: "of an earlier LocalService demo", endpoints: Endpoints{1, 1},
 		},
 		"conflict with a Service that somebody else has labelled": {
 			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
