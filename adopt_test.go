@@ -16,9 +16,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestAdoption: Services that were orphaned are adopted by a LocalService that is there, and by none that is being deleted
+// TestAdoptionOfOrphans: Services that were orphaned are adopted by a LocalService that is there, and by none that is being deleted
 // and of which the cache does not know that yet: those were orphaned by the same command, and would be deleted with it.
-func TestAdoption(t *testing.T) {
+func TestAdoptionOfOrphans(t *testing.T) {
 	orphaned := func(s *corev1.Service) { s.OwnerReferences = nil }
 	ls := testLocalService(inPlace(1))
 	adopted := []string{`patch services demo-node1 {"metadata":{"ownerReferences":[{"apiVersion":"localservice.dev/v1alpha1",` +

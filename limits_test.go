@@ -25,8 +25,8 @@ func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// TestReadyNodes: the status counts the selected nodes whose Service, if it is ours, has a ready endpoint.
-func TestReadyNodes(t *testing.T) {
+// TestStatusReadyNodes: the status counts the selected nodes whose Service, if it is ours, has a ready endpoint.
+func TestStatusReadyNodes(t *testing.T) {
 	ls := testLocalService()
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default", UID: "theirs"}}
 	f, c := newLocalServiceFixture(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"), foreign,
@@ -63,8 +63,8 @@ func TestReadyNodes(t *testing.T) {
 	sync("1/4")
 }
 
-// TestEndpointsOfOthers: an EndpointSlice that is not of a Service of ours leads to nothing.
-func TestEndpointsOfOthers(t *testing.T) {
+// TestStatusEndpointsOfOthers: an EndpointSlice that is not of a Service of ours leads to nothing.
+func TestStatusEndpointsOfOthers(t *testing.T) {
 	_, c := newLocalServiceFixture(t, testLocalService(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: "default"}})
 	for _, service := range []string{"theirs", "unknown"} {
 		trimmed, err := trimEndpointSlice(testSlice(service, true))
@@ -78,8 +78,8 @@ func TestEndpointsOfOthers(t *testing.T) {
 	}
 }
 
-// TestMassDeletion: that most Services go is announced before it happens, and can be made to wait for a confirmation.
-func TestMassDeletion(t *testing.T) {
+// TestDeletionOfMost: that most Services go is announced before it happens, and can be made to wait for a confirmation.
+func TestDeletionOfMost(t *testing.T) {
 	ls := testLocalService(inPlace(3), func(ls *v1alpha1.LocalService) {
 		ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"typo": "x"}
 	})
@@ -126,8 +126,8 @@ func TestMassDeletion(t *testing.T) {
 	})
 }
 
-// TestMaxServicesPerNamespace: what would be too much is not begun, and done when there is room.
-func TestMaxServicesPerNamespace(t *testing.T) {
+// TestCapacityMaxServicesPerNamespace: what would be too much is not begun, and done when there is room.
+func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 	objects := []runtime.Object{testLocalService()}
 	for i := range 5 {
 		objects = append(objects, testNode(fmt.Sprintf("node%d", i)))
@@ -154,8 +154,8 @@ func TestMaxServicesPerNamespace(t *testing.T) {
 	}
 }
 
-// TestNearCapacity: more Services than a cluster stands are made all the same, and warned of.
-func TestNearCapacity(t *testing.T) {
+// TestCapacityNear: more Services than a cluster stands are made all the same, and warned of.
+func TestCapacityNear(t *testing.T) {
 	f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
 	other := f.trimmed(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}).(*fanout.Service)
 	for range 5000 {

@@ -254,8 +254,8 @@ func statusOnly(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
 	return out
 }
 
-// TestConflictHeals: when a name is freed, the node that wanted it gets its Service, and nothing polls for that.
-func TestConflictHeals(t *testing.T) {
+// TestForeignServicesHeal: when a name is freed, the node that wanted it gets its Service, and nothing polls for that.
+func TestForeignServicesHeal(t *testing.T) {
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
 	f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"), foreign)
 	if err := c.sync(t.Context(), demoKey); err != nil {
@@ -356,8 +356,8 @@ func TestPartialFailure(t *testing.T) {
 	}
 }
 
-// TestDeletedDuringFanOut: a fan-out stops when its LocalService is deleted.
-func TestDeletedDuringFanOut(t *testing.T) {
+// TestDeletionDuringFanOut: a fan-out stops when its LocalService is deleted.
+func TestDeletionDuringFanOut(t *testing.T) {
 	ls := testLocalService()
 	objects := []runtime.Object{ls}
 	for i := range 100 {
@@ -376,8 +376,8 @@ func TestDeletedDuringFanOut(t *testing.T) {
 	}
 }
 
-// TestProgress: the status tells how far a long fan-out has come, once a second and not once a Service.
-func TestProgress(t *testing.T) {
+// TestStatusProgress: the status tells how far a long fan-out has come, once a second and not once a Service.
+func TestStatusProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []runtime.Object{testLocalService()}
 		for i := range 90 {

@@ -31,7 +31,7 @@ func newPodFixture(t *testing.T, all bool, objects ...runtime.Object) (*fixture,
 	return f, c
 }
 
-func TestPodSyncWrites(t *testing.T) {
+func TestPodsSyncWrites(t *testing.T) {
 	label := func(value string) []string {
 		return []string{fmt.Sprintf(`patch pods p {"metadata":{"labels":{"vm/rack":%q},"uid":"uid-p"}}`, value)}
 	}
@@ -78,8 +78,8 @@ func TestPodSyncWrites(t *testing.T) {
 	}
 }
 
-// TestPodEvents: which pods an event puts into the queue.
-func TestPodEvents(t *testing.T) {
+// TestPodsEvents: which pods an event puts into the queue.
+func TestPodsEvents(t *testing.T) {
 	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
 	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
 	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
@@ -105,7 +105,7 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-func TestPodErrors(t *testing.T) {
+func TestPodsErrors(t *testing.T) {
 	pods := corev1.Resource("pods")
 	otherUID := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
 	otherUID.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "metadata.uid"}}
@@ -114,9 +114,11 @@ func TestPodErrors(t *testing.T) {
 		fails string // what the error of sync says, "" for none
 		event bool
 	}{
-		"gone":                 {apierrors.NewNotFound(pods, "p"), "", false},
-		"another pod by now":   {otherUID, "", false},
+		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
+		"another pod by now": {otherUID, "", false},
+		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p", errors.New("modified")), "", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")), "labels are frozen", true},
+		"refused by a policy":  {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil), "is invalid", true},
 		"server in trouble":    {apierrors.NewInternalError(errors.New("etcd is slow")), "etcd is slow", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +135,8 @@ func TestPodErrors(t *testing.T) {
 	}
 }
 
-// TestTrimPod: a labelled pod takes little memory, one that is not keeps its labels, and trimming twice changes nothing.
-func TestTrimPod(t *testing.T) {
+// TestPodsTrim: a labelled pod takes little memory, one that is not keeps its labels, and trimming twice changes nothing.
+func TestPodsTrim(t *testing.T) {
 	trim := trimPod(v1alpha1.DefaultNodeLabelKey)
 	for _, full := range []*corev1.Pod{
 		testPod("p"), testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"})), testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" }),
@@ -154,8 +156,8 @@ func TestTrimPod(t *testing.T) {
 	}
 }
 
-// TestLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy labels them.
-func TestLabelledAtBinding(t *testing.T) {
+// TestPodsLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy labels them.
+func TestPodsLabelledAtBinding(t *testing.T) {
 	_, c := newPodFixture(t, false)
 	see := func(want *bool, edit ...func(*corev1.Pod)) {
 		t.Helper()

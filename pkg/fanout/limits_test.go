@@ -13,47 +13,63 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func TestLimits(t *testing.T) {
+// limitsCase is what becomes of a plan that creates two Services, deletes two and updates one.
+type limitsCase struct {
+	limits       Limits
+	owned, total int
+	allowed      bool
+	want         []string
+	reason, says string
+}
+
+var everything = []string{"Create a", "Create b", "Delete c", "Delete d", "Update e"}
+
+func (c *limitsCase) check(t *testing.T) {
 	plan := Plan{InPlace: 1, Changes: []Change{{Action: Create, Name: "a"}, {Action: Create, Name: "b"},
 		{Action: Delete, Name: "c"}, {Action: Delete, Name: "d"}, {Action: Update, Name: "e"}}}
-	everything := []string{"Create a", "Create b", "Delete c", "Delete d", "Update e"}
-	none := Limits{MaxDeleteFraction: 1}
-	for name, c := range map[string]struct {
-		limits       Limits
-		owned, total int
-		allowed      bool
-		want         []string
-		reason, says string
-	}{
-		"no limits":                     {none, 2, 9999, false, everything, "", ""},
-		"half may go, and half goes":    {Limits{MaxDeleteFraction: 0.5}, 4, 4, false, everything, "", ""},
-		"more than half goes":           {Limits{MaxDeleteFraction: 0.5}, 3, 3, false, []string{"Create a", "Create b", "Update e"}, "DeletionHeld", "2 of 3 Services"},
-		"more than half, and confirmed": {Limits{MaxDeleteFraction: 0.5}, 3, 3, true, everything, "", ""},
-		"nothing may go":                {Limits{}, 100, 100, false, []string{"Create a", "Create b", "Update e"}, "DeletionHeld", "allows only 0"},
-		"namespace is just full":        {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 10, false, everything, "", ""},
-		"namespace is too full":         {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 11, false, []string{"Delete c", "Delete d", "Update e"}, "TooManyServices", "would have 11"},
-		"held ones count, too":          {Limits{MaxServicesPerNamespace: 10}, 3, 9, false, []string{"Update e"}, "TooManyServices", "would have 11"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ls := localService()
-			if c.allowed {
-				ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
-			}
-			got, held := c.limits.Apply(plan, ls, c.owned, c.total)
-			if diff := cmp.Diff(c.want, actions(got)); diff != "" || got.InPlace != 1 {
-				t.Errorf("%d in place; changes (-want +got):\n%s", got.InPlace, diff)
-			}
-			if reason, message := held.reason(); reason != c.reason || !strings.Contains(message, c.says) {
-				t.Errorf("%s: %s, want %s about %q", reason, message, c.reason, c.says)
-			}
-			if diff := cmp.Diff(everything, actions(plan)); diff != "" {
-				t.Errorf("the plan was changed:\n%s", diff)
-			}
-		})
+	ls := localService()
+	if c.allowed {
+		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
+	}
+	got, held := c.limits.Apply(plan, ls, c.owned, c.total)
+	if diff := cmp.Diff(c.want, actions(got)); diff != "" || got.InPlace != 1 {
+		t.Errorf("%d in place; changes (-want +got):\n%s", got.InPlace, diff)
+	}
+	if reason, message := held.reason(); reason != c.reason || !strings.Contains(message, c.says) {
+		t.Errorf("%s: %s, want %s about %q", reason, message, c.reason, c.says)
+	}
+	if diff := cmp.Diff(everything, actions(plan)); diff != "" {
+		t.Errorf("the plan was changed:\n%s", diff)
 	}
 }
 
-func TestIsMassDeletion(t *testing.T) {
+// TestDeletionLimits: what -max-delete-fraction lets one plan delete.
+func TestDeletionLimits(t *testing.T) {
+	for name, c := range map[string]limitsCase{
+		"no limits":                     {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, "", ""},
+		"half may go, and half goes":    {Limits{MaxDeleteFraction: 0.5}, 4, 4, false, everything, "", ""},
+		"more than half goes":           {Limits{MaxDeleteFraction: 0.5}, 3, 3, false, []string{"Create a", "Create b", "Update e"}, "DeletionHeld", "2 of 3 Services"},
+		"more than half, and confirmed": {Limits{MaxDeleteFraction: 0.5}, 3, 3, true, everything, "", ""},
+		"all that there are":            {Limits{MaxDeleteFraction: 0.9}, 2, 2, false, []string{"Create a", "Create b", "Update e"}, "DeletionHeld", "2 of 2 Services"},
+		"nothing may go":                {Limits{}, 100, 100, false, []string{"Create a", "Create b", "Update e"}, "DeletionHeld", "allows only 0"},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+// TestCapacityLimits: what -max-services-per-namespace lets one plan create.
+func TestCapacityLimits(t *testing.T) {
+	for name, c := range map[string]limitsCase{
+		"no limits":              {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, "", ""},
+		"namespace is just full": {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 10, false, everything, "", ""},
+		"namespace is too full":  {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 11, false, []string{"Delete c", "Delete d", "Update e"}, "TooManyServices", "would have 11"},
+		"held ones count, too":   {Limits{MaxServicesPerNamespace: 10}, 3, 9, false, []string{"Update e"}, "TooManyServices", "would have 11"},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+func TestDeletionOfMost(t *testing.T) {
 	for _, c := range []struct {
 		deletes, owned int
 		want           bool
@@ -91,7 +107,7 @@ func TestCapacityCondition(t *testing.T) {
 	}
 }
 
-func TestCensus(t *testing.T) {
+func TestCapacityCensus(t *testing.T) {
 	service := func(namespace, clusterIP string) *Service {
 		return kept(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
 	}

@@ -68,8 +68,8 @@ func TestCompute(t *testing.T) {
 	}
 }
 
-// TestConflictIsDeterministic: (a, b-c) and (a-b, c) want one name, and whoever controls it keeps it.
-func TestConflictIsDeterministic(t *testing.T) {
+// TestForeignServicesDeterministic: (a, b-c) and (a-b, c) want one name, and whoever controls it keeps it.
+func TestForeignServicesDeterministic(t *testing.T) {
 	first := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a", "1" }))
 	second := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a-b", "2" }))
 	c := newCluster(stored(first.Service("b-c")))

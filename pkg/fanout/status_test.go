@@ -67,16 +67,16 @@ func TestStatusKeepsTransitionTimes(t *testing.T) {
 	}
 }
 
-// TestInvalidKeepsCounts: nothing was looked at, so what was known stays.
-func TestInvalidKeepsCounts(t *testing.T) {
+// TestStatusOfInvalidKeepsCounts: nothing was looked at, so what was known stays.
+func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	status := Status(v1alpha1.LocalServiceStatus{Nodes: 3, Services: 3}, 2, Outcome{Invalid: errors.New("bad")})
 	if status.Nodes != 3 || status.Services != 3 {
 		t.Errorf("%d nodes and %d services, want 3 and 3", status.Nodes, status.Services)
 	}
 }
 
-// TestMessagesStaySmall: whatever happens at 5,000 nodes, a status does not grow with them.
-func TestMessagesStaySmall(t *testing.T) {
+// TestStatusStaysSmall: whatever happens at 5,000 nodes, a status does not grow with them.
+func TestStatusStaysSmall(t *testing.T) {
 	var o Outcome
 	for i := range 5000 {
 		o.Conflicts = append(o.Conflicts, fmt.Sprintf("demo-node%d", i))

@@ -103,8 +103,8 @@ func mismatches(t *Template, live *corev1.Service) string {
 	return strings.Join(names, ", ")
 }
 
-// TestDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names nothing else.
-func TestDrift(t *testing.T) {
+// TestEveryFieldDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names nothing else.
+func TestEveryFieldDrift(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  string
 		drift func(*corev1.Service)
@@ -190,8 +190,8 @@ func withResourceVersion(t *testing.T, patch string) string {
 	return string(out)
 }
 
-// TestLeftAlone: what others write, and what the API server allocates, never causes a write.
-func TestLeftAlone(t *testing.T) {
+// TestEveryFieldOfOthers: what others write, and what the API server allocates, never causes a write.
+func TestEveryFieldOfOthers(t *testing.T) {
 	for name, edit := range map[string]func(*corev1.Service){
 		"labels":       func(s *corev1.Service) { s.Labels["x"] = "y" },
 		"annotations":  func(s *corev1.Service) { s.Annotations["cloud.example.com/lb"] = "7" },
@@ -228,8 +228,8 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// TestServiceMetadata: keys dropped from spec.serviceMetadata go, those that others have set stay.
-func TestServiceMetadata(t *testing.T) {
+// TestEveryFieldServiceMetadata: keys dropped from spec.serviceMetadata go, those that others have set stay.
+func TestEveryFieldServiceMetadata(t *testing.T) {
 	live := stored(template(t, localService(specs["metadata"])).Service("node2"))
 	live.Labels["theirs"], live.Annotations["theirs"] = "x", "y"
 	after := template(t, localService(specs["metadata"], func(ls *v1alpha1.LocalService) {

@@ -13,8 +13,8 @@ var (
 	name52  = strings.Repeat("s", MaxLocalServiceLength)
 )
 
-// TestGolden holds the names of a release: clients compute them, so no change of the code may change one.
-func TestGolden(t *testing.T) {
+// TestNamesGolden holds the names of a release: clients compute them, so no change of the code may change one.
+func TestNamesGolden(t *testing.T) {
 	for _, c := range []struct{ localService, node, service, label string }{
 		{"demo", "node2", "demo-node2", "node2"},
 		{"localservice-app", "k8s03", "localservice-app-k8s03", "k8s03"},
@@ -41,8 +41,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestReadable: a hashed name begins with as much of the node's name as fits.
-func TestReadable(t *testing.T) {
+// TestNamesReadable: a hashed name begins with as much of the node's name as fits.
+func TestNamesReadable(t *testing.T) {
 	if got := ServiceName("demo", "worker-0.example.com"); !strings.HasPrefix(got, "demo-worker-0-example-com-") {
 		t.Errorf("not readable: %s", got)
 	}
@@ -57,8 +57,8 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// TestAllocations: names are computed for every node in every full sync.
-func TestAllocations(t *testing.T) {
+// TestNamesAllocations: names are computed for every node in every full sync.
+func TestNamesAllocations(t *testing.T) {
 	if got := testing.AllocsPerRun(100, func() { ServiceName("demo", "node2") }); got > 1 {
 		t.Errorf("ServiceName allocates %v times, want once", got)
 	}

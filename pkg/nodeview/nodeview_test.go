@@ -153,8 +153,8 @@ func terminatingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 	return e
 }
 
-// TestReasons looks at node n1.
-func TestReasons(t *testing.T) {
+// TestStatusReasons looks at node n1.
+func TestStatusReasons(t *testing.T) {
 	services := []*corev1.Service{service("n1")}
 	readySlice := []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}
 	foreign := func(s *corev1.Service) { s.OwnerReferences = controlledByLocalService("demo-of-old") }
@@ -183,9 +183,15 @@ func TestReasons(t *testing.T) {
 			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r"))}},
 			reason: NameConflict, message: "taken by a Service of Route r (serving.knative.dev/v1)",
 		},
-		"conflict with a LocalService of the same name, before": {
+		"conflict with another LocalService, and labelled": {
 			in:     Input{Services: []*corev1.Service{service("n1", foreign)}, EndpointSlices: readySlice},
 			reason: NameConflict, message: "of LocalService demo-of-old",
+		},
+		"Service of a LocalService of the same name, before": {
+			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
+				s.OwnerReferences[0].UID = "earlier"
+			})}, EndpointSlices: readySlice},
+			reason: ServiceTerminating, message: "of an earlier LocalService demo", endpoints: Endpoints{1, 1},
 		},
 		"conflict with a Service that somebody else has labelled": {
 			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
@@ -241,6 +247,24 @@ func TestReasons(t *testing.T) {
 		"Service orphaned": {
 			in:     Input{Services: []*corev1.Service{service("n1", without)}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
 			reason: ServiceOutdated, message: "nothing controls the Service any more", endpoints: Endpoints{1, 1},
+		},
+		"Service orphaned, and the spec changed since": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector["tier"] = "web"
+			})}},
+			reason: ServiceOutdated, message: "nothing controls the Service any more",
+		},
+		"Service orphaned, and being deleted": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.DeletionTimestamp = new(metav1.Now())
+			})}},
+			reason: ServiceTerminating, message: "being deleted",
+		},
+		"Service orphaned, of another node": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector[nodeLabel] = "n2"
+			})}},
+			reason: NameConflict, message: "nothing controls",
 		},
 		"pod elsewhere with this node's label": {
 			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))}, EndpointSlices: readySlice},

@@ -47,19 +47,29 @@ func (v *view) serviceProblem(node, name string) problem {
 		want = map[string]string{}
 	}
 	want[v.NodeLabelKey] = naming.NodeLabelValue(node)
+	// As `kubectl delete localservice --cascade=orphan` leaves it, whatever the spec has become since.
+	adoptable := metav1.GetControllerOfNoCopy(service) == nil && service.Spec.Selector[v.NodeLabelKey] == want[v.NodeLabelKey]
 	switch {
-	case metav1.GetControllerOfNoCopy(service) == nil && maps.Equal(service.Spec.Selector, want):
-		// As `kubectl delete localservice --cascade=orphan` leaves it. The controller adopts it.
-		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"}
-	case !metav1.IsControlledBy(service, v.LocalService):
+	case v.isPredecessors(service):
+		return problem{ServiceTerminating, "the Service is one of an earlier LocalService " + v.LocalService.Name + ", and will be deleted with that"}
+	case !adoptable && !metav1.IsControlledBy(service, v.LocalService):
 		return problem{NameConflict, Conflict(service)}
 	case service.DeletionTimestamp != nil:
 		return problem{ServiceTerminating, "the Service is being deleted"}
+	case adoptable:
+		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"}
 	case !maps.Equal(service.Spec.Selector, want):
 		return problem{ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
 			labels.Set(service.Spec.Selector), labels.Set(want))}
 	}
 	return problem{}
+}
+
+// isPredecessors says whether a Service is controlled by an earlier LocalService of the same name, which is gone: the garbage
+// collector will not be long.
+func (v *view) isPredecessors(service metav1.Object) bool {
+	ref := fanout.OwnedBy(service)
+	return ref != nil && ref.Name == v.LocalService.Name && ref.UID != v.LocalService.UID
 }
 
 // whyMissing says why the controller has not made a Service, as far as the LocalService's status tells.

@@ -20,7 +20,7 @@ const (
 	NameConflict Reason = "NameConflict"
 	// ServiceMissing: there is no Service of the name.
 	ServiceMissing Reason = "ServiceMissing"
-	// ServiceTerminating: the Service is being deleted.
+	// ServiceTerminating: the Service is being deleted, or about to be, with an earlier LocalService of the same name.
 	ServiceTerminating Reason = "ServiceTerminating"
 	// ServiceOutdated: the Service does not select the pods that it should, or has lost its label or controller.
 	ServiceOutdated Reason = "ServiceOutdated"

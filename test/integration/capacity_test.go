@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +14,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestFewClusterIPsOfAFamily tests what is said of the addresses in a cluster that has a few of IPv4 and plenty of IPv6: a
+// TestCapacityFewClusterIPsOfAFamily tests what is said of the addresses in a cluster that has a few of IPv4 and plenty of IPv6: a
 // Warning with the numbers comes before the first Service for those that need IPv4, and none for those that do not.
-func TestFewClusterIPsOfAFamily(t *testing.T) {
+func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack("10.96.0.0/28,fd00:10:96::/112")) // 14 and 65,535 addresses
 	cluster.NewController(t, "-v=4")
@@ -75,5 +76,56 @@ func TestFewClusterIPsOfAFamily(t *testing.T) {
 		if len(events) > 0 {
 			t.Errorf("a Warning although there are enough addresses: %s", events[0].Message)
 		}
+	})
+}
+
+// TestCapacityEnvironmentVariables tests a namespace that gets more Services with a cluster IP than pods can bear as
+// environment variables: a Warning and the condition have the numbers before the first such Service is made, and it is made
+// all the same. Headless Services, which become no variables, are not warned of.
+func TestCapacityEnvironmentVariables(t *testing.T) {
+	t.Parallel()
+	const stood = 1000
+	s := makeScene(t, framework.NewCluster(t, controlPlane()), "variables")
+	s.NewController(t, "-v=4")
+	f := s.newFence()
+	s.addNodes("a", "b")
+	s.inParallel(stood-1, func(i int) error {
+		service := foreignService(fmt.Sprintf("theirs-%d", i), nil)
+		service.Spec.ClusterIP = ""
+		_, err := s.services().Create(s.ctx(), service, metav1.CreateOptions{})
+		return err
+	})
+	f.passServices()
+	ls := s.createReady("headless")
+	if err := checkCondition(ls, v1alpha1.ConditionNearCapacity, metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity); err != nil {
+		t.Error(err)
+	}
+	s.resetCount()
+	s.create("demo", withClusterIP)
+	ls = s.waitReady("demo")
+	s.mustOwn(ls, 2)
+	const says = "the namespace has 1001 Services with a cluster IP"
+	if err := errors.Join(
+		checkCondition(ls, v1alpha1.ConditionNearCapacity, metav1.ConditionTrue, v1alpha1.ReasonManyEnvironmentVariables),
+		checkConditionSays(ls, v1alpha1.ConditionNearCapacity, says),
+	); err != nil {
+		t.Error(err)
+	}
+	writes := s.requests().Writes().Where(notAbout("events"))
+	if len(writes) < 3 || writes[0].Resource() != "localservices/status" {
+		t.Errorf("the first write is not the status, which is to warn before: %s", writes)
+	}
+	s.eventually("one Warning tells the numbers", func(ctx context.Context) error {
+		events, err := s.events(ctx, "demo", v1alpha1.ReasonManyEnvironmentVariables)
+		if err != nil {
+			return err
+		}
+		if err := equal("number of events", len(events), 1); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(events[0].Message, says) {
+			return fmt.Errorf("it says %q", events[0].Message)
+		}
+		return equal("type", events[0].Type, corev1.EventTypeWarning)
 	})
 }

@@ -24,9 +24,9 @@ const collectTimeout = 90 * time.Second
 // failed are the requests that the API server has refused.
 func failed(r *framework.Request) bool { return r.Response.Code >= http.StatusBadRequest }
 
-// TestNodeReaddedAtOnce tests that a node that is deleted and comes back under its name keeps its Service or gets it
+// TestDeletionOfANodeThatComesBack tests that a node that is deleted and comes back under its name keeps its Service or gets it
 // anew, and never has two.
-func TestNodeReaddedAtOnce(t *testing.T) {
+func TestDeletionOfANodeThatComesBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "readded")
 	f := s.newFence()
@@ -105,10 +105,10 @@ func (s *scene) keepLocalServices() (release func()) {
 	}
 }
 
-// TestNamespaceWithManyServicesDeleted tests that a namespace goes away with all that is in it, that the controller does
+// TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller does
 // not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their Services;
 // else the one or the other goes first, as it happens.
-func TestNamespaceWithManyServicesDeleted(t *testing.T) {
+func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 	t.Parallel()
 	for name, servicesFirst := range map[string]bool{"in any order": false, "Services first": true} {
 		t.Run(name, func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestNamespaceWithManyServicesDeleted(t *testing.T) {
 	}
 }
 
-// TestLocalServiceDeletedWhileFanningOut tests that a fan-out ends with its LocalService, and leaves nothing behind.
-func TestLocalServiceDeletedWhileFanningOut(t *testing.T) {
+// TestDeletionDuringFanOut tests that a fan-out ends with its LocalService, and leaves nothing behind.
+func TestDeletionDuringFanOut(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "midway")
 	f := s.newFence()
@@ -213,9 +213,9 @@ func TestLocalServiceDeletedWhileFanningOut(t *testing.T) {
 	}
 }
 
-// TestSelectorThatSelectsNothing tests the typo after which no node is selected any more: the numbers are told before the
+// TestDeletionByATypo tests the typo after which no node is selected any more: the numbers are told before the
 // first Service goes, and the correction brings all back.
-func TestSelectorThatSelectsNothing(t *testing.T) {
+func TestDeletionByATypo(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "typo")
 	f := s.newFence()

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -210,7 +211,7 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
-func TestNodeSelectorChanges(t *testing.T) {
+func TestEveryFieldNodeSelector(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "selector")
 	s.createNode(s.node("fast"), map[string]string{"disk": "ssd"})
@@ -231,18 +232,21 @@ func TestNodeSelectorChanges(t *testing.T) {
 	}
 }
 
-// TestNodeNames tests the names of Services for all sorts of nodes that there are in the field.
-func TestNodeNames(t *testing.T) {
+// TestNamesOfNodes tests the names of Services for all sorts of nodes that there are in the field.
+func TestNamesOfNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "names")
 	longest := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("o", 62), 2)
 	longest += "." + strings.Repeat("p", validation.DNS1123SubdomainMaxLength-len(longest)-1)
+	fitting := s.namespace + strings.Repeat("x", 58-len(s.namespace)) // 63 characters together with "demo-"
 	nodes := []string{
 		"node1-" + s.namespace,
 		"1-" + s.namespace, // begins with a digit
 		"ip-10-0-0-3.ec2.internal." + s.namespace,
+		"ip-10-0-0-3-ec2.internal." + s.namespace, // the same with dashes for dots
+		"ip-10-0-0-3-ec2-internal-" + s.namespace, // and so is this
 		"worker-0.ocp.example.com." + s.namespace,
-		s.namespace + strings.Repeat("x", 58-len(s.namespace)), // 63 characters together with "demo-"
+		fitting,
 		s.namespace + strings.Repeat("x", 59-len(s.namespace)), // 64
 		s.namespace + strings.Repeat("y", 64-len(s.namespace)), // too long for a label value
 		longest,
@@ -271,14 +275,22 @@ func TestNodeNames(t *testing.T) {
 			}
 		}
 	}
+	// Whoever does not compute names finds a node's Service by two labels.
+	for _, node := range nodes {
+		found, err := s.services().List(s.ctx(), metav1.ListOptions{LabelSelector: labels.Set{"owner": "demo", "vm/rack": naming.NodeLabelValue(node)}.String()})
+		s.must(err)
+		if len(found.Items) != 1 || found.Items[0].Annotations["localservice.dev/node"] != node {
+			t.Errorf("%d Services have the labels owner=demo and vm/rack=%s; want that of node %s", len(found.Items), naming.NodeLabelValue(node), node)
+		}
+	}
 	// The promise that users type.
 	for _, node := range nodes[:2] {
 		if owned["demo-"+node] == nil {
 			t.Errorf("node %s has no Service demo-%s", node, node)
 		}
 	}
-	if name := "demo-" + nodes[4]; len(name) != 63 || owned[name] == nil {
-		t.Errorf("node %s has no Service %s of %d characters", nodes[4], name, len(name))
+	if name := "demo-" + fitting; len(name) != 63 || owned[name] == nil {
+		t.Errorf("node %s has no Service %s of %d characters", fitting, name, len(name))
 	}
 }
 
@@ -334,9 +346,9 @@ func TestServiceWithFinalizer(t *testing.T) {
 	s.wantWrites("services", "1 create services 201")
 }
 
-// TestReplacedServiceWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays, is
+// TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays, is
 // waited for, and that the others are replaced meanwhile.
-func TestReplacedServiceWithFinalizer(t *testing.T) {
+func TestImmutableTransitionsWithFinalizer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "replace")
 	f := s.newFence()
@@ -363,7 +375,7 @@ func TestReplacedServiceWithFinalizer(t *testing.T) {
 	s.waitReady("demo")
 }
 
-func TestLocalServiceDeleted(t *testing.T) {
+func TestDeletionOfALocalService(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -402,9 +414,9 @@ func (s *scene) wantUntouched(service *corev1.Service) {
 	}
 }
 
-// TestLocalServiceMadeAnew tests that a LocalService that follows one of its name, before the garbage collector is
+// TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
 // through, gets Services of its own.
-func TestLocalServiceMadeAnew(t *testing.T) {
+func TestDeletionAndAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "anew")
 	s.addNodes("a", "b", "c")
@@ -418,9 +430,9 @@ func TestLocalServiceMadeAnew(t *testing.T) {
 	s.mustOwn(ls, 3)
 }
 
-// TestOrphansAreAdopted tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
+// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
 // and belong to its successor, with all that it wants otherwise.
-func TestOrphansAreAdopted(t *testing.T) {
+func TestAdoptionOfOrphans(t *testing.T) {
 	t.Parallel()
 	for name, successor := range map[string]change{
 		"by the same":                  func(*v1alpha1.LocalService) {},
@@ -462,8 +474,8 @@ func (s *scene) orphan(name string) {
 	s.waitLocalServiceGone(name)
 }
 
-// TestOrphansAreReplaced tests a successor that cannot use the Services that were left behind.
-func TestOrphansAreReplaced(t *testing.T) {
+// TestAdoptionByReplacement tests a successor that cannot use the Services that were left behind.
+func TestAdoptionByReplacement(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "replaced")
 	f := s.newFence()
@@ -476,8 +488,8 @@ func TestOrphansAreReplaced(t *testing.T) {
 	s.wantReplaced(len(nodes))
 }
 
-// TestNamespaceDeleted tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
-func TestNamespaceDeleted(t *testing.T) {
+// TestDeletionOfANamespace tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
+func TestDeletionOfANamespace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "terminating")
 	f := s.newFence()

@@ -20,7 +20,7 @@ func (s *scene) kubectl(args ...string) string {
 	return out
 }
 
-func TestKubectl(t *testing.T) {
+func TestStatusKubectl(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "kubectl")
 	s.addNodes("a", "b")

@@ -52,8 +52,8 @@ func (s *scene) disks(ssds int) (nodes []string) {
 	return nodes
 }
 
-// TestMaxDeleteFraction tests the limit of what one change may delete.
-func TestMaxDeleteFraction(t *testing.T) {
+// TestDeletionMaxFraction tests the limit of what one change may delete.
+func TestDeletionMaxFraction(t *testing.T) {
 	t.Parallel()
 	cluster := solo(t)
 	tests := []struct {
@@ -91,8 +91,8 @@ func TestMaxDeleteFraction(t *testing.T) {
 	}
 }
 
-// TestNodesLeaveOneByOne tests that the limit is for one change: nodes that leave one after the other are so many changes.
-func TestNodesLeaveOneByOne(t *testing.T) {
+// TestDeletionOfNodesOneByOne tests that the limit is for one change: nodes that leave one after the other are so many changes.
+func TestDeletionOfNodesOneByOne(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "onebyone")
 	s.NewController(t, "-max-delete-fraction=0.5")
@@ -106,8 +106,32 @@ func TestNodesLeaveOneByOne(t *testing.T) {
 	s.waitReady("demo")
 }
 
-// TestMassDeletionIsAnnounced tests that an event with the numbers comes before most Services are deleted.
-func TestMassDeletionIsAnnounced(t *testing.T) {
+// TestDeletionOfTheOnlyNodeIsHeld tests that the limit is for whatever a deletion comes from, and however small: the only
+// node of a LocalService that leaves would take all of its Services with it.
+func TestDeletionOfTheOnlyNodeIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, solo(t), "only")
+	s.NewController(t, "-max-delete-fraction=0.9")
+	f := s.newFence()
+	nodes := s.addNodes("a", "b")
+	ls := s.createReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" })
+	s.patchNode(nodes[0], `{"metadata":{"labels":{"disk":"ssd"}}}`)
+	s.waitServices(ls, "demo-"+nodes[0])
+	s.waitReady("demo")
+	s.resetCount()
+	s.deleteNode(nodes[0])
+	s.waitNotReady("demo", v1alpha1.ReasonDeletionHeld, "1 of 1 Services")
+	f.passServices()
+	f.passLocalServices()
+	s.wantWrites("services", "none")
+	// When another node comes in its place, half of the Services are wanted, and the other half may go.
+	s.patchNode(nodes[1], `{"metadata":{"labels":{"disk":"ssd"}}}`)
+	s.waitServices(ls, "demo-"+nodes[1])
+	s.waitReady("demo")
+}
+
+// TestDeletionIsAnnounced tests that an event with the numbers comes before most Services are deleted.
+func TestDeletionIsAnnounced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "mass")
 	s.disks(1)
@@ -129,8 +153,8 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestMaxServicesPerNamespace tests that a namespace is not filled beyond its limit, and not half way either.
-func TestMaxServicesPerNamespace(t *testing.T) {
+// TestCapacityMaxServicesPerNamespace tests that a namespace is not filled beyond its limit, and not half way either.
+func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "toomany")
 	s.NewController(t, "-max-services-per-namespace=5")
@@ -153,8 +177,8 @@ func TestMaxServicesPerNamespace(t *testing.T) {
 	s.wantWrites("services", "3 create services 201, 3 patch services 200")
 }
 
-// TestFewClusterIPs tests that a cluster that is about to run out of addresses says so before it does, and what helps.
-func TestFewClusterIPs(t *testing.T) {
+// TestCapacityFewClusterIPs tests that a cluster that is about to run out of addresses says so before it does, and what helps.
+func TestCapacityFewClusterIPs(t *testing.T) {
 	t.Parallel()
 	options := controlPlane()
 	options.Args = append(options.Args, "--apiserver-flag=--service-cluster-ip-range=10.96.0.0/28") // 14 addresses
@@ -222,8 +246,8 @@ func (s *scene) waitReadyNodes(name, want string) {
 	})
 }
 
-// TestReadyNodes tests that the status tells on how many nodes something answers, and is not written for each pod.
-func TestReadyNodes(t *testing.T) {
+// TestStatusReadyNodes tests that the status tells on how many nodes something answers, and is not written for each pod.
+func TestStatusReadyNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "readynodes")
 	nodes := s.addNodes("a", "b", "c")

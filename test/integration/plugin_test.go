@@ -99,8 +99,8 @@ func (s *scene) setPodStatus(name, ip, waits string) {
 	s.patchPod(name, string(patch), "status")
 }
 
-// TestPlugin looks at a LocalService with `kubectl localservice`, in a cluster whose EndpointSlices are real.
-func TestPlugin(t *testing.T) {
+// TestStatusPlugin looks at a LocalService with `kubectl localservice`, in a cluster whose EndpointSlices are real.
+func TestStatusPlugin(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true})
 	controller := cluster.NewController(t)
@@ -225,8 +225,8 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// TestPluginErrors asks a cluster that has never heard of LocalServices.
-func TestPluginErrors(t *testing.T) {
+// TestStatusPluginErrors asks a cluster that has never heard of LocalServices.
+func TestStatusPluginErrors(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true, WithoutCRD: true})
 	s := newScene(t, cluster, "plugin-errors")
@@ -234,9 +234,9 @@ func TestPluginErrors(t *testing.T) {
 	s.wantPluginError("the cluster cannot be reached", "nodes", "demo", "--server", "https://127.0.0.1:1")
 }
 
-// TestPluginIsFound: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run at the
+// TestStatusPluginIsFound: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run at the
 // same time as other tests.
-func TestPluginIsFound(t *testing.T) {
+func TestStatusPluginIsFound(t *testing.T) {
 	script, err := framework.ModuleFile("cmd", pluginName)
 	if err != nil {
 		t.Fatal(err)

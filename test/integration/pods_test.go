@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// createPod makes a pod, scheduled to a node unless that is "".
-func (s *scene) createPod(name, node string, labels map[string]string) *corev1.Pod {
+// createPod makes a pod, scheduled to a node unless that is "", with some changes.
+func (s *scene) createPod(name, node string, labels map[string]string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	s.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -25,6 +25,9 @@ func (s *scene) createPod(name, node string, labels map[string]string) *corev1.P
 			// Nothing runs it, so there is nothing to wait for when it is deleted.
 			TerminationGracePeriodSeconds: new(int64),
 		},
+	}
+	for _, c := range changes {
+		c(pod)
 	}
 	// The namespace's service account, which pods need, is made by another controller.
 	var created *corev1.Pod
@@ -148,6 +151,19 @@ func TestPods(t *testing.T) {
 			s.patchPod("pod", `{"status":{"phase":"Running"}}`, "status")
 			s.create("demo")
 		}},
+		{"on the host's network", plainNode, func(s *scene, node string) {
+			s.createReady("demo")
+			s.createPod("pod", node, app, onHostNetwork)
+		}},
+		{"static, as its mirror pod", plainNode, func(s *scene, node string) {
+			s.createReady("demo")
+			s.createMirrorPod("pod", node, app)
+		}},
+		{"terminating", plainNode, func(s *scene, node string) {
+			s.createPod("pod", node, app, withFinalizer)
+			s.must(s.pods().Delete(s.ctx(), "pod", metav1.DeleteOptions{}))
+			s.create("demo")
+		}},
 		{"node with dots", dottedNode, func(s *scene, node string) {
 			s.createReady("demo")
 			s.createPod("pod", node, app)
@@ -184,7 +200,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-func TestPodLabelEditedByHand(t *testing.T) {
+func TestPodsLabelEditedByHand(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
 		"changed":                         `{"metadata":{"labels":{"vm/rack":"elsewhere"}}}`,
@@ -274,8 +290,8 @@ func TestPodsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestManyPods tests that each pod is written once, however many there are at a time.
-func TestManyPods(t *testing.T) {
+// TestPodsMany tests that each pod is written once, however many there are at a time.
+func TestPodsMany(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "pods")
 	f := s.newFence()
@@ -304,8 +320,8 @@ func TestManyPods(t *testing.T) {
 	s.wantWrites("pods", fmt.Sprintf("%d patch pods 200", count))
 }
 
-// TestPodRecreated tests a pod that follows one of its name on another node, as those of StatefulSets do.
-func TestPodRecreated(t *testing.T) {
+// TestPodsRecreated tests a pod that follows one of its name on another node, as those of StatefulSets do.
+func TestPodsRecreated(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podanew")
 	nodes := s.addNodes("a", "b")

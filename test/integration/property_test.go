@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// acceptedEdits is how many edits TestRandomEdits makes that the API server accepts, and refusedEdits how many at most
+	// acceptedEdits is how many edits TestEveryFieldRandomEdits makes that the API server accepts, and refusedEdits how many at most
 	// that it does not.
 	acceptedEdits, refusedEdits = 60, 200
 	// seedVariable holds the seed to repeat a run with.
@@ -184,10 +184,10 @@ func (e *editor) editMetadata(spec *v1alpha1.LocalServiceSpec) {
 		&v1alpha1.ServiceMetadata{Labels: e.pickMap(keys, values)}, &v1alpha1.ServiceMetadata{Annotations: e.pickMap(keys, values)})
 }
 
-// TestRandomEdits makes random edits of a LocalService. After each that the API server accepts, each Service that is to
+// TestEveryFieldRandomEdits makes random edits of a LocalService. After each that the API server accepts, each Service that is to
 // change is written once; then the Services are as the spec says, what others have set on them is still there, and the
 // controller has nothing more to write, also when it looks at them again.
-func TestRandomEdits(t *testing.T) {
+func TestEveryFieldRandomEdits(t *testing.T) {
 	t.Parallel()
 	seed := randomSeed(t)
 	cluster := framework.NewCluster(t, dualStack(dualStackRanges))
@@ -218,7 +218,7 @@ func TestRandomEdits(t *testing.T) {
 	}
 }
 
-// randomRun is a run of TestRandomEdits.
+// randomRun is a run of TestEveryFieldRandomEdits.
 type randomRun struct {
 	*scene
 	editor *editor

@@ -158,9 +158,9 @@ func TestQuotaAndNewNodes(t *testing.T) {
 	}
 }
 
-// TestPodLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
+// TestPodsLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
 // over and over.
-func TestPodLabelIsRefused(t *testing.T) {
+func TestPodsLabelIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podrefused")
 	f := s.newFence()
@@ -194,9 +194,17 @@ func TestPodLabelIsRefused(t *testing.T) {
 	if writes := s.requests().Resource("pods").Writes(); len(writes) != 1 {
 		s.fatalf("the controller's writes of pods: %s; want 1 that is refused", writes)
 	}
+	// A change of the pod is a reason to try again before the time, once.
+	const changes = 5
+	for i := range changes {
+		s.patchPod("pod", fmt.Sprintf(`{"status":{"message":"change %d"}}`, i), "status")
+		f.passPods()
+	}
+	if writes := s.requests().Resource("pods").Writes(); len(writes) > 1+changes || len(writes.Where(failed)) != len(writes) {
+		s.fatalf("the controller's writes of pods: %s; want at most 1 more for each of %d changes, all refused", writes, changes)
+	}
 	allow()
 	s.waitUntil(false, labelPod)
-	// A change of the pod is a reason to try again before the time.
 	s.patchPod("pod", `{"metadata":{"annotations":{"example.com/any":"thing"}}}`)
 	s.waitLabelled("pod", node)
 }

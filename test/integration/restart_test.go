@@ -162,9 +162,9 @@ func (s *scene) pause(controller *framework.Controller) (resume func()) {
 	return resume
 }
 
-// TestDeletedBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of their
+// TestDeletionBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of their
 // LocalServices does no harm: what was orphaned stays, and what was deleted is gone in the end.
-func TestDeletedBehindItsBack(t *testing.T) {
+func TestDeletionBehindItsBack(t *testing.T) {
 	t.Parallel()
 	const localServices, nodes = 8, 5
 	orphan, background := metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground
@@ -327,21 +327,29 @@ func TestStoppedInTheMiddle(t *testing.T) {
 // createManyNodes makes nodes, several at a time.
 func (s *scene) createManyNodes(count int) {
 	s.t.Helper()
+	s.inParallel(count, func(i int) error {
+		_, err := s.Kube.CoreV1().Nodes().Create(s.ctx(), s.nodeObject(s.node(fmt.Sprintf("n%03d", i)), nil), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// inParallel calls a function for each number below count, several at a time, and fails the test on their errors.
+func (s *scene) inParallel(count int, do func(i int) error) {
+	s.t.Helper()
 	var making sync.WaitGroup
 	errs := make(chan error, count)
-	names := make(chan string)
+	numbers := make(chan int)
 	for range 16 {
 		making.Go(func() {
-			for name := range names {
-				_, err := s.Kube.CoreV1().Nodes().Create(s.ctx(), s.nodeObject(name, nil), metav1.CreateOptions{})
-				errs <- err
+			for i := range numbers {
+				errs <- do(i)
 			}
 		})
 	}
 	for i := range count {
-		names <- s.node(fmt.Sprintf("n%03d", i))
+		numbers <- i
 	}
-	close(names)
+	close(numbers)
 	making.Wait()
 	close(errs)
 	for err := range errs {

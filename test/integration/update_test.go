@@ -16,8 +16,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestSpecChanges tests that a change of each field reaches each Service by one write, and that all is quiet then.
-func TestSpecChanges(t *testing.T) {
+// TestEveryFieldChanges tests that a change of each field reaches each Service by one write, and that all is quiet then.
+func TestEveryFieldChanges(t *testing.T) {
 	t.Parallel()
 	loadBalancer, nodePort := ofType(corev1.ServiceTypeLoadBalancer), ofType(corev1.ServiceTypeNodePort)
 	local := corev1.ServiceInternalTrafficPolicyLocal
@@ -189,8 +189,8 @@ func (s *scene) wantReplaced(count int) {
 	}
 }
 
-// TestNodePortsAreKept tests that what clients have been told stays true while other fields change.
-func TestNodePortsAreKept(t *testing.T) {
+// TestEveryFieldAllocated tests that what clients have been told stays true while other fields change.
+func TestEveryFieldAllocated(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "nodeports")
 	node := s.addNodes("a")[0]
@@ -212,8 +212,8 @@ func TestNodePortsAreKept(t *testing.T) {
 	}
 }
 
-// TestHandEdits tests that an edit of each managed field of a Service is repaired by one write.
-func TestHandEdits(t *testing.T) {
+// TestEveryFieldHandEdits tests that an edit of each managed field of a Service is repaired by one write.
+func TestEveryFieldHandEdits(t *testing.T) {
 	t.Parallel()
 	withMetadata := func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
@@ -319,15 +319,7 @@ func (s *scene) waitRepaired(old *corev1.Service) {
 		if err != nil {
 			return err
 		}
-		want := old.DeepCopy()
-		for _, service := range []*corev1.Service{now, want} {
-			if service.Spec.ClusterIP != corev1.ClusterIPNone {
-				service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
-			}
-			for i := range service.Spec.Ports {
-				service.Spec.Ports[i].NodePort = 0
-			}
-		}
+		now, want := withoutAllocated(now), withoutAllocated(old)
 		return errors.Join(
 			equal("UID", now.UID, want.UID),
 			equal("labels", now.Labels, want.Labels),
@@ -338,8 +330,20 @@ func (s *scene) waitRepaired(old *corev1.Service) {
 	})
 }
 
-// TestWhatOthersAddIsKept tests that the controller leaves alone what it does not manage, also when it writes.
-func TestWhatOthersAddIsKept(t *testing.T) {
+// withoutAllocated is a Service without what the API server has allocated for it.
+func withoutAllocated(service *corev1.Service) *corev1.Service {
+	out := service.DeepCopy()
+	if out.Spec.ClusterIP != corev1.ClusterIPNone {
+		out.Spec.ClusterIP, out.Spec.ClusterIPs = "", nil
+	}
+	for i := range out.Spec.Ports {
+		out.Spec.Ports[i].NodePort = 0
+	}
+	return out
+}
+
+// TestEveryFieldOfOthers tests that the controller leaves alone what it does not manage, also when it writes.
+func TestEveryFieldOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "kept")
 	f := s.newFence()

@@ -71,9 +71,9 @@ func (s *scene) createEarly(name string, nodes []string) (services []*corev1.Ser
 	return services
 }
 
-// TestServicesOfTheEarlyImplementation tests the way from the early implementation to this one: as long as the old object
+// TestAdoptionFromTheEarlyImplementation tests the way from the early implementation to this one: as long as the old object
 // owns the Services they are conflicts, and when it has been deleted with --cascade=orphan they are adopted as they are.
-func TestServicesOfTheEarlyImplementation(t *testing.T) {
+func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, controlPlane())
 	s := newScene(t, cluster, "early")

@@ -25,10 +25,10 @@ func dualStack(ranges string) framework.ClusterOptions {
 
 const dualStackRanges = "10.96.0.0/16,fd00:10:96::/112"
 
-// TestDualStackTransitions walks LocalServices through the changes that concern address families, types and classes of
+// TestImmutableTransitions walks LocalServices through the changes that concern address families, types and classes of
 // load balancers: what the API server allows is done in place, with one write for each Service, and everything else by
 // replacing the Services, which an event tells.
-func TestDualStackTransitions(t *testing.T) {
+func TestImmutableTransitions(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack(dualStackRanges))
 	cluster.NewController(t, "-v=4")

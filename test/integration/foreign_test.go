@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // healTimeout is how soon after a name is freed its Service must exist. It takes milliseconds, if it is the event that
@@ -37,9 +38,9 @@ func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalS
 	return ls
 }
 
-// TestNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
+// TestForeignServicesNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
 // Services are made all the same, and that it heals by itself.
-func TestNameTaken(t *testing.T) {
+func TestForeignServicesNameTaken(t *testing.T) {
 	t.Parallel()
 	controlledByNode := func(s *scene, service *corev1.Service, node string) {
 		service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: s.nodeUID(node), Controller: new(true)}}
@@ -115,8 +116,8 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
-// TestConflictIsToldOnce tests that a conflict that stays is not told again when something else changes.
-func TestConflictIsToldOnce(t *testing.T) {
+// TestForeignServicesAreToldOnce tests that a conflict that stays is not told again when something else changes.
+func TestForeignServicesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "once")
 	f := s.newFence()
@@ -145,9 +146,9 @@ func TestConflictIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestNameTakenLater tests that a Service whose controller reference somebody has given to another object is given up,
+// TestForeignServicesNameTakenLater tests that a Service whose controller reference somebody has given to another object is given up,
 // and that of a LocalService whose Service has gone and been replaced by somebody else's.
-func TestNameTakenLater(t *testing.T) {
+func TestForeignServicesNameTakenLater(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "takenlater")
 	f := s.newFence()
@@ -169,9 +170,9 @@ func TestNameTakenLater(t *testing.T) {
 	s.wantUntouched(taken)
 }
 
-// TestTwoLocalServicesWantAName tests (a, b-c) and (a-b, c): the first keeps it, the other one says so, and gets it
+// TestForeignServicesOfAnotherLocalService tests (a, b-c) and (a-b, c): the first keeps it, the other one says so, and gets it
 // when the first is gone.
-func TestTwoLocalServicesWantAName(t *testing.T) {
+func TestForeignServicesOfAnotherLocalService(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "same")
 	f := s.newFence()
@@ -195,8 +196,92 @@ func TestTwoLocalServicesWantAName(t *testing.T) {
 	s.waitReady("a-b")
 }
 
-// TestServicesOfOthersAreLeftAlone tests that a label and a name give no right to a Service.
-func TestServicesOfOthersAreLeftAlone(t *testing.T) {
+// TestForeignServicesOfARival tests two LocalServices that come at the same time and want one name: one has it, and keeps it
+// whatever happens to either of them, and the other one says so.
+func TestForeignServicesOfARival(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "rival")
+	f := s.newFence()
+	s.createNode("c-"+s.namespace, map[string]string{"for": "a-b"})
+	s.createNode("b-c-"+s.namespace, map[string]string{"for": "a"})
+	f.passNodes()
+	s.resetCount()
+	names, name := []string{"a", "a-b"}, "a-b-c-"+s.namespace
+	s.inParallel(len(names), func(i int) error {
+		_, err := s.localServices().Create(s.ctx(), s.localService(names[i], choose("for", names[i])), metav1.CreateOptions{})
+		return err
+	})
+	s.eventually("one of them has the name", func(ctx context.Context) error {
+		_, err := s.services().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	service := s.getService(name)
+	holder, rival := names[0], names[1]
+	if service.OwnerReferences[0].Name == rival {
+		holder, rival = rival, holder
+	}
+	s.waitReady(holder)
+	s.waitConflict(rival, 1, 1)
+	for _, name := range []string{rival, holder, rival} {
+		s.update(name, func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"any": fmt.Sprint(ls.ResourceVersion)} })
+		f.passLocalServices()
+	}
+	s.wantUntouched(service)
+	if done := s.requests().Resource("services").Writes().Where(func(r *framework.Request) bool { return !failed(r) }); len(done) != 1 {
+		s.fatalf("the controller's writes of services: %s; want 1 create", s.requests().Resource("services").Writes())
+	}
+}
+
+// TestForeignServicesHealAtOnce tests that a freed name is taken within a second, because its end is an event: nobody asks
+// for it meanwhile.
+func TestForeignServicesHealAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "heal")
+	f := s.newFence()
+	nodes := s.addNodes("a", "b", "c", "d", "e")
+	for _, node := range nodes {
+		s.createService(foreignService("demo-"+node, nil))
+	}
+	f.passServices()
+	s.create("demo")
+	s.waitConflict("demo", len(nodes), len(nodes))
+	f.passAll()
+	s.resetCount()
+	f.passAll()
+	if requests := s.requests(); len(requests) > 0 {
+		s.fatalf("while all names were taken the controller asked, or wrote: %s", requests)
+	}
+	quickest := time.Hour
+	for i, node := range nodes {
+		old := s.getService("demo-" + node)
+		s.deleteService(old.Name)
+		s.waitServiceReplaced(old)
+		s.waitConflictOrReady("demo", len(nodes), len(nodes)-i-1)
+		all := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("services")
+		freed, taken := all.Verb("delete").Name(old.Name), s.requests().Resource("services").Verb("create")
+		if len(freed) != 1 || len(taken) != i+1 {
+			s.fatalf("%d names were freed; requests about Services: %s; those of the controller: %s", i+1, all, taken)
+		}
+		quickest = min(quickest, taken[i].Received.Sub(freed[0].Received))
+	}
+	t.Logf("a freed name was taken after %v", quickest)
+	// The machine may be busy with something else, but not each time.
+	if quickest > time.Second {
+		t.Errorf("a freed name was taken after %v at the soonest; want less than a second", quickest)
+	}
+}
+
+func (s *scene) waitConflictOrReady(name string, nodes, conflicts int) {
+	s.t.Helper()
+	if conflicts == 0 {
+		s.waitReady(name)
+	} else {
+		s.waitConflict(name, nodes, conflicts)
+	}
+}
+
+// TestForeignServicesAreLeftAlone tests that a label and a name give no right to a Service.
+func TestForeignServicesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "others")
 	f := s.newFence()
@@ -240,8 +325,8 @@ func TestServiceOfANodeThatIsGone(t *testing.T) {
 	})
 }
 
-// TestManyConflicts tests that the status stays small however many names are taken.
-func TestManyConflicts(t *testing.T) {
+// TestForeignServicesMany tests that the status stays small however many names are taken.
+func TestForeignServicesMany(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "conflicts")
 	const count = 12
