@@ -26,7 +26,7 @@ const (
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"
-	// Wait leaves a Service alone that is being deleted: the plan is computed again once it is gone.
+	// Wait leaves a Service alone that is being deleted, or soon will be: the plan is computed again once it is gone.
 	Wait Action = "Wait"
 	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted.
 	Conflict Action = "Conflict"
@@ -119,6 +119,8 @@ func (t *Template) action(live *Service, node string, verdicts map[shape]verdict
 	switch {
 	case live == nil:
 		return Create
+	case t.isPredecessors(live):
+		return Wait
 	case !t.controls(live) && !t.mayAdopt(live, node):
 		return Conflict
 	case live.terminating:
@@ -148,6 +150,13 @@ func (t *Template) action(live *Service, node string, verdicts map[shape]verdict
 func (t *Template) controls(live *Service) bool {
 	_, uid := live.LocalService()
 	return uid == t.owner.UID
+}
+
+// isPredecessors says whether a Service is controlled by an earlier LocalService of the same name. That is gone, so the
+// garbage collector deletes the Service, or has left it without an owner, of which the cache has not heard yet.
+func (t *Template) isPredecessors(live *Service) bool {
+	name, uid := live.LocalService()
+	return name == t.owner.Name && uid != t.owner.UID
 }
 
 // mayAdopt says whether a Service was generated for this LocalService and node, and has been left without a

@@ -50,7 +50,7 @@ func TestCompute(t *testing.T) {
 		"left, and to be replaced": {newCluster(ours("a", uncontrolled, addressed)),
 			[]string{"a"}, []string{"Replace demo-a"}, 0},
 		"controlled by an earlier one of the same name": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
-			[]string{"a"}, []string{"Conflict demo-a"}, 0},
+			[]string{"a"}, []string{"Wait demo-a"}, 0},
 		"owner, but not controller": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
 			[]string{"a"}, []string{"Adopt demo-a"}, 0},
 	} {
@@ -162,7 +162,7 @@ func randomCluster(random *rand.Rand, tmpl *Template) (cluster, []string) {
 
 var spoil = []func(*corev1.Service){
 	func(s *corev1.Service) { s.OwnerReferences = nil },
-	func(s *corev1.Service) { s.OwnerReferences[0].UID = "other" },
+	func(s *corev1.Service) { s.OwnerReferences[0].UID, s.OwnerReferences[0].Name = "other", "other" },
 	func(s *corev1.Service) { s.Labels = nil },
 	func(s *corev1.Service) { s.Annotations = nil },
 	func(s *corev1.Service) { s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "{" },

@@ -71,7 +71,7 @@ func TestAdoption(t *testing.T) {
 		"without annotations":                 {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
 		"without the node label":              {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
 		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner("ConfigMap", false) }, Adopt},
-		"with an address, and headless now":   {func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1" }, Replace},
+		"with an address, and headless now":   {func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"} }, Replace},
 		"being deleted":                       {func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }, Wait},
 		"controlled by somebody else":         {func(s *corev1.Service) { s.OwnerReferences = owner("ConfigMap", true) }, Conflict},
 		"of a LocalService of another name":   {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -415,10 +416,11 @@ func (s *scene) wantUntouched(service *corev1.Service) {
 }
 
 // TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
-// through, gets Services of its own.
+// through, gets Services of its own, and waits for those of its predecessor without calling them a conflict.
 func TestDeletionAndAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "anew")
+	f := s.newFence()
 	s.addNodes("a", "b", "c")
 	old := s.createReady("demo")
 	s.must(s.localServices().Delete(s.ctx(), "demo", metav1.DeleteOptions{}))
@@ -428,6 +430,14 @@ func TestDeletionAndAnew(t *testing.T) {
 		t.Fatal("the LocalService is still the old one")
 	}
 	s.mustOwn(ls, 3)
+	s.eventually("all its Services are told of", func(ctx context.Context) error {
+		told, err := s.told(ctx, "demo", "created")
+		return errors.Join(err, equal("created Services in events", told, 6)) // 3 of each of the two
+	})
+	f.passLocalServices()
+	if events, err := s.events(s.ctx(), "demo", v1alpha1.ReasonNameTaken); err != nil || len(events) > 0 {
+		s.fatalf("the Services of its predecessor were called a conflict: %v %v", events, err)
+	}
 }
 
 // TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
