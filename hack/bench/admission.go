@@ -187,9 +187,6 @@ func (s *scene) bindOnce(ctx context.Context, app string, n int) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	if err := s.warm(ctx); err != nil {
-		return 0, err
-	}
 	return s.timed(ctx, n, func(ctx context.Context, i int) error {
 		return s.kube.CoreV1().Pods(s.name).Bind(ctx, binding(pods[i].name, s.nodes[i%len(s.nodes)]), metav1.CreateOptions{})
 	})
@@ -199,9 +196,6 @@ func (s *scene) bindOnce(ctx context.Context, app string, n int) (time.Duration,
 func (s *scene) updateStatusOnce(ctx context.Context, app string, n int) (time.Duration, error) {
 	pods, err := s.seedPods(ctx, app, app, n, podLabelled)
 	if err != nil {
-		return 0, err
-	}
-	if err := s.warm(ctx); err != nil {
 		return 0, err
 	}
 	return s.timed(ctx, n, func(ctx context.Context, i int) error {
@@ -229,9 +223,6 @@ const admissionWorkers = 16
 // scheduleOnce has kube-scheduler, which is started for it, bind pods that wait.
 func (s *scene) scheduleOnce(ctx context.Context, app string, n int) (elapsed time.Duration, err error) {
 	if _, err := s.seedPods(ctx, app, app, n, podPending); err != nil {
-		return 0, err
-	}
-	if err := s.warm(ctx); err != nil {
 		return 0, err
 	}
 	mark, err := s.audit.mark()

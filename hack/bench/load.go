@@ -178,8 +178,21 @@ func (s *scene) seedServices(ctx context.Context, owners []*v1alpha1.LocalServic
 	if err != nil {
 		return fmt.Errorf("load Services: %w", err)
 	}
+	client := s.kube.CoreV1().Services(s.name)
+	if _, err := client.Patch(ctx, sample.Name, types.MergePatchType, seededPatch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch Service %s: %w", sample.Name, err)
+	}
+	if _, err := client.List(ctx, metav1.ListOptions{LabelSelector: seededKey}); err != nil {
+		return fmt.Errorf("list Services: %w", err)
+	}
 	return nil
 }
+
+// The objects of a transaction of etcd have one resource version, so that a watch that begins while the API server learns of
+// them misses some. To see that it knows all, one of their kind gets an annotation, and the newest are listed.
+const seededKey = "bench/seeded"
+
+var seededPatch = []byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)
 
 // podRef is what patching a pod needs.
 type podRef struct {
@@ -230,6 +243,13 @@ func (s *scene) seedPods(ctx context.Context, app, prefix string, n int, state p
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load pods: %w", err)
+	}
+	client := s.kube.CoreV1().Pods(s.name)
+	if _, err := client.Patch(ctx, sample.Name, types.MergePatchType, seededPatch, metav1.PatchOptions{}); err != nil {
+		return nil, fmt.Errorf("patch pod %s: %w", sample.Name, err)
+	}
+	if _, err := client.List(ctx, metav1.ListOptions{LabelSelector: seededKey}); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return refs, nil
 }

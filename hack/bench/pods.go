@@ -71,18 +71,7 @@ func (b *bench) floorLabelOnce(ctx context.Context, s *scene, round, n int) (tim
 	if err != nil {
 		return 0, err
 	}
-	if err := s.warm(ctx); err != nil {
-		return 0, err
-	}
 	return b.floorLabel(ctx, s.cluster, pods)
-}
-
-// warm waits until the API server knows what has been put into etcd.
-func (s *scene) warm(ctx context.Context) error {
-	if _, err := s.kube.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{LabelSelector: "app=none"}); err != nil {
-		return fmt.Errorf("list pods: %w", err)
-	}
-	return nil
 }
 
 func (b *bench) labelOnce(ctx context.Context, s *scene, round, n int) (l labelled, err error) {
