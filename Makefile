@@ -17,7 +17,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 	@hack/demo.sh
 
 .PHONY: test
-test: test-unit test-integration test-e2e ## Run all tests
+test: test-unit test-integration test-e2e bench-smoke ## Run all tests, and see that the benchmark works
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors

@@ -172,4 +172,20 @@ func TestCapacityNear(t *testing.T) {
 	if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyServices the namespace has 5001 Services") {
 		t.Errorf("events %v, want the warning first", got)
 	}
+
+	// One more is nothing new: it is not told before, not again, and not at once.
+	f.cached(testNode("node2"))
+	c.ledger.MarkNode(demoKey, "node2")
+	for _, want := range [][]string{{"create services demo-node2"}, {"patch localservices/status demo 2/2 Ready, NearCapacity"}} {
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, f.writes()); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+		f.deps.clock.(*clocktesting.FakeClock).Step(progressInterval)
+	}
+	if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Normal ServicesWritten") {
+		t.Errorf("events %v, want no warning", got)
+	}
 }

@@ -43,7 +43,7 @@ import (
 
 const (
 	// fieldManager is who we are in managedFields.
-	fieldManager = "local-service-controller"
+	fieldManager = v1alpha1.FieldManager
 	// progressInterval is how often the status tells how far a large fan-out has come, and how often it follows the
 	// coming and going of pods.
 	progressInterval = time.Second
@@ -64,8 +64,8 @@ const (
 )
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
-// (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services whose controller reference is a LocalService; it writes those
-// Services and the status of LocalServices.
+// (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services
+// whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
 type localServiceController struct {
 	kube         kubernetes.Interface
 	client       clientset.Interface
@@ -316,7 +316,7 @@ func (c *localServiceController) restrict(ctx context.Context, ls *v1alpha1.Loca
 		recordEvent(c.recorder, ls, corev1.EventTypeWarning, eventDeletingServices,
 			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more", plan.Count(fanout.Delete), owned))
 	}
-	if outcome.Capacity.IsShort() && plan.Count(fanout.Create) > 0 {
+	if outcome.Capacity.IsShort() && plan.Count(fanout.Create) > 0 && !meta.IsStatusConditionTrue(c.ledger.Status(keyOf(ls), ls).Conditions, v1alpha1.ConditionNearCapacity) {
 		outcome.Writing = true
 		if err := c.writeStatus(ctx, ls, outcome); err != nil {
 			klog.FromContext(ctx).V(2).Info("Cannot tell that there are many Services", "localService", klog.KObj(ls), "err", err)
@@ -598,7 +598,8 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	if apiequality.Semantic.DeepEqual(old, status) {
 		return nil
 	}
-	if wait := progressInterval - c.clock.Since(c.ledger.StatusTime(key)); wait > 0 && apiequality.Semantic.DeepEqual(old.Conditions, status.Conditions) {
+	if wait := progressInterval - c.clock.Since(c.ledger.StatusTime(key)); wait > 0 &&
+		old.ObservedGeneration == status.ObservedGeneration && len(changed(old.Conditions, status.Conditions)) == 0 {
 		c.loop.AddAfter(key, wait) // Only numbers differ, as when pods come and go: once in a while is enough.
 		return nil
 	}
@@ -621,18 +622,21 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 
 // warn records an event when something begins to need attention, or changes while it does.
 func (c *localServiceController) warn(ls *v1alpha1.LocalService, old, conditions []metav1.Condition) {
-	for _, condition := range conditions {
-		var reason string
-		switch {
-		case isProblem(&condition):
-			reason = condition.Reason
-		default:
-			continue
-		}
-		if before := meta.FindStatusCondition(old, condition.Type); before == nil || before.Reason != reason || before.Message != condition.Message {
-			recordEvent(c.recorder, ls, corev1.EventTypeWarning, reason, condition.Message)
+	for _, condition := range changed(old, conditions) {
+		if isProblem(&condition) {
+			recordEvent(c.recorder, ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 		}
 	}
+}
+
+// changed are the conditions that say something else than before. The numbers in the message of NearCapacity do not: they
+// change with every Service of the cluster.
+func changed(before, after []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
+		old := meta.FindStatusCondition(before, condition.Type)
+		return old != nil && old.Status == condition.Status && old.Reason == condition.Reason &&
+			(old.Message == condition.Message || condition.Type == v1alpha1.ConditionNearCapacity)
+	})
 }
 
 // isProblem says whether a condition is one that somebody should look at.

@@ -123,6 +123,7 @@ func run(ctx context.Context, opts *options) error {
 	}
 	server.setReady()
 	klog.FromContext(ctx).Info("Caches are filled")
+	debug.FreeOSMemory() // They have come in through much more memory than they take.
 
 	work := func(ctx context.Context) {
 		var running sync.WaitGroup

@@ -25,7 +25,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
-	"github.com/localservice-dev/local-service-controller/pkg/nodeview"
 )
 
 // fixture is a plugin and the cluster that it looks at: LocalService demo has its Services on n1 to n3, nothing on n4,
@@ -57,7 +56,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	objects := append([]runtime.Object{
 		service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"), &corev1.Service{ObjectMeta: meta("demo-n5")},
 		slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)), slice("demo-n2", endpoint("c", "10.0.0.3", false)),
-		pod("a", "n1", true), pod("b", "n1", true), writtenBy(nodeview.FieldManager, pod("c", "n2", false)),
+		pod("a", "n1", true), pod("b", "n1", true), writtenBy(v1alpha1.FieldManager, pod("c", "n2", false)),
 	}, more...)
 	partial := []runtime.Object{}
 	for i := range 6 {

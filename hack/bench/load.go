@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	fieldManager = "local-service-controller"
+	fieldManager = v1alpha1.FieldManager
 	// sceneLabelKey on a node tells the scene that it belongs to, so that several fit into one cluster.
 	sceneLabelKey = "bench/scene"
 	loadWorkers   = 8

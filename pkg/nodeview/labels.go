@@ -9,11 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
-
-// FieldManager is who the controller is in managedFields.
-const FieldManager = "local-service-controller"
 
 // nodeLabels finds out how pods come by their node label. That an admission policy is installed would not show that it
 // works, and who may see pods may often not see policies. The pods themselves show it: the controller's write is in
@@ -56,7 +54,7 @@ func labelOrigin(pod *corev1.Pod, key string) LabelOrigin {
 	for i := range pod.ManagedFields {
 		switch entry := &pod.ManagedFields[i]; {
 		case !hasLabel(entry.FieldsV1, key):
-		case entry.Manager == FieldManager:
+		case entry.Manager == v1alpha1.FieldManager:
 			return ByController
 		default:
 			origin = ""

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // managedBy adds what a manager has set of a pod's metadata.
@@ -23,7 +25,7 @@ func managedBy(manager, metadata string) func(*corev1.Pod) {
 var (
 	created      = managedBy("kube-controller-manager", `{"f:generateName":{},"f:labels":{".":{},"f:app":{}}}`)
 	fromTemplate = managedBy("kube-controller-manager", `{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:vm/rack":{}}}`)
-	byController = managedBy(FieldManager, `{"f:labels":{"f:vm/rack":{}}}`)
+	byController = managedBy(v1alpha1.FieldManager, `{"f:labels":{"f:vm/rack":{}}}`)
 	byHand       = managedBy("kubectl-label", `{"f:labels":{"f:vm/rack":{}}}`)
 	status       = managedBy("kubelet", `{}`)
 )

@@ -22,6 +22,8 @@ const (
 	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
 	// somebody else has set.
 	AppliedMetadataAnnotationKey = "localservice.dev/applied-metadata"
+	// FieldManager is who the controller is in the managedFields of what it writes.
+	FieldManager = "local-service-controller"
 )
 
 // Condition types of a LocalService.
