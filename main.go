@@ -146,7 +146,7 @@ func newClients(config *rest.Config) (kubernetes.Interface, clientset.Interface,
 	config.QPS = -1
 	client, err1 := clientset.NewForConfig(config)
 	nodes := rest.CopyConfig(config)
-	nodes.Dial = coalesce.Dial // The heartbeats of large clusters are hundreds a second, and say nothing to us.
+	nodes.Dial = coalesce.Dial // The heartbeats of a large cluster are hundreds a second, and say nothing to us.
 	meta, err2 := metadata.NewForConfig(nodes)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

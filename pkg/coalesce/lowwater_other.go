@@ -2,4 +2,4 @@
 
 package coalesce
 
-func setLowWater(uintptr) {}
+func setLowWater(uintptr, int) {}

@@ -4,7 +4,7 @@ package coalesce
 
 import "syscall"
 
-// setLowWater has the kernel tell of data only when there is enough. Where it cannot, all works the same, and costs more.
-func setLowWater(fd uintptr) {
-	_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, enough)
+// setLowWater has the kernel tell of data only when there are so many bytes.
+func setLowWater(fd uintptr, bytes int) {
+	_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
 }

@@ -163,6 +163,7 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 	for i := range 2 {
 		s.createService(foreignService(fmt.Sprintf("foreign-%d", i), nil))
 	}
+	f.passNodes()
 	f.passServices()
 	s.resetCount()
 	s.create("demo")
