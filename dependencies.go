@@ -75,7 +75,7 @@ func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duratio
 	var errs []error
 	for _, i := range d.informers() {
 		errs = append(errs,
-			i.informer.SetTransform(i.trim),
+			i.informer.SetTransform(i.transform),
 			i.informer.SetWatchErrorHandlerWithContext(preflight.WatchErrorHandler(i.resource)))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -85,9 +85,9 @@ func (d *dependencies) addInformers(meta metadata.Interface, resync time.Duratio
 }
 
 type namedInformer struct {
-	resource string
-	informer cache.SharedIndexInformer
-	trim     cache.TransformFunc
+	resource  string
+	informer  cache.SharedIndexInformer
+	transform cache.TransformFunc
 }
 
 func (d *dependencies) informers() []namedInformer {
@@ -135,15 +135,21 @@ func stripManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
+// trim makes the transform function of a cache from one that makes little of a whole object. What has been trimmed before,
+// and tombstones, stay as they are.
+func trim[T any](little func(full T) (any, error)) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		full, ok := obj.(T)
+		if !ok {
+			return obj, nil
+		}
+		return little(full)
+	}
+}
+
 // trimService is the transform function of the cache of Services.
 func trimService(nodeLabelKey string) cache.TransformFunc {
-	return func(obj any) (any, error) {
-		service, ok := obj.(*corev1.Service)
-		if !ok {
-			return obj, nil // Trimmed before, or a tombstone.
-		}
-		return fanout.NewService(service, nodeLabelKey)
-	}
+	return trim(func(full *corev1.Service) (any, error) { return fanout.NewService(full, nodeLabelKey) })
 }
 
 // node is what the cache keeps of a Node: what tells whether a LocalService selects it.
@@ -153,13 +159,9 @@ type node struct {
 }
 
 // trimNode is the transform function of the cache of Nodes.
-func trimNode(obj any) (any, error) {
-	full, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil // Trimmed before, or a tombstone.
-	}
+var trimNode = trim(func(full *metav1.PartialObjectMetadata) (any, error) {
 	return &node{Identity: slim.IdentityOf(full), labels: slim.LabelsOf(full.Labels)}, nil
-}
+})
 
 // DeepCopyObject makes a node a runtime.Object, so that the cache mutation detector watches over it.
 func (n *node) DeepCopyObject() runtime.Object { return new(*n) }

@@ -316,7 +316,8 @@ func (c *localServiceController) restrict(ctx context.Context, ls *v1alpha1.Loca
 		recordEvent(c.recorder, ls, corev1.EventTypeWarning, eventDeletingServices,
 			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more", plan.Count(fanout.Delete), owned))
 	}
-	if outcome.Capacity.IsShort() && plan.Count(fanout.Create) > 0 && !meta.IsStatusConditionTrue(c.ledger.Status(keyOf(ls), ls).Conditions, v1alpha1.ConditionNearCapacity) {
+	told := meta.IsStatusConditionTrue(c.ledger.Status(keyOf(ls), ls).Conditions, v1alpha1.ConditionNearCapacity)
+	if outcome.Capacity.IsShort() && !told && plan.Count(fanout.Create) > 0 {
 		outcome.Writing = true
 		if err := c.writeStatus(ctx, ls, outcome); err != nil {
 			klog.FromContext(ctx).V(2).Info("Cannot tell that there are many Services", "localService", klog.KObj(ls), "err", err)
@@ -341,7 +342,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *fanou
 		if obj, exists, _ := c.nodes.GetByKey(name); exists && fanout.Selects(ls, obj.(*node).labels) {
 			in.Nodes = append(in.Nodes, name)
 		}
-		if service := c.service(ls.Namespace, naming.ServiceName(ls.Name, name)); service != nil && isControlledBy(service, ls) {
+		if service := c.service(ls.Namespace, naming.ServiceName(ls.Name, name)); service != nil && service.ControlledBy(ls) {
 			in.Owned[service.GetName()] = service
 		}
 	}
@@ -756,11 +757,7 @@ type endpointSlice struct {
 func (s *endpointSlice) DeepCopyObject() runtime.Object { return new(*s) }
 
 // trimEndpointSlice is the transform function of the cache of EndpointSlices.
-func trimEndpointSlice(obj any) (any, error) {
-	full, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return obj, nil // Trimmed before, or a tombstone.
-	}
+var trimEndpointSlice = trim(func(full *discoveryv1.EndpointSlice) (any, error) {
 	return &endpointSlice{
 		Identity: slim.IdentityOf(full),
 		service:  full.Labels[discoveryv1.LabelServiceName],
@@ -768,7 +765,7 @@ func trimEndpointSlice(obj any) (any, error) {
 			return e.Conditions.Ready == nil || *e.Conditions.Ready
 		}),
 	}, nil
-}
+})
 
 // recordEvent records an event. The recorder counts one that differs from an earlier one only in its note as the same
 // again, and drops the note; so that none is lost, what is done is told apart by a hash of the note in the action.
@@ -779,11 +776,6 @@ func recordEvent(recorder events.EventRecorder, regarding runtime.Object, eventT
 	hash := fnv.New32a()
 	hash.Write([]byte(note))
 	recorder.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
-}
-
-func isControlledBy(service *fanout.Service, ls *v1alpha1.LocalService) bool {
-	_, owner := service.LocalService()
-	return owner == ls.UID
 }
 
 func keyOf(object klog.KMetadata) types.NamespacedName {

@@ -256,11 +256,7 @@ type pod struct {
 
 // trimPod is the transform function of the cache of Pods.
 func trimPod(nodeLabelKey string) cache.TransformFunc {
-	return func(obj any) (any, error) {
-		full, ok := obj.(*corev1.Pod)
-		if !ok {
-			return obj, nil // Trimmed before, or a tombstone.
-		}
+	return trim(func(full *corev1.Pod) (any, error) {
 		p := &pod{
 			Identity:  slim.IdentityOf(full),
 			node:      unique.Make(full.Spec.NodeName),
@@ -273,7 +269,7 @@ func trimPod(nodeLabelKey string) cache.TransformFunc {
 			p.uid, p.labels = full.UID, unique.Make(slim.LabelsOf(full.Labels))
 		}
 		return p, nil
-	}
+	})
 }
 
 // GetObjectMeta makes a pod a metav1.ObjectMetaAccessor, from which caches make its key, and events their reference.

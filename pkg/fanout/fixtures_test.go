@@ -105,7 +105,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 	owned, all := map[string]*Service{}, map[string]*Service{}
 	for name, s := range c {
 		all[name] = kept(s)
-		if t.controls(all[name]) {
+		if all[name].ControlledBy(t.owner) {
 			owned[name] = all[name]
 		}
 	}

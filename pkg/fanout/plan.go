@@ -119,9 +119,9 @@ func (t *Template) action(live *Service, node string, verdicts map[shape]verdict
 	switch {
 	case live == nil:
 		return Create
-	case t.isPredecessors(live):
+	case live.controller.Value().precedes(t.owner):
 		return Wait
-	case !t.controls(live) && !t.mayAdopt(live, node):
+	case !live.ControlledBy(t.owner) && !t.mayAdopt(live, node):
 		return Conflict
 	case live.terminating:
 		return Wait
@@ -137,7 +137,7 @@ func (t *Template) action(live *Service, node string, verdicts map[shape]verdict
 	switch {
 	case v.mustReplace:
 		return Replace
-	case !t.controls(live):
+	case !live.ControlledBy(t.owner):
 		return Adopt
 	case !v.matches:
 		return Update
@@ -145,24 +145,10 @@ func (t *Template) action(live *Service, node string, verdicts map[shape]verdict
 	return ""
 }
 
-// controls says whether the LocalService controls a Service: by the UID in its controller reference, never by a name
-// or label, which anybody may write.
-func (t *Template) controls(live *Service) bool {
-	_, uid := live.LocalService()
-	return uid == t.owner.UID
-}
-
-// isPredecessors says whether a Service is controlled by an earlier LocalService of the same name. That is gone, so the
-// garbage collector deletes the Service, or has left it without an owner, of which the cache has not heard yet.
-func (t *Template) isPredecessors(live *Service) bool {
-	name, uid := live.LocalService()
-	return name == t.owner.Name && uid != t.owner.UID
-}
-
 // mayAdopt says whether a Service was generated for this LocalService and node, and has been left without a
 // controller since, as by `kubectl delete localservice --cascade=orphan`.
 func (t *Template) mayAdopt(live *Service, node string) bool {
-	if live.controller.Value().exists || live.shape.Value() == "" {
+	if live.controller.Value().exists {
 		return false
 	}
 	full := live.Full(t.nodeLabelKey)

@@ -100,11 +100,11 @@ func FuzzCompute(f *testing.F) {
 			live := original[change.Name]
 			switch change.Action {
 			case Update, Replace, Delete:
-				if !after.controls(kept(live)) && !after.mayAdopt(kept(live), change.Node) {
+				if !kept(live).ControlledBy(after.owner) && !after.mayAdopt(kept(live), change.Node) {
 					t.Fatalf("%s %s, which is not ours", change.Action, change.Name)
 				}
 			case Conflict:
-				if after.controls(kept(live)) {
+				if kept(live).ControlledBy(after.owner) {
 					t.Fatalf("%s is ours, and called a conflict", change.Name)
 				}
 			case Create:
@@ -127,7 +127,7 @@ func FuzzCompute(f *testing.F) {
 			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes), len(nodes))
 		}
 		for name, service := range original {
-			ours := after.controls(kept(service)) || slices.ContainsFunc(nodes, func(node string) bool { return after.mayAdopt(kept(service), node) })
+			ours := kept(service).ControlledBy(after.owner) || slices.ContainsFunc(nodes, func(node string) bool { return after.mayAdopt(kept(service), node) })
 			if !ours && !cmp.Equal(service, c[name]) {
 				t.Fatalf("%s of somebody else was touched", name)
 			}

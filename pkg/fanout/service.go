@@ -116,6 +116,13 @@ func (s *Service) LocalService() (name string, uid types.UID) {
 	return "", ""
 }
 
+// ControlledBy says whether a LocalService controls the Service: by the UID in its controller reference, never by a name
+// or label, which anybody may write.
+func (s *Service) ControlledBy(ls *v1alpha1.LocalService) bool {
+	c := s.controller.Value()
+	return c.exists && c.uid == ls.UID
+}
+
 // hasClusterIP says whether the Service has an address of its own.
 func (s *Service) hasClusterIP() bool {
 	return s.clusterIPs.Value() != "" && s.clusterIPs.Value() != corev1.ClusterIPNone
@@ -131,6 +138,16 @@ func OwnedBy(object metav1.Object) *metav1.OwnerReference {
 		return nil
 	}
 	return ref
+}
+
+// IsPredecessors says whether an object is controlled by an earlier LocalService of the same name. That is gone, so the
+// garbage collector deletes the object, or has left it without an owner, of which the cache has not heard yet.
+func IsPredecessors(object metav1.Object, ls *v1alpha1.LocalService) bool {
+	return controllerOf(object).precedes(ls)
+}
+
+func (c controller) precedes(ls *v1alpha1.LocalService) bool {
+	return c.isLocalService && c.name == ls.Name && c.uid != ls.UID
 }
 
 func controllerOf(object metav1.Object) controller {

@@ -50,7 +50,7 @@ func (v *view) serviceProblem(node, name string) problem {
 	// As `kubectl delete localservice --cascade=orphan` leaves it, whatever the spec has become since.
 	adoptable := metav1.GetControllerOfNoCopy(service) == nil && service.Spec.Selector[v.NodeLabelKey] == want[v.NodeLabelKey]
 	switch {
-	case v.isPredecessors(service):
+	case fanout.IsPredecessors(service, v.LocalService):
 		return problem{ServiceTerminating, "the Service is one of an earlier LocalService " + v.LocalService.Name + ", and will be deleted with that"}
 	case !adoptable && !metav1.IsControlledBy(service, v.LocalService):
 		return problem{NameConflict, Conflict(service)}
@@ -63,13 +63,6 @@ func (v *view) serviceProblem(node, name string) problem {
 			labels.Set(service.Spec.Selector), labels.Set(want))}
 	}
 	return problem{}
-}
-
-// isPredecessors says whether a Service is controlled by an earlier LocalService of the same name, which is gone: the garbage
-// collector will not be long.
-func (v *view) isPredecessors(service metav1.Object) bool {
-	ref := fanout.OwnedBy(service)
-	return ref != nil && ref.Name == v.LocalService.Name && ref.UID != v.LocalService.UID
 }
 
 // whyMissing says why the controller has not made a Service, as far as the LocalService's status tells.
