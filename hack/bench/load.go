@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/fanout"
@@ -59,7 +60,7 @@ func (b *bench) newScene(ctx context.Context, c *cluster, nodes int) (*scene, er
 	if err != nil {
 		return nil, fmt.Errorf("load nodes: %w", err)
 	}
-	return s, nil
+	return s, s.learn(ctx, "nodes", sample.Name)
 }
 
 func (s *scene) nodeName(i int) string { return fmt.Sprintf("%s-node-%05d", s.name, i) }
@@ -178,21 +179,26 @@ func (s *scene) seedServices(ctx context.Context, owners []*v1alpha1.LocalServic
 	if err != nil {
 		return fmt.Errorf("load Services: %w", err)
 	}
-	client := s.kube.CoreV1().Services(s.name)
-	if _, err := client.Patch(ctx, sample.Name, types.MergePatchType, seededPatch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("patch Service %s: %w", sample.Name, err)
-	}
-	if _, err := client.List(ctx, metav1.ListOptions{LabelSelector: seededKey}); err != nil {
-		return fmt.Errorf("list Services: %w", err)
+	return s.learn(ctx, "services", sample.Name)
+}
+
+const seededKey = "bench/seeded"
+
+// learn waits until the API server knows all objects of a resource that have been put into etcd, of which sample is one. A
+// transaction's have one resource version, so that a watch that begins in between misses some. Behind them comes a change
+// of the sample, and the list is as new as that.
+func (s *scene) learn(ctx context.Context, resource, sample string) error {
+	client := s.kube.CoreV1().RESTClient()
+	patch := client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, resource != "nodes").Resource(resource).Name(sample).
+		Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`))
+	list := client.Get().NamespaceIfScoped(s.name, resource != "nodes").Resource(resource).Param("labelSelector", seededKey)
+	for _, request := range []*rest.Request{patch, list} {
+		if err := request.Do(ctx).Error(); err != nil {
+			return fmt.Errorf("wait until the API server knows all %s: %w", resource, err)
+		}
 	}
 	return nil
 }
-
-// The objects of a transaction of etcd have one resource version, so that a watch that begins while the API server learns of
-// them misses some. To see that it knows all, one of their kind gets an annotation, and the newest are listed.
-const seededKey = "bench/seeded"
-
-var seededPatch = []byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)
 
 // podRef is what patching a pod needs.
 type podRef struct {
@@ -244,14 +250,7 @@ func (s *scene) seedPods(ctx context.Context, app, prefix string, n int, state p
 	if err != nil {
 		return nil, fmt.Errorf("load pods: %w", err)
 	}
-	client := s.kube.CoreV1().Pods(s.name)
-	if _, err := client.Patch(ctx, sample.Name, types.MergePatchType, seededPatch, metav1.PatchOptions{}); err != nil {
-		return nil, fmt.Errorf("patch pod %s: %w", sample.Name, err)
-	}
-	if _, err := client.List(ctx, metav1.ListOptions{LabelSelector: seededKey}); err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return refs, nil
+	return refs, s.learn(ctx, "pods", sample.Name)
 }
 
 // createPod creates a pod that is not scheduled, with the labels that pods of a Deployment have.
