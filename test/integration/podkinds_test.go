@@ -172,14 +172,7 @@ func TestPodsCompleted(t *testing.T) {
 	for _, phase := range []string{"Succeeded", "Failed"} {
 		t.Run(phase, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, shared, "completed")
-			f := s.newFence()
-			node := s.addNodes("a")[0]
-			s.createReady("demo")
-			s.createPod("pod", node, map[string]string{"app": "demo"})
-			s.waitLabelled("pod", node)
-			f.passPods()
-			s.resetCount()
+			s, f, node := newLabelledPod(t, "completed")
 			s.patchPod("pod", fmt.Sprintf(`{"status":{"phase":%q}}`, phase), "status")
 			f.passPods()
 			if err := equal("label", s.getPod("pod").Labels[nodeLabel], node); err != nil {

@@ -200,6 +200,20 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// newLabelledPod makes a scene with the pod "pod", which has its label and is at rest.
+func newLabelledPod(t *testing.T, name string) (s *scene, f *fence, node string) {
+	t.Helper()
+	s = newScene(t, shared, name)
+	f = s.newFence()
+	node = s.addNodes("a")[0]
+	s.createReady("demo")
+	s.createPod("pod", node, map[string]string{"app": "demo"})
+	s.waitLabelled("pod", node)
+	f.passPods()
+	s.resetCount()
+	return s, f, node
+}
+
 func TestPodsLabelEditedByHand(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
@@ -210,14 +224,7 @@ func TestPodsLabelEditedByHand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, shared, "podedit")
-			f := s.newFence()
-			node := s.addNodes("a")[0]
-			s.createReady("demo")
-			s.createPod("pod", node, map[string]string{"app": "demo"})
-			s.waitLabelled("pod", node)
-			f.passPods()
-			s.resetCount()
+			s, f, node := newLabelledPod(t, "podedit")
 			s.patchPod("pod", patch)
 			s.waitLabelled("pod", node)
 			f.passPods()
