@@ -44,7 +44,7 @@ bench-smoke: build playground ## See that the benchmark works: small sizes, coun
 fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
 	go test ./pkg/naming -run '^$$' -fuzz FuzzServiceName -fuzztime $(FUZZTIME)
 	go test ./pkg/naming -run '^$$' -fuzz FuzzNodeLabelValue -fuzztime $(FUZZTIME)
-	go test ./pkg/fanout -run '^$$' -fuzz FuzzCompute -fuzztime $(FUZZTIME)
+	go test ./internal/plan -run '^$$' -fuzz FuzzCompute -fuzztime $(FUZZTIME)
 
 .PHONY: verify
 verify: packages build playground ## Check generated code, format, static analysis, scripts, documents and manifests

@@ -1,153 +1,241 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
+	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 
+	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
 
-// fixture is a controller between a fake API server and caches that a test fills by hand, so that a test says exactly
-// what is known when.
+// fixture is a fake API server, and caches that watch it. It lives in a bubble of fake time.
 type fixture struct {
-	t       *testing.T
-	kube    *kubefake.Clientset
-	client  *localservicefake.Clientset
-	events  *events.FakeRecorder
-	deps    dependencies
-	objects []runtime.Object
+	t      *testing.T
+	kube   *kubefake.Clientset
+	client *localservicefake.Clientset
+	nodes  *metadatafake.FakeMetadataClient
+	events *events.FakeRecorder
+	deps   app.Dependencies
+	// version is the resource version given last. Unlike an API server, the fake one gives none.
+	version atomic.Int64
 }
 
-// newFixture makes an API server with objects, all of which the caches have, too.
+// newFixture makes an API server with objects.
 func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
-	var localServices, others []runtime.Object
-	for _, o := range objects {
-		switch o := o.(type) {
-		case *v1alpha1.LocalService:
-			localServices = append(localServices, o.DeepCopy())
-		case *metav1.PartialObjectMetadata: // Nodes are only watched.
-		default:
-			others = append(others, o.DeepCopyObject())
-		}
-	}
-	f := &fixture{
-		t:       t,
-		kube:    kubefake.NewClientset(others...),
-		client:  localservicefake.NewClientset(localServices...),
-		events:  events.NewFakeRecorder(100),
-		objects: objects,
-	}
-	// Unlike an API server, the fake one gives no new resource versions.
-	version := 1000
-	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
-		handled, object, err := core.ObjectReaction(f.client.Tracker())(a)
-		if err == nil {
-			version++
-			object.(*v1alpha1.LocalService).ResourceVersion = strconv.Itoa(version)
-		}
-		return handled, object, err
-	})
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	f.deps = dependencies{
-		kube:             f.kube,
-		client:           f.client,
-		recorder:         f.events,
-		clock:            clocktesting.NewFakeClock(time.Now()), // It stands still: no progress is told in between.
-		nodeLabelKey:     v1alpha1.DefaultNodeLabelKey,
-		writeConcurrency: 4,
-		limits:           fanout.Limits{MaxDeleteFraction: 1},
+	f := &fixture{
+		t:      t,
+		kube:   kubefake.NewClientset(),
+		client: localservicefake.NewClientset(),
+		nodes:  metadatafake.NewSimpleMetadataClient(scheme),
+		events: events.NewFakeRecorder(1000),
 	}
-	if err := f.deps.addInformers(metadatafake.NewSimpleMetadataClient(scheme), 0); err != nil {
+	f.version.Store(1000)
+	f.kube.PrependReactor("create", "services", f.createService)
+	f.kube.PrependReactor("patch", "services", f.patchService)
+	f.client.PrependReactor("patch", "localservices", f.applyStatus)
+	for _, o := range objects {
+		f.set(o)
+	}
+	f.deps = app.Dependencies{
+		Options: &app.Options{
+			NodeLabelKey:     v1alpha1.DefaultNodeLabelKey,
+			WriteConcurrency: 4,
+			Limits:           plan.Limits{MaxDeleteFraction: 1},
+		},
+		Kube:     f.kube,
+		Client:   f.client,
+		Recorder: app.Recorder{EventRecorder: f.events},
+		Clock:    clock.RealClock{}, // of the bubble
+	}
+	var err error
+	f.deps.Caches, err = cache.New(cache.Options{Kube: f.kube, LocalServices: f.client, Metadata: f.nodes,
+		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
+			return clientcache.DefaultWatchErrorHandler
+		}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// fill puts the objects into the caches, as watches would.
-func (f *fixture) fill() {
+// watch fills the caches, and keeps them up to date until the end of the test.
+func (f *fixture) watch() {
 	f.t.Helper()
-	for _, o := range f.objects {
-		f.cached(o)
+	ctx, stop := context.WithCancel(f.t.Context())
+	wait := f.deps.Caches.Start(ctx)
+	f.t.Cleanup(func() {
+		stop()
+		wait()
+	})
+	if !f.deps.Caches.WaitForSync(ctx) {
+		f.t.Fatal("the caches are not filled")
 	}
+	synctest.Wait()
+	f.requests()
 }
 
-// cached puts an object into its cache, and returns it as it is there.
-func (f *fixture) cached(object runtime.Object) any {
-	f.t.Helper()
-	informer, _ := f.cacheOf(object)
-	trimmed := f.trimmed(object)
-	if err := informer.GetIndexer().Add(trimmed); err != nil {
-		f.t.Fatal(err)
-	}
-	return trimmed
+// end shuts the queue of a loop that does not run, which has goroutines of its own.
+func end[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
+	t.Cleanup(func() {
+		ctx, stop := context.WithCancel(context.Background())
+		stop()
+		loop.Run(ctx, 0, func() iter.Seq[K] { return func(func(K) bool) {} })
+	})
 }
 
-// trimmed is an object as its cache would have it.
-func (f *fixture) trimmed(object runtime.Object) any {
+// run has a controller work until the end of the test.
+func (f *fixture) run(work func(ctx context.Context, workers int)) {
+	ctx, stop := context.WithCancel(f.t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		work(ctx, 4)
+	}()
+	f.t.Cleanup(func() {
+		stop()
+		<-stopped
+	})
+	settle()
+}
+
+// settle waits until there is nothing left to do for anybody, but for what is tried again later.
+func settle() {
+	time.Sleep(3 * time.Second) // of the bubble's time
+	synctest.Wait()
+}
+
+func (f *fixture) nextVersion() string { return strconv.FormatInt(f.version.Add(1), 10) }
+
+func (f *fixture) createService(a core.Action) (bool, runtime.Object, error) {
+	service := testobject.Stored(a.(core.CreateAction).GetObject().(*corev1.Service))
+	service.ResourceVersion = f.nextVersion()
+	service.UID = types.UID(fmt.Sprintf("uid-%s-%s", service.Name, service.ResourceVersion))
+	return true, service, f.kube.Tracker().Create(a.GetResource(), service, service.Namespace)
+}
+
+func (f *fixture) patchService(a core.Action) (bool, runtime.Object, error) {
+	_, object, err := core.ObjectReaction(f.kube.Tracker())(a)
+	if err != nil {
+		return true, nil, err
+	}
+	service := object.(*corev1.Service).DeepCopy()
+	service.ResourceVersion = f.nextVersion()
+	return true, service, f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
+}
+
+func (f *fixture) applyStatus(a core.Action) (bool, runtime.Object, error) {
+	patch := a.(core.PatchActionImpl)
+	object, err := f.client.Tracker().Get(a.GetResource(), a.GetNamespace(), patch.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	var applied v1alpha1.LocalService
+	if err := json.Unmarshal(patch.Patch, &applied); err != nil {
+		return true, nil, err
+	}
+	ls := object.(*v1alpha1.LocalService).DeepCopy()
+	ls.Status, ls.ResourceVersion = applied.Status, f.nextVersion()
+	return true, ls, f.client.Tracker().Update(a.GetResource(), ls, ls.Namespace)
+}
+
+// set creates or updates an object at the API server.
+func (f *fixture) set(object runtime.Object) {
 	f.t.Helper()
-	_, trim := f.cacheOf(object)
-	trimmed, err := trim(object.DeepCopyObject())
+	tracker, resource := f.trackerOf(object)
+	o, err := meta.Accessor(object)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return trimmed
-}
-
-func (f *fixture) uncached(object runtime.Object) {
-	f.t.Helper()
-	informer, _ := f.cacheOf(object)
-	if err := informer.GetIndexer().Delete(object); err != nil {
+	if _, err := tracker.Get(resource, o.GetNamespace(), o.GetName()); err == nil {
+		o.SetResourceVersion(f.nextVersion())
+		err = tracker.Update(resource, object, o.GetNamespace())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	} else if err := tracker.Create(resource, object.DeepCopyObject(), o.GetNamespace()); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *fixture) cacheOf(object runtime.Object) (cache.SharedIndexInformer, cache.TransformFunc) {
+// remove deletes an object at the API server.
+func (f *fixture) remove(object runtime.Object) {
+	f.t.Helper()
+	tracker, resource := f.trackerOf(object)
+	o, err := meta.Accessor(object)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := tracker.Delete(resource, o.GetNamespace(), o.GetName()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) trackerOf(object runtime.Object) (core.ObjectTracker, schema.GroupVersionResource) {
 	f.t.Helper()
 	switch object.(type) {
 	case *v1alpha1.LocalService:
-		return f.deps.localServices, stripManagedFields
+		return f.client.Tracker(), v1alpha1.SchemeGroupVersion.WithResource("localservices")
 	case *metav1.PartialObjectMetadata:
-		return f.deps.nodes, trimNode
+		return f.nodes.Tracker(), corev1.SchemeGroupVersion.WithResource("nodes")
 	case *corev1.Service:
-		return f.deps.services, trimService(f.deps.nodeLabelKey)
+		return f.kube.Tracker(), corev1.SchemeGroupVersion.WithResource("services")
 	case *discoveryv1.EndpointSlice:
-		return f.deps.endpointSlices, trimEndpointSlice
+		return f.kube.Tracker(), discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 	case *corev1.Pod:
-		return f.deps.pods, trimPod(f.deps.nodeLabelKey)
+		return f.kube.Tracker(), corev1.SchemeGroupVersion.WithResource("pods")
 	}
 	f.t.Fatalf("no cache of %T", object)
-	return nil, nil
+	return nil, schema.GroupVersionResource{}
 }
 
-// writes are the requests that change something, told in short, in the order of their names; and forgets them.
+// requests are all requests since the last call.
+func (f *fixture) requests() []core.Action {
+	all := slices.Concat(f.kube.Actions(), f.client.Actions())
+	f.kube.ClearActions()
+	f.client.ClearActions()
+	return all
+}
+
+// writes are the requests since the last call that change something, told in short, in the order of their names.
 func (f *fixture) writes() []string {
 	f.t.Helper()
 	var out []string
-	for _, a := range slices.Concat(f.kube.Actions(), f.client.Actions()) {
+	for _, a := range f.requests() {
 		resource := a.GetResource().Resource
 		if a.GetSubresource() != "" {
 			resource += "/" + a.GetSubresource()
@@ -165,8 +253,6 @@ func (f *fixture) writes() []string {
 			}
 		}
 	}
-	f.kube.ClearActions()
-	f.client.ClearActions()
 	slices.Sort(out)
 	return out
 }
@@ -206,21 +292,6 @@ func (f *fixture) recorded() []string {
 	}
 }
 
-func testLocalService(edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
-	ls := &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1, ResourceVersion: "1"},
-		Spec: v1alpha1.LocalServiceSpec{
-			ClusterIP: corev1.ClusterIPNone,
-			Selector:  map[string]string{"app": "demo"},
-			Ports:     []v1alpha1.ServicePort{{Name: "http", Port: 8080}},
-		},
-	}
-	for _, e := range edit {
-		e(ls)
-	}
-	return ls
-}
-
 func testNode(name string, labels ...string) *metav1.PartialObjectMetadata {
 	node := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -233,16 +304,22 @@ func testNode(name string, labels ...string) *metav1.PartialObjectMetadata {
 	return node
 }
 
-// testService is the Service of a node as the API server has it after the controller has created it.
-func testService(t *testing.T, ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
-	t.Helper()
-	template, err := fanout.NewTemplate(ls, v1alpha1.DefaultNodeLabelKey)
-	if err != nil {
-		t.Fatal(err)
+func testNodes(n int) []runtime.Object {
+	var nodes []runtime.Object
+	for i := range n {
+		nodes = append(nodes, testNode(fmt.Sprintf("node%02d", i)))
 	}
-	s := template.Service(node)
-	s.UID, s.ResourceVersion = types.UID("uid-"+s.Name), "7"
-	s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	return nodes
+}
+
+// testService is the Service of a node as the API server has it after the controller has created it.
+func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
+	template, err := plan.NewTemplate(ls, v1alpha1.DefaultNodeLabelKey)
+	if err != nil {
+		panic(err) // A mistake in the test.
+	}
+	s := testobject.Stored(template.Service(node))
+	s.Status = corev1.ServiceStatus{}
 	for _, e := range edit {
 		e(s)
 	}
@@ -252,13 +329,24 @@ func testService(t *testing.T, ls *v1alpha1.LocalService, node string, edit ...f
 // inPlace is the status of a LocalService after a sync that found everything in place.
 func inPlace(nodes int) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
-		ls.Status = fanout.Status(ls.Status, ls.Generation, fanout.Outcome{Nodes: nodes, InPlace: nodes})
+		report := status.Report{Nodes: nodes, InPlace: nodes, Capacity: plan.Capacity{FreeClusterIPs: -1}}
+		ls.Status = report.Status(ls.Status, ls.Generation)
 	}
+}
+
+func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
+	owner, _, _ := strings.Cut(service, "-")
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-x", Namespace: "default", ResourceVersion: "1",
+		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner, v1alpha1.DefaultNodeLabelKey: "x"}}}
+	for _, r := range ready {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &r}})
+	}
+	return slice
 }
 
 func testPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), Labels: map[string]string{"app": "demo"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), ResourceVersion: "1", Labels: map[string]string{"app": "demo"}},
 		Spec:       corev1.PodSpec{NodeName: "node1"},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 	}

@@ -4,188 +4,103 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 )
-
-func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-x", Namespace: "default",
-		Labels: map[string]string{discoveryv1.LabelServiceName: service}}}
-	for _, r := range ready {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &r}})
-	}
-	return slice
-}
-
-// TestStatusReadyNodes: the status counts the selected nodes whose Service, if it is ours, has a ready endpoint.
-func TestStatusReadyNodes(t *testing.T) {
-	ls := testLocalService()
-	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default", UID: "theirs"}}
-	f, c := newLocalServiceFixture(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"), foreign,
-		testService(t, ls, "node1"), testService(t, ls, "node2"), testService(t, ls, "node3"),
-		testSlice("demo-node1", false, true), testSlice("demo-node2", false), testSlice("demo-node4", true), testSlice("other", true))
-	sync := func(want string) {
-		t.Helper()
-		if err := c.sync(t.Context(), demoKey); err != nil {
-			t.Fatal(err)
-		}
-		f.writes()
-		got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.client.ClearActions()
-		if got.Status.Ready != want {
-			t.Errorf("ready %q (%d), want %q", got.Status.Ready, got.Status.ReadyNodes, want)
-		}
-	}
-	sync("1/4")
-
-	fake := c.clock.(*clocktesting.FakeClock)
-	fake.Step(progressInterval)
-	c.endpointsChanged(f.cached(testSlice("demo-node3", true)).(*endpointSlice))
-	if c.loop.Len() != 1 {
-		t.Error("the change of an EndpointSlice is not looked at")
-	}
-	sync("2/4")
-
-	c.endpointsChanged(f.cached(testSlice("demo-node1", false)).(*endpointSlice))
-	sync("2/4") // Too early to write again.
-	fake.Step(progressInterval)
-	sync("1/4")
-}
-
-// TestStatusEndpointsOfOthers: an EndpointSlice that is not of a Service of ours leads to nothing.
-func TestStatusEndpointsOfOthers(t *testing.T) {
-	_, c := newLocalServiceFixture(t, testLocalService(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: "default"}})
-	for _, service := range []string{"theirs", "unknown"} {
-		trimmed, err := trimEndpointSlice(testSlice(service, true))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.endpointsChanged(trimmed.(*endpointSlice))
-	}
-	if c.loop.Len() != 0 {
-		t.Error("work because of a Service of somebody else")
-	}
-}
 
 // TestDeletionOfMost: that most Services go is announced before it happens, and can be made to wait for a confirmation.
 func TestDeletionOfMost(t *testing.T) {
-	ls := testLocalService(inPlace(3), func(ls *v1alpha1.LocalService) {
+	typo := func(ls *v1alpha1.LocalService) {
 		ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"typo": "x"}
-	})
+	}
+	ls := testLocalService(inPlace(3), typo)
 	objects := []runtime.Object{ls, testNode("node1"), testNode("node2"), testNode("node3"),
-		testService(t, ls, "node1"), testService(t, ls, "node2"), testService(t, ls, "node3")}
+		testService(ls, "node1"), testService(ls, "node2"), testService(ls, "node3")}
 	deletions := []string{"delete services demo-node1 uid=uid-demo-node1", "delete services demo-node2 uid=uid-demo-node2",
 		"delete services demo-node3 uid=uid-demo-node3", "patch localservices/status demo 0/0 Ready"}
-
 	t.Run("announced", func(t *testing.T) {
-		f, c := newLocalServiceFixture(t, objects...)
-		if err := c.sync(t.Context(), demoKey); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(deletions, f.writes()); diff != "" {
-			t.Errorf("writes (-want +got):\n%s", diff)
-		}
-		want := []string{"Warning DeletingServices About to delete 3 of 3 Services, which no selected node wants any more",
-			"Normal ServicesWritten Services: deleted 3 (0 nodes selected)"}
-		if diff := cmp.Diff(want, f.recorded()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			f := runLocalServices(t, objects...)
+			f.expect("writes", deletions, f.writes())
+			f.expect("events", []string{"Warning DeletingServices About to delete 3 of 3 Services, which no selected node wants any more",
+				"Normal ServicesWritten Services: deleted 3 (0 nodes selected)"}, f.recorded())
+		})
 	})
 	t.Run("held until confirmed", func(t *testing.T) {
-		f, c := newLocalServiceFixture(t, objects...)
-		c.limits.MaxDeleteFraction = 0.5
-		if err := c.sync(t.Context(), demoKey); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"patch localservices/status demo 0/0 not Ready: DeletionHeld"}, f.writes()); diff != "" {
-			t.Errorf("writes (-want +got):\n%s", diff)
-		}
-		if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning DeletionHeld 3 of 3 Services") {
-			t.Errorf("events %v", got)
-		}
-		confirmed := ls.DeepCopy()
-		confirmed.ResourceVersion, confirmed.Annotations = "2", map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
-		c.localServiceChanged(ls, f.cached(confirmed).(*v1alpha1.LocalService))
-		if err := c.sync(t.Context(), demoKey); err != nil {
-			t.Fatal(err)
-		}
-		if got := f.writes(); len(got) < 3 {
-			t.Errorf("writes %v, want the deletions after the confirmation", got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, objects...)
+			f.deps.Options.Limits.MaxDeleteFraction = 0.5
+			c, err := newLocalServiceController(f.deps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.watch()
+			f.run(c.Run)
+			f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: DeletionHeld"}, f.writes())
+			if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning DeletionHeld 3 of 3 Services") {
+				t.Errorf("events %v", got)
+			}
+			f.set(testLocalService(typo, func(ls *v1alpha1.LocalService) {
+				ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
+			}))
+			settle()
+			f.expect("writes after the confirmation", deletions, f.writes())
+		})
 	})
 }
 
 // TestCapacityMaxServicesPerNamespace: what would be too much is not begun, and done when there is room.
 func TestCapacityMaxServicesPerNamespace(t *testing.T) {
-	objects := []runtime.Object{testLocalService()}
-	for i := range 5 {
-		objects = append(objects, testNode(fmt.Sprintf("node%d", i)))
-	}
-	f, c := newLocalServiceFixture(t, objects...)
-	c.limits = fanout.Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 5}
-	other := f.trimmed(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}}).(*fanout.Service)
-	c.census.Change(nil, other)
-	if err := c.sync(t.Context(), demoKey); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"patch localservices/status demo 0/5 not Ready: TooManyServices"}, f.writes()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-	if got := f.recorded(); len(got) != 1 || !strings.Contains(got[0], "would have 6") {
-		t.Errorf("events %v", got)
-	}
-	c.census.Change(other, nil)
-	if err := c.sync(t.Context(), demoKey); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.writes(); len(got) != 6 {
-		t.Errorf("writes %v, want 5 Services and the status", got)
-	}
-}
-
-// TestCapacityNear: more Services than a cluster stands are made all the same, and warned of.
-func TestCapacityNear(t *testing.T) {
-	f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
-	other := f.trimmed(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}).(*fanout.Service)
-	for range 5000 {
-		c.census.Change(nil, other)
-	}
-	if err := c.sync(t.Context(), demoKey); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"create services demo-node1", "patch localservices/status demo 0/1 not Ready: WritingServices, Progressing, NearCapacity",
-		"patch localservices/status demo 1/1 Ready, NearCapacity"}
-	if diff := cmp.Diff(want, f.writes()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-	if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyServices the namespace has 5001 Services") {
-		t.Errorf("events %v, want the warning first", got)
-	}
-
-	// One more is nothing new: it is not told before, not again, and not at once.
-	f.cached(testNode("node2"))
-	c.ledger.MarkNode(demoKey, "node2")
-	for _, want := range [][]string{{"create services demo-node2"}, {"patch localservices/status demo 2/2 Ready, NearCapacity"}} {
-		if err := c.sync(t.Context(), demoKey); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}}
+		f := newFixture(t, append(testNodes(5), testLocalService(), other)...)
+		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 5}
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, f.writes()); diff != "" {
-			t.Errorf("writes (-want +got):\n%s", diff)
+		f.watch()
+		f.run(c.Run)
+		f.expect("writes", []string{"patch localservices/status demo 0/5 not Ready: TooManyServices"}, f.writes())
+		if got := f.recorded(); len(got) != 1 || !strings.Contains(got[0], "would have 6") {
+			t.Errorf("events %v", got)
 		}
-		f.deps.clock.(*clocktesting.FakeClock).Step(progressInterval)
-	}
-	if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Normal ServicesWritten") {
-		t.Errorf("events %v, want no warning", got)
-	}
+		f.remove(other)
+		time.Sleep(withheldInterval)
+		settle()
+		if got := f.writes(); len(got) != 6 {
+			t.Errorf("writes %v, want 5 Services and the status", got)
+		}
+	})
+}
+
+// TestCapacityNear: more Services than pods stand are made all the same, and warned of before, once.
+func TestCapacityNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
+		objects := []runtime.Object{addressed, testNode("node1")}
+		for i := range 1000 {
+			objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i), Namespace: "default"},
+				Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250), ClusterIPs: []string{"10.1.0.1"}}})
+		}
+		f := runLocalServices(t, objects...)
+		f.expect("writes", []string{"create services demo-node1",
+			"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing, NearCapacity",
+			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
+		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyEnvironmentVariables the namespace has 1001 Services") {
+			t.Errorf("events %v, want the warning first", got)
+		}
+		// One more is nothing new.
+		f.set(testNode("node2"))
+		settle()
+		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
+		f.expect("events", []string{"Normal ServicesWritten Services: created 1 (2 nodes selected)"}, f.recorded())
+	})
 }

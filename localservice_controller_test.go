@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,18 +17,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	core "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
-	"github.com/localservice-dev/local-service-controller/pkg/reconcile"
 )
 
-var demoKey = types.NamespacedName{Namespace: "default", Name: "demo"}
+var (
+	demoKey          = types.NamespacedName{Namespace: "default", Name: "demo"}
+	testLocalService = testobject.LocalService
+)
 
+// newLocalServiceFixture makes a controller that does nothing by itself: the test calls sync.
 func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, *localServiceController) {
 	t.Helper()
 	f := newFixture(t, objects...)
@@ -35,21 +36,38 @@ func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.fill()
-	for _, obj := range f.deps.services.GetIndexer().List() {
-		c.census.Change(nil, obj.(*fanout.Service))
-	}
+	end(t, c.loop)
+	f.watch()
 	return f, c
+}
+
+// runLocalServices makes a controller that works.
+func runLocalServices(t *testing.T, objects ...runtime.Object) *fixture {
+	t.Helper()
+	f := newFixture(t, objects...)
+	c, err := newLocalServiceController(f.deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.watch()
+	f.run(c.Run)
+	return f
+}
+
+func (f *fixture) expect(what string, want, got []string) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // TestSyncWrites: what a sync writes, for each state that it may find.
 func TestSyncWrites(t *testing.T) {
 	ls := testLocalService()
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
-	elsewhere := testService(t, testLocalService(), "node1", func(s *corev1.Service) {
-		s.Namespace, s.OwnerReferences = "other", nil
-	})
+	elsewhere := testService(ls, "node1", func(s *corev1.Service) { s.Namespace = "other" })
 	drifted := func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }
+	ssd := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 	for name, c := range map[string]struct {
 		objects []runtime.Object
 		writes  []string
@@ -66,31 +84,30 @@ func TestSyncWrites(t *testing.T) {
 			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
 		},
 		"nothing at rest": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(t, ls, "node1")}, nil, nil,
+			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1")}, nil, nil,
 		},
 		"a status that is wrong": {
-			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(t, ls, "node1")},
+			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(ls, "node1")},
 			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
 		},
 		"only for the nodes selected": {
-			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }),
-				testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"), testNode("node3")},
+			[]runtime.Object{testLocalService(ssd), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"), testNode("node3")},
 			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
 			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
 		},
 		"orphans go, with their UID": {
-			[]runtime.Object{testLocalService(inPlace(0)), testService(t, ls, "gone")},
+			[]runtime.Object{testLocalService(inPlace(0)), testService(ls, "gone")},
 			[]string{"delete services demo-gone uid=uid-demo-gone"},
 			[]string{"Normal ServicesWritten Services: deleted 1 (0 nodes selected)"},
 		},
 		"drift is mended by a patch of what differs": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(t, ls, "node1", drifted)},
+			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", drifted)},
 			[]string{`patch services demo-node1 {"metadata":{"resourceVersion":"7"},"spec":{"selector":{"app":"demo"}}}`},
 			[]string{"Normal ServicesWritten Services: updated 1 (1 nodes selected)"},
 		},
 		"headless to cluster IP is a replacement": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), "node1",
-				func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.1" })},
+			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"),
+				testService(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), "node1")},
 			[]string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"},
 			[]string{"Normal ServicesWritten Services: replaced 1 (1 nodes selected)"},
 		},
@@ -98,9 +115,10 @@ func TestSyncWrites(t *testing.T) {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
 			[]string{"create services demo-node2", "patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted"},
 			[]string{"Normal ServicesWritten Services: created 1 (2 nodes selected)",
-				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: demo-node1. Delete or rename those, or give this LocalService another name"},
+				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: demo-node1 (controlled by nothing). " +
+					"Delete or rename those, or give this LocalService another name"},
 		},
-		"a Service with our label in another namespace is left alone": {
+		"a Service in another namespace that claims to be ours is left alone": {
 			[]runtime.Object{testLocalService(inPlace(0)), elsewhere}, nil, nil,
 		},
 		"a LocalService that is being deleted is left to the garbage collector": {
@@ -112,170 +130,136 @@ func TestSyncWrites(t *testing.T) {
 		"a spec that cannot work": {
 			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }), testNode("node1")},
 			[]string{"patch localservices/status demo 0/0 not Ready: InvalidSpec"},
-			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller itself adds: remove it, and use nodeSelector to choose nodes"},
+			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller itself adds: " +
+				"remove it, and use nodeSelector to choose nodes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, controller := newLocalServiceFixture(t, c.objects...)
-			err := controller.sync(t.Context(), demoKey)
-			if invalid := name == "a spec that cannot work"; (err != nil) != invalid {
-				t.Errorf("sync: %v", err)
-			}
-			if diff := cmp.Diff(c.writes, f.writes()); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(c.events, f.recorded()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f, controller := newLocalServiceFixture(t, c.objects...)
+				err := controller.sync(t.Context(), demoKey)
+				if invalid := name == "a spec that cannot work"; (err != nil) != invalid {
+					t.Errorf("sync: %v", err)
+				}
+				f.expect("writes", c.writes, f.writes())
+				f.expect("events", c.events, f.recorded())
+				if err := controller.sync(t.Context(), demoKey); name != "a spec that cannot work" && err != nil {
+					t.Errorf("second sync: %v", err)
+				}
+				f.expect("writes of a second sync", nil, f.writes())
+			})
 		})
 	}
 }
 
-// TestEventsLeadToWork: what an event makes the controller look at. It is checked by what is written for a cluster of
-// three nodes in which nothing but that event's own node can differ: work that grows with the cluster would show.
+// TestEventsLeadToWork: what is written because of an event, and that nothing is looked at because of others.
 func TestEventsLeadToWork(t *testing.T) {
 	ssd := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 	ls := testLocalService(inPlace(2), ssd)
-	base := []runtime.Object{ls, testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"),
-		testService(t, ls, "node1"), testService(t, ls, "node2")}
-	services := func(namespace string) func(f *fixture, c *localServiceController) {
-		return func(f *fixture, c *localServiceController) {
-			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: namespace, Labels: map[string]string{"owner": "demo"}}}
-			c.serviceChanged(f.trimmed(service).(*fanout.Service))
-		}
+	node := func(edit func(*metav1.PartialObjectMetadata), labels ...string) *metav1.PartialObjectMetadata {
+		n := testNode("node1", labels...)
+		edit(n)
+		return n
 	}
+	ours := func(edit func(*corev1.Service)) *corev1.Service { return testService(ls, "node1", edit) }
 	for name, c := range map[string]struct {
-		event  func(f *fixture, c *localServiceController)
-		queued bool
+		event  func(f *fixture)
 		writes []string
 	}{
-		"node added": {func(f *fixture, c *localServiceController) {
-			c.nodeChanged(nil, f.cached(testNode("node4", "disk=ssd")).(*node))
-		}, true, []string{"create services demo-node4", "patch localservices/status demo 3/3 Ready"}},
-		"node added that is not selected": {func(f *fixture, c *localServiceController) {
-			c.nodeChanged(nil, f.cached(testNode("node4")).(*node))
-		}, false, nil},
-		"node deleted": {func(f *fixture, c *localServiceController) {
-			gone := testNode("node2", "disk=ssd")
-			f.uncached(gone)
-			c.nodeChanged(f.trimmed(gone).(*node), nil)
-		}, true, []string{"delete services demo-node2 uid=uid-demo-node2", "patch localservices/status demo 1/1 Ready"}},
-		"node labelled": {func(f *fixture, c *localServiceController) {
-			before := f.trimmed(testNode("node3")).(*node)
-			c.nodeChanged(before, f.cached(testNode("node3", "disk=ssd")).(*node))
-		}, true, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
-		"node unlabelled": {func(f *fixture, c *localServiceController) {
-			before := f.trimmed(testNode("node1", "disk=ssd")).(*node)
-			c.nodeChanged(before, f.cached(testNode("node1")).(*node))
-		}, true, []string{"delete services demo-node1 uid=uid-demo-node1", "patch localservices/status demo 1/1 Ready"}},
-		"node heartbeat": {func(f *fixture, c *localServiceController) {
-			before, after := testNode("node1", "disk=ssd"), testNode("node1", "disk=ssd")
-			after.ResourceVersion, after.Annotations = "2", map[string]string{"beat": "1"}
-			c.nodeChanged(f.trimmed(before).(*node), f.cached(after).(*node))
-		}, false, nil},
-		"node deleted and added again": {func(f *fixture, c *localServiceController) {
-			before, after := testNode("node1", "disk=ssd"), testNode("node1", "disk=ssd")
-			after.UID = "another"
-			c.nodeChanged(f.trimmed(before).(*node), f.cached(after).(*node))
-		}, false, nil}, // Its Service is as good as before.
-		"our Service deleted": {func(f *fixture, c *localServiceController) {
-			s := testService(t, ls, "node1")
-			f.uncached(s)
-			if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), s.Namespace, s.Name); err != nil {
-				t.Fatal(err)
-			}
-			c.serviceChanged(f.trimmed(s).(*fanout.Service))
-		}, true, []string{"create services demo-node1"}},
-		"our Service edited": {func(f *fixture, c *localServiceController) {
-			s := testService(t, ls, "node1", func(s *corev1.Service) { delete(s.Labels, "owner") })
-			c.serviceChanged(f.cached(s).(*fanout.Service))
-		}, true, []string{`patch services demo-node1 {"metadata":{"labels":{"owner":"demo"},"resourceVersion":"7"}}`}},
-		"our Service's node annotation edited": {func(f *fixture, c *localServiceController) {
-			s := testService(t, ls, "node1", func(s *corev1.Service) { s.Annotations["localservice.dev/node"] = "node2" })
-			c.serviceChanged(f.cached(s).(*fanout.Service))
-		}, true, []string{`patch services demo-node1 {"metadata":{"annotations":{"localservice.dev/node":"node1"},"resourceVersion":"7"}}`}},
-		"a Service of nobody":            {services("default"), false, nil},
-		"a Service in another namespace": {services("other"), false, nil},
-		"status written":                 {func(_ *fixture, c *localServiceController) { c.localServiceChanged(ls, statusOnly(ls)) }, true, nil},
-		"resync":                         {func(_ *fixture, c *localServiceController) { c.localServiceChanged(ls, ls) }, true, nil},
-		"LocalService deleted, known only by name": {func(_ *fixture, c *localServiceController) {
-			c.loop.Add(keyOf(deleted[*v1alpha1.LocalService](cache.DeletedFinalStateUnknown{Obj: ls})))
-		}, true, nil},
+		"node added":                      {func(f *fixture) { f.set(testNode("node4", "disk=ssd")) }, []string{"create services demo-node4", "patch localservices/status demo 3/3 Ready"}},
+		"node added that is not selected": {func(f *fixture) { f.set(testNode("node4")) }, nil},
+		"node deleted":                    {func(f *fixture) { f.remove(testNode("node2")) }, []string{"delete services demo-node2 uid=uid-demo-node2", "patch localservices/status demo 1/1 Ready"}},
+		"node labelled":                   {func(f *fixture) { f.set(testNode("node3", "disk=ssd")) }, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
+		"node unlabelled":                 {func(f *fixture) { f.set(testNode("node1")) }, []string{"delete services demo-node1 uid=uid-demo-node1", "patch localservices/status demo 1/1 Ready"}},
+		"node heartbeat": {func(f *fixture) {
+			f.set(node(func(n *metav1.PartialObjectMetadata) { n.Annotations = map[string]string{"beat": "1"} }, "disk=ssd"))
+		}, nil},
+		"node deleted and added again": {func(f *fixture) {
+			f.set(node(func(n *metav1.PartialObjectMetadata) { n.UID = "another" }, "disk=ssd"))
+		}, nil}, // Its Service is as good as before.
+		"our Service deleted": {func(f *fixture) { f.remove(testService(ls, "node1")) }, []string{"create services demo-node1"}},
+		"our Service edited": {func(f *fixture) { f.set(ours(func(s *corev1.Service) { delete(s.Labels, "owner") })) },
+			[]string{`patch services demo-node1 {"metadata":{"labels":{"owner":"demo"},"resourceVersion":"1001"}}`}},
+		"our Service's node annotation edited": {func(f *fixture) {
+			f.set(ours(func(s *corev1.Service) { s.Annotations["localservice.dev/node"] = "node2" }))
+		}, []string{`patch services demo-node1 {"metadata":{"annotations":{"localservice.dev/node":"node1"},"resourceVersion":"1001"}}`}},
+		"spec changed": {func(f *fixture) {
+			f.set(testLocalService(inPlace(2), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
+		}, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
+		"status edited by somebody": {func(f *fixture) { f.set(testLocalService(inPlace(7), ssd)) }, []string{"patch localservices/status demo 2/2 Ready"}},
+		"LocalService deleted":      {func(f *fixture) { f.remove(ls) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, controller := newLocalServiceFixture(t, base...)
-			if err := controller.sync(t.Context(), demoKey); err != nil {
-				t.Fatal(err)
-			}
-			if got := f.writes(); got != nil {
-				t.Fatalf("not at rest: %v", got)
-			}
-			var queued []types.NamespacedName
-			controller.loop = reconcile.New("test", clock.RealClock{}, func(_ context.Context, key types.NamespacedName) error {
-				queued = append(queued, key)
-				return nil
+			synctest.Test(t, func(t *testing.T) {
+				f := runLocalServices(t, ls, testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"),
+					testService(ls, "node1"), testService(ls, "node2"))
+				f.expect("writes at rest", nil, f.writes())
+				c.event(f)
+				settle()
+				f.expect("writes", c.writes, f.writes())
+				time.Sleep(time.Hour)
+				f.expect("writes at rest", nil, f.writes())
 			})
-			c.event(f, controller)
-			drain(t, controller.loop)
-			if (len(queued) > 0) != c.queued || c.queued && queued[0] != demoKey {
-				t.Errorf("queued: %v; want %s: %v", queued, demoKey, c.queued)
-			}
-			if err := controller.sync(t.Context(), demoKey); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.writes, f.writes()); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
 		})
 	}
 }
 
-// drain has a loop work until nothing is queued.
-func drain[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		loop.Run(ctx, 1)
-	}()
-	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return loop.Len() == 0, nil
-	}); err != nil {
-		t.Errorf("the queue does not get empty: %v", err)
+// TestEventsThatConcernNobody: what is queued because of Services, and EndpointSlices, that are not ours.
+func TestEventsThatConcernNobody(t *testing.T) {
+	ls := testLocalService(inPlace(0))
+	service := func(name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: "theirs"}}
 	}
-	stop()
-	<-stopped
+	other := testSlice("other-node1", true)
+	for name, event := range map[string]func(f *fixture){
+		"a Service whose name begins in another way": func(f *fixture) { f.set(service("other-node1")) },
+		"a Service whose name has no dash":           func(f *fixture) { f.set(service("demo")) },
+		"a Service of the same name elsewhere": func(f *fixture) {
+			f.set(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "other"}})
+		},
+		"an EndpointSlice of somebody else": func(f *fixture) { f.set(other) },
+		"an EndpointSlice without a ready endpoint": func(f *fixture) {
+			f.set(testSlice("demo-node1", false))
+			f.set(testSlice("demo-node1", false, false))
+			f.remove(testSlice("demo-node1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, ls)
+				c, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.watch()
+				f.run(func(ctx context.Context, _ int) { c.Run(ctx, 0) })
+				before := c.loop.Len() // Nobody works on the first key.
+				event(f)
+				settle()
+				if got := c.loop.Len(); got != before || before != 1 {
+					t.Errorf("%d keys in the queue, want the 1 of the start", got)
+				}
+			})
+		})
+	}
 }
 
-func statusOnly(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
-	out := ls.DeepCopy()
-	out.ResourceVersion = "2"
-	return out
-}
-
-// TestForeignServicesHeal: when a name is freed, the node that wanted it gets its Service, and nothing polls for that.
+// TestForeignServicesHeal: when a name is freed, the node that wanted it gets its Service, and nothing polls for that. The
+// LocalServices that may want a name are those whose own name it begins with.
 func TestForeignServicesHeal(t *testing.T) {
-	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
-	f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"), foreign)
-	if err := c.sync(t.Context(), demoKey); err != nil {
-		t.Fatal(err)
-	}
-	f.writes()
-	f.uncached(foreign)
-	if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), "default", "demo-node1"); err != nil {
-		t.Fatal(err)
-	}
-	c.serviceChanged(f.trimmed(foreign).(*fanout.Service))
-	if c.loop.Len() != 1 {
-		t.Fatal("the LocalService is not looked at again")
-	}
-	if err := c.sync(t.Context(), demoKey); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"}, f.writes()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-x-node1", Namespace: "default", UID: "theirs"}}
+		second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "demo-x", "uid-2" })
+		f := runLocalServices(t, second, testNode("node1"), foreign)
+		f.expect("writes", []string{"patch localservices/status demo-x 0/1 not Ready: NameTaken, Conflicted"}, f.writes())
+		time.Sleep(time.Hour)
+		if got := f.requests(); len(got) > 0 {
+			t.Errorf("requests while waiting: %v", got)
+		}
+		f.remove(foreign)
+		settle()
+		f.expect("writes", []string{"create services demo-x-node1", "patch localservices/status demo-x 1/1 Ready"}, f.writes())
+	})
 }
 
 // TestErrors: what becomes of a fan-out that the API server refuses.
@@ -287,148 +271,288 @@ func TestErrors(t *testing.T) {
 		err      error
 		sync     string // what the error of sync says, "" for none
 		status   string
-		attempts int // at most
+		attempts int
 	}{
-		"quota is exceeded: one try is enough": {apierrors.NewForbidden(services, "x", errors.New("exceeded quota")), "exceeded quota",
-			"patch localservices/status demo 0/100 not Ready: WriteFailed, Progressing", 8},
-		"the server is in trouble: all are tried": {apierrors.NewInternalError(errors.New("etcd is slow")), "100 writes failed",
-			"patch localservices/status demo 0/100 not Ready: WriteFailed, Progressing", 100},
-		"the namespace is terminating: nobody is told": {terminating, "", "", 8},
+		"quota is exceeded": {apierrors.NewForbidden(services, "x", errors.New("exceeded quota")), "exceeded quota",
+			"patch localservices/status demo 0/90 not Ready: WriteFailed, Progressing", 10},
+		"the server is in trouble": {apierrors.NewInternalError(errors.New("etcd is slow")), "10 writes failed",
+			"patch localservices/status demo 0/90 not Ready: WriteFailed, Progressing", 10},
+		"the namespace is terminating: nobody is told": {terminating, "", "", 1},
 		"the cache is behind: tried again, and no failure": {apierrors.NewAlreadyExists(services, "x"), "already exists",
-			"patch localservices/status demo 0/100 not Ready: WritingServices, Progressing", 100},
+			"patch localservices/status demo 0/90 not Ready: WritingServices, Progressing", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []runtime.Object{testLocalService()}
-			for i := range 100 {
-				objects = append(objects, testNode(fmt.Sprintf("node%d", i)))
-			}
-			f, controller := newLocalServiceFixture(t, objects...)
-			f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) { return true, nil, c.err })
-			err := controller.sync(t.Context(), demoKey)
-			if (err == nil) != (c.sync == "") || err != nil && !strings.Contains(err.Error(), c.sync) {
-				t.Errorf("sync: %v, want %q", err, c.sync)
-			}
-			writes := f.writes()
-			status := ""
-			if i := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "patch localservices") }); i >= 0 {
-				status = writes[i]
-				writes = slices.Delete(writes, i, i+1)
-			}
-			if status != c.status {
-				t.Errorf("status %q, want %q", status, c.status)
-			}
-			if len(writes) > c.attempts {
-				t.Errorf("%d attempts, want at most %d", len(writes), c.attempts)
-			}
-			if name == "the namespace is terminating: nobody is told" {
-				if err := controller.sync(t.Context(), demoKey); err != nil || f.writes() != nil {
-					t.Errorf("tried again, although the namespace is going: %v", err)
+			synctest.Test(t, func(t *testing.T) {
+				f, controller := newLocalServiceFixture(t, append(testNodes(90), testLocalService())...)
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+				err := controller.sync(t.Context(), demoKey)
+				if (err == nil) != (c.sync == "") || err != nil && !strings.Contains(err.Error(), c.sync) {
+					t.Errorf("sync: %v, want %q", err, c.sync)
 				}
-				return
-			}
-			// The next sync, with the trouble over, does all that is missing.
-			f.kube.ReactionChain = f.kube.ReactionChain[1:]
-			if err := controller.sync(t.Context(), demoKey); err != nil {
-				t.Fatal(err)
-			}
-			if got := f.writes(); len(got) != 101 {
-				t.Errorf("%d writes when the trouble is over, want 100 and the status", len(got))
-			}
+				writes := f.writes()
+				status := ""
+				if i := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "patch localservices") }); i >= 0 {
+					status = writes[i]
+					writes = slices.Delete(writes, i, i+1)
+				}
+				if status != c.status {
+					t.Errorf("status %q, want %q", status, c.status)
+				}
+				if len(writes) != c.attempts {
+					t.Errorf("%d attempts, want %d", len(writes), c.attempts)
+				}
+				// The next sync, with the trouble over, does all that is missing.
+				f.kube.ReactionChain = f.kube.ReactionChain[1:]
+				if err := controller.sync(t.Context(), demoKey); err != nil {
+					t.Fatal(err)
+				}
+				if got := f.writes(); len(got) != 91 {
+					t.Errorf("%d writes when the trouble is over, want 90 and the status", len(got))
+				}
+			})
 		})
 	}
 }
 
-// TestPartialFailure: one Service that is refused does not keep the others from being made.
-func TestPartialFailure(t *testing.T) {
-	f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"), testNode("node2"), testNode("node3"))
-	f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
-		bad := a.(core.CreateAction).GetObject().(*corev1.Service).Name == "demo-node2"
-		return bad, nil, apierrors.NewInternalError(errors.New("no luck"))
+// TestRefusedServices: Services that are refused do not keep the others from being made, nor are they forgotten.
+func TestRefusedServices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var over atomic.Bool
+		f := newFixture(t, testLocalService(), testNode("node1"), testNode("node2"), testNode("node3"))
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			bad := a.(core.CreateAction).GetObject().(*corev1.Service).Name == "demo-node2"
+			return bad && !over.Load(), nil, apierrors.NewInternalError(errors.New("no luck"))
+		})
+		f.watch()
+		f.run(c.Run)
+		writes := f.writes()
+		f.expect("writes", []string{"create services demo-node1", "create services demo-node2", "create services demo-node3"}, slices.Compact(
+			slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return !strings.HasPrefix(w, "create") })))
+		if got := writes[len(writes)-1]; got != "patch localservices/status demo 2/3 not Ready: WriteFailed, Progressing" {
+			t.Errorf("status %s", got)
+		}
+		if got := f.recorded(); !slices.ContainsFunc(got, func(e string) bool {
+			return strings.Contains(e, "Warning WriteFailed 1 write failed: create Service default/demo-node2") && strings.Contains(e, "no luck")
+		}) || len(got) != 2 {
+			t.Errorf("events %v, want one that says what was attempted, and why it failed", got)
+		}
+		over.Store(true)
+		time.Sleep(10 * time.Minute)
+		f.expect("writes when the trouble is over", []string{"create services demo-node2", "patch localservices/status demo 3/3 Ready"}, lastWrites(f.writes(), 2))
 	})
-	err := c.sync(t.Context(), demoKey)
-	if err == nil || !strings.Contains(err.Error(), "create Service default/demo-node2") || !strings.Contains(err.Error(), "no luck") {
-		t.Errorf("sync: %v, want what was attempted, and why it failed", err)
-	}
-	want := []string{"create services demo-node1", "create services demo-node2", "create services demo-node3",
-		"patch localservices/status demo 2/3 not Ready: WriteFailed, Progressing"}
-	if diff := cmp.Diff(want, f.writes()); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
+}
+
+func lastWrites(writes []string, n int) []string { return writes[max(0, len(writes)-n):] }
+
+// TestOutdatedPlans: the writes of a plan stop when it is not right any more.
+func TestOutdatedPlans(t *testing.T) {
+	for name, c := range map[string]struct {
+		event func(f *fixture)
+	}{
+		"LocalService deleted": {func(f *fixture) { f.remove(testLocalService()) }},
+		"another LocalService of the name": {func(f *fixture) {
+			f.remove(testLocalService())
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.UID, ls.ResourceVersion = "another", "2000" }))
+		}},
+		"spec changed": {func(f *fixture) {
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
+		}},
+		"a node deleted": {func(f *fixture) {
+			time.Sleep(replanInterval)
+			f.remove(testNode("node00"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, controller := newLocalServiceFixture(t, append(testNodes(90), testLocalService())...)
+				var creates atomic.Int64
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+					if creates.Add(1) == 1 {
+						c.event(f)
+						time.Sleep(time.Millisecond) // Now the caches know.
+					}
+					return false, nil, nil
+				})
+				if err := controller.sync(t.Context(), demoKey); err != nil {
+					t.Errorf("sync: %v", err)
+				}
+				f.expect("writes", []string{"create services"}, prefixes(f.writes()))
+			})
+		})
 	}
 }
 
-// TestDeletionDuringFanOut: a fan-out stops when its LocalService is deleted.
-func TestDeletionDuringFanOut(t *testing.T) {
-	ls := testLocalService()
-	objects := []runtime.Object{ls}
-	for i := range 100 {
-		objects = append(objects, testNode(fmt.Sprintf("node%d", i)))
+func prefixes(writes []string) []string {
+	var out []string
+	for _, w := range writes {
+		words := strings.Fields(w)
+		out = append(out, words[0]+" "+words[1])
 	}
-	f, c := newLocalServiceFixture(t, objects...)
-	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-		f.uncached(ls)
-		return false, nil, nil
-	})
-	if err := c.sync(t.Context(), demoKey); err != nil {
-		t.Errorf("sync: %v", err)
-	}
-	if got := f.writes(); len(got) == 0 || len(got) > 2*cap(c.slots) {
-		t.Errorf("%d writes after the LocalService was deleted, want those that were under way", len(got))
-	}
+	return out
 }
 
-// TestStatusProgress: the status tells how far a long fan-out has come, once a second and not once a Service.
+// TestStatusProgress: the status tells how far a long fan-out has come, once in an interval and not once a Service.
 func TestStatusProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		objects := []runtime.Object{testLocalService()}
-		for i := range 90 {
-			objects = append(objects, testNode(fmt.Sprintf("node%02d", i)))
+		f := newFixture(t, append(testNodes(90), testLocalService())...)
+		f.deps.Options.WriteConcurrency = 1
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
 		}
-		f, c := newLocalServiceFixture(t, objects...)
-		c.slots, c.clock = make(chan struct{}, 1), clock.RealClock{}
-		defer func() { // The queue has goroutines of its own.
-			stopped, stop := context.WithCancel(t.Context())
-			stop()
-			c.loop.Run(stopped, 0)
-		}()
+		end(t, c.loop)
 		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-			time.Sleep(30 * time.Millisecond) // fake time: 2.7 s in all
+			time.Sleep(progressInterval / 32)
 			return false, nil, nil
 		})
+		f.watch()
 		if err := c.sync(t.Context(), demoKey); err != nil {
 			t.Fatal(err)
 		}
-		got := slices.DeleteFunc(f.writes(), func(w string) bool { return strings.HasPrefix(w, "create") })
-		want := []string{
-			"patch localservices/status demo 33/90 not Ready: WritingServices, Progressing",
-			"patch localservices/status demo 66/90 not Ready: WritingServices, Progressing",
+		f.expect("status", []string{
+			"patch localservices/status demo 32/90 not Ready: WritingServices, Progressing",
+			"patch localservices/status demo 64/90 not Ready: WritingServices, Progressing",
 			"patch localservices/status demo 90/90 Ready",
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("status (-want +got):\n%s", diff)
-		}
+		}, slices.DeleteFunc(f.writes(), func(w string) bool { return strings.HasPrefix(w, "create") }))
+		f.expect("events", []string{"Normal ServicesWritten Services: created 90 (90 nodes selected)"}, f.recorded())
 	})
 }
 
 // TestShutdownDuringFanOut: a write that has begun is finished, and no other is begun.
 func TestShutdownDuringFanOut(t *testing.T) {
-	objects := []runtime.Object{testLocalService()}
-	for i := range 100 {
-		objects = append(objects, testNode(fmt.Sprintf("node%02d", i)))
-	}
-	f, c := newLocalServiceFixture(t, objects...)
-	ctx, stop := context.WithCancel(t.Context())
-	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-		stop()
-		return false, nil, nil
+	synctest.Test(t, func(t *testing.T) {
+		f, c := newLocalServiceFixture(t, append(testNodes(90), testLocalService())...)
+		ctx, stop := context.WithCancel(t.Context())
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			stop()
+			time.Sleep(time.Second)
+			return false, nil, nil
+		})
+		if err := c.sync(ctx, demoKey); !errors.Is(err, context.Canceled) {
+			t.Errorf("sync: %v, want that it was cancelled", err)
+		}
+		list, err := f.kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(f.writes()); got != 1 || len(list.Items) != 1 {
+			t.Errorf("%d writes and %d Services, want the one that was under way", got, len(list.Items))
+		}
 	})
-	if err := c.sync(ctx, demoKey); !errors.Is(err, context.Canceled) {
-		t.Errorf("sync: %v, want that it was cancelled", err)
+}
+
+// TestStatusReadyNodes: the status counts the selected nodes whose Service, if it is ours, has a ready endpoint, and
+// follows at most once in a period.
+func TestStatusReadyNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default", UID: "theirs"}}
+		f := runLocalServices(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"), foreign,
+			testService(ls, "node1"), testService(ls, "node2"), testService(ls, "node3"),
+			testSlice("demo-node1", false, true), testSlice("demo-node2", false), testSlice("demo-node4", true), testSlice("other", true))
+		expect := func(want string) {
+			t.Helper()
+			got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Status.Ready != want {
+				t.Errorf("ready %q (%d), want %q", got.Status.Ready, got.Status.ReadyNodes, want)
+			}
+		}
+		expect("1/4")
+		f.writes()
+		for range 10 {
+			f.set(testSlice("demo-node3", true))
+			time.Sleep(50 * time.Millisecond)
+			f.set(testSlice("demo-node3", false))
+			time.Sleep(50 * time.Millisecond)
+		}
+		f.set(testSlice("demo-node3", true))
+		settle()
+		expect("2/4")
+		if got := f.writes(); len(got) > 2 {
+			t.Errorf("%d status writes in 4 s: %v", len(got), got)
+		}
+		f.remove(testSlice("demo-node1"))
+		settle()
+		expect("1/4")
+	})
+}
+
+// TestAdoptionOfOrphans: Services that were orphaned are adopted, or replaced, by a LocalService that is there, and by none that is
+// being deleted and of which the cache does not know that yet: those were orphaned by the same command, and would be deleted
+// with it.
+func TestAdoptionOfOrphans(t *testing.T) {
+	ls := testLocalService(inPlace(1))
+	adopted := []string{`patch services demo-node1 {"metadata":{"ownerReferences":[{"apiVersion":"localservice.dev/v1alpha1",` +
+		`"blockOwnerDeletion":true,"controller":true,"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`}
+	replaced := []string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"}
+	for name, c := range map[string]struct {
+		live                   func(*v1alpha1.LocalService) // at the API server, nil if it is gone
+		adoptable, replaceable []string
+	}{
+		"the LocalService is there":      {func(*v1alpha1.LocalService) {}, adopted, replaced},
+		"it is being deleted":            {func(ls *v1alpha1.LocalService) { ls.DeletionTimestamp = new(metav1.Now()) }, nil, nil},
+		"it is another of the same name": {func(ls *v1alpha1.LocalService) { ls.UID = "another" }, nil, nil},
+		"it is gone":                     {nil, nil, nil},
+	} {
+		for _, orphan := range []struct {
+			edit func(*corev1.Service)
+			want []string
+		}{
+			{func(s *corev1.Service) { s.OwnerReferences = nil }, c.adoptable},
+			{func(s *corev1.Service) {
+				s.OwnerReferences, s.Spec.ClusterIP, s.Spec.ClusterIPs = nil, "10.96.0.1", []string{"10.96.0.1"}
+			}, c.replaceable},
+		} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f, controller := newLocalServiceFixture(t, ls, testNode("node1"), testService(ls, "node1", orphan.edit))
+					f.client.PrependReactor("get", "localservices", func(core.Action) (bool, runtime.Object, error) {
+						if c.live == nil {
+							return true, nil, apierrors.NewNotFound(v1alpha1.Resource("localservices"), "demo")
+						}
+						live := ls.DeepCopy()
+						c.live(live)
+						return true, live, nil
+					})
+					if err := controller.sync(t.Context(), demoKey); (err == nil) != (orphan.want != nil) {
+						t.Errorf("sync: %v", err)
+					}
+					f.expect("writes", orphan.want, f.writes())
+				})
+			})
+		}
 	}
-	list, err := f.kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := len(f.writes()); got == 0 || got > 2*cap(c.slots) || got != len(list.Items) {
-		t.Errorf("%d writes and %d Services, want those that were under way", got, len(list.Items))
-	}
+}
+
+// TestQuotaAndNewNodes: where a quota has room for one Service a node, and all nodes are replaced by others, the deletions
+// are not given up because creations fail: they make the room.
+func TestQuotaAndNewNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		objects := []runtime.Object{ls}
+		for i := range 30 {
+			objects = append(objects, testNode(fmt.Sprintf("a%d", i)), testService(ls, fmt.Sprintf("z%d", i)))
+		}
+		f, c := newLocalServiceFixture(t, objects...)
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("exceeded quota"))
+		})
+		if err := c.sync(t.Context(), demoKey); err == nil {
+			t.Error("no error")
+		}
+		counts := map[string]int{}
+		for _, w := range prefixes(f.writes()) {
+			counts[w]++
+		}
+		if counts["delete services"] != 30 || counts["create services"] != 10 {
+			t.Errorf("%v, want 30 deletions and 10 attempts to create", counts)
+		}
+	})
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,12 +22,13 @@ var podKey = types.NamespacedName{Namespace: "default", Name: "p"}
 func newPodFixture(t *testing.T, all bool, objects ...runtime.Object) (*fixture, *podController) {
 	t.Helper()
 	f := newFixture(t, objects...)
-	f.deps.labelAllPods = all
+	f.deps.Options.LabelAllPods = all
 	c, err := newPodController(f.deps)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.fill()
+	end(t, c.loop)
+	f.watch()
 	return f, c
 }
 
@@ -67,42 +68,84 @@ func TestPodsSyncWrites(t *testing.T) {
 		"gone": {true, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, controller := newPodFixture(t, c.all, c.objects...)
-			if err := controller.sync(t.Context(), podKey); err != nil {
-				t.Errorf("sync: %v", err)
-			}
-			if diff := cmp.Diff(c.writes, f.writes()); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f, controller := newPodFixture(t, c.all, c.objects...)
+				if err := controller.sync(t.Context(), podKey); err != nil {
+					t.Errorf("sync: %v", err)
+				}
+				f.expect("writes", c.writes, f.writes())
+			})
 		})
 	}
 }
 
-// TestPodsEvents: which pods an event puts into the queue.
+// TestPodsEvents: which pods are labelled because of an event, each by one write.
 func TestPodsEvents(t *testing.T) {
-	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
 	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
 	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
+	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
+	selecting := func(app string) *v1alpha1.LocalService {
+		return testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app })
+	}
 	for name, c := range map[string]struct {
-		event func(f *fixture, c *podController)
-		want  int
+		before []runtime.Object
+		event  func(f *fixture)
+		want   []string // pods
 	}{
-		"pod of a LocalService":     {func(f *fixture, c *podController) { c.podChanged(f.cached(mine).(*pod)) }, 1},
-		"pod of none":               {func(f *fixture, c *podController) { c.podChanged(f.cached(other).(*pod)) }, 0},
-		"pod that is labelled":      {func(f *fixture, c *podController) { c.podChanged(f.cached(labelled).(*pod)) }, 0},
-		"LocalService that selects": {func(_ *fixture, c *podController) { c.localServiceChanged(testLocalService()) }, 1},
-		"LocalService that does not": {func(_ *fixture, c *podController) {
-			c.localServiceChanged(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = "x" }))
-		}, 0},
+		"pod of a LocalService": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(mine) }, []string{"mine"}},
+		"pod of none":           {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(other) }, nil},
+		"pod that is labelled":  {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(labelled) }, nil},
+		"label edited by hand": {[]runtime.Object{selecting("demo"), labelled}, func(f *fixture) {
+			f.set(testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "x"})))
+		}, []string{"labelled"}},
+		"pod deleted":          {[]runtime.Object{selecting("demo"), labelled}, func(f *fixture) { f.remove(labelled) }, nil},
+		"LocalService created": {[]runtime.Object{mine, other, elsewhere, labelled}, func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
+		"LocalService that selects others now": {[]runtime.Object{selecting("x"), mine, other, elsewhere, labelled},
+			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
+		"LocalService deleted": {[]runtime.Object{selecting("x"), mine}, func(f *fixture) { f.remove(selecting("x")) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, controller := newPodFixture(t, false, testLocalService(), mine, other, labelled, elsewhere)
-			c.event(f, controller)
-			if got := controller.loop.Len(); got != c.want {
-				t.Errorf("%d pods in the queue, want %d", got, c.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, c.before...)
+				controller, err := newPodController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.watch()
+				f.run(controller.Run)
+				f.expect("writes at rest", nil, f.writes())
+				c.event(f)
+				settle()
+				var want []string
+				for _, pod := range c.want {
+					want = append(want, fmt.Sprintf(`patch pods %s {"metadata":{"labels":{"vm/rack":"node1"},"uid":"uid-%s"}}`, pod, pod))
+				}
+				f.expect("writes", want, f.writes())
+			})
 		})
 	}
+}
+
+// TestPodsFromBefore: pods that are there when the controller begins are labelled, as are those of a standby's time.
+func TestPodsFromBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testPod("a"), testPod("b"), testPod("c", withLabels(nil)))
+		controller, err := newPodController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.set(testPod("d"))
+		settle()
+		f.expect("writes of a standby", nil, f.writes())
+		if got := controller.loop.Len(); got != 0 {
+			t.Errorf("a standby keeps %d pods in its queue", got)
+		}
+		f.run(controller.Run)
+		if got := len(f.writes()); got != 3 {
+			t.Errorf("%d writes, want 3", got)
+		}
+	})
 }
 
 func TestPodsErrors(t *testing.T) {
@@ -122,59 +165,47 @@ func TestPodsErrors(t *testing.T) {
 		"server in trouble":    {apierrors.NewInternalError(errors.New("etcd is slow")), "etcd is slow", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, controller := newPodFixture(t, true, testPod("p"))
-			f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) { return true, nil, c.err })
-			err := controller.sync(t.Context(), podKey)
-			if (err == nil) != (c.fails == "") || err != nil && !(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "label pod default/p")) {
-				t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
-			}
-			if got := f.recorded(); (len(got) == 1) != c.event {
-				t.Errorf("events %v", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f, controller := newPodFixture(t, true, testPod("p"))
+				f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+				err := controller.sync(t.Context(), podKey)
+				if (err == nil) != (c.fails == "") || err != nil && !(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "label pod default/p")) {
+					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
+				}
+				if got := f.recorded(); (len(got) == 1) != c.event {
+					t.Errorf("events %v", got)
+				}
+			})
 		})
-	}
-}
-
-// TestPodsTrim: a labelled pod takes little memory, one that is not keeps its labels, and trimming twice changes nothing.
-func TestPodsTrim(t *testing.T) {
-	trim := trimPod(v1alpha1.DefaultNodeLabelKey)
-	for _, full := range []*corev1.Pod{
-		testPod("p"), testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"})), testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" }),
-	} {
-		once, err := trim(full.DeepCopy())
-		if err != nil {
-			t.Fatal(err)
-		}
-		twice, err := trim(once)
-		if err != nil || twice != once {
-			t.Errorf("trimmed twice: %v, %v", twice, err)
-		}
-		p := once.(*pod)
-		if want := full.Labels["vm/rack"] == "node1"; p.labelled != want || (p.labels.Value() == "") != want || (p.uid == "") != want {
-			t.Errorf("%q and UID %q of %v: labelled %v", p.labels.Value(), p.uid, full.Labels, p.labelled)
-		}
 	}
 }
 
 // TestPodsLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy labels them.
 func TestPodsLabelledAtBinding(t *testing.T) {
-	_, c := newPodFixture(t, false)
-	see := func(want *bool, edit ...func(*corev1.Pod)) {
-		t.Helper()
-		trimmed, err := trimPod(c.nodeLabelKey)(testPod("p", edit...))
+	synctest.Test(t, func(t *testing.T) {
+		labelled := withLabels(map[string]string{"vm/rack": "node1"})
+		f := newFixture(t, testPod("before"), testPod("labelled-before", labelled))
+		c, err := newPodController(f.deps)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.podScheduled(trimmed.(*pod))
-		if got := c.labelledAtBinding; (got == nil) != (want == nil) || got != nil && *got != *want {
-			t.Errorf("labelled at binding: %v, want %v", got, want)
+		f.watch()
+		f.run(c.Run)
+		pods := 0
+		see := func(want *bool, edit ...func(*corev1.Pod)) {
+			t.Helper()
+			pods++
+			f.set(testPod(fmt.Sprint("p", pods), edit...))
+			settle()
+			if got := c.labelledAtBinding; (got == nil) != (want == nil) || got != nil && *got != *want {
+				t.Errorf("labelled at binding: %v, want %v", got, want)
+			}
 		}
-	}
-	labelled := withLabels(map[string]string{"vm/rack": "node1"})
-	see(nil, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // The policy leaves it to us.
-	see(nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-	see(new(true), labelled)
-	see(new(true), labelled)
-	see(new(false))
-	see(new(true), labelled)
+		see(nil, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // The policy leaves it to us.
+		see(nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		see(new(true), labelled)
+		see(new(true), labelled)
+		see(new(false))
+		see(new(true), labelled)
+	})
 }

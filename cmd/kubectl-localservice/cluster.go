@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/component-base/version"
 
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
-	"github.com/localservice-dev/local-service-controller/pkg/nodeview"
 )
 
 var (
@@ -79,7 +79,7 @@ func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.Loca
 
 // read gets all that a view of the nodes is made of, in one list for each resource: never a request for a node.
 // What could not be had, and is not needed, is in the warnings.
-func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, chunkSize int64) (in nodeview.Input, warnings []string, err error) {
+func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, chunkSize int64) (in diagnose.Input, warnings []string, err error) {
 	in.LocalService = ls
 	owned := labels.Set{v1alpha1.OwnerLabelKey: ls.Name}
 	var nodesErr, servicesErr, slicesErr, podsErr error
@@ -97,13 +97,13 @@ func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, chunkSize
 	reading.Wait()
 	if apierrors.IsForbidden(nodesErr) && servicesErr == nil {
 		// Many who may see all in a namespace may not see the cluster's nodes.
-		in.Nodes, nodesErr = nodeview.NodesOfServices(ls, in.Services), nil
+		in.Nodes, nodesErr = diagnose.NodesOfServices(ls, in.Services), nil
 		warnings = append(warnings, "you may not list nodes, so that nodes without a Service of this LocalService are not shown")
 	}
 	if err := errors.Join(nodesErr, servicesErr, slicesErr, podsErr); err != nil {
 		return in, nil, err
 	}
-	if len(nodeview.MissingServices(in)) > 0 {
+	if len(diagnose.MissingServices(in)) > 0 {
 		in.OtherServices, err = list[metav1.PartialObjectMetadata](ctx, servicesResource, ls.Namespace, nil, chunkSize, pageOf(c.metadata.Resource(servicesResource).Namespace(ls.Namespace).List))
 	}
 	return in, warnings, err

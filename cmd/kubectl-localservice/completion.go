@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 )
 
 // completionTimeout bounds how long a shell waits after the Tab key.
@@ -66,7 +66,7 @@ func (p *plugin) completeURL(cmd *cobra.Command, args []string, prefix string) (
 		nodes, err := c.nodes(ctx, ls, 0)
 		var selected []string
 		for _, node := range nodes {
-			if fanout.Selects(ls, labels.Set(node.Labels)) {
+			if plan.Selects(ls, labels.Set(node.Labels)) {
 				selected = append(selected, node.Name)
 			}
 		}

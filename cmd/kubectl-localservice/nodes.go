@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/nodeview"
 )
 
 // nodesOptions are the flags of `nodes`.
@@ -73,7 +73,7 @@ With -o name, the Services that are there are listed, as other commands take the
 	o.output.addFlags(cmd)
 	cmd.Flags().StringVar(&o.nodeLabelKey, "node-label-key", "", "Key of the pods' node label, if the controller was told another one than "+
 		v1alpha1.DefaultNodeLabelKey+". By default it is taken from the Services.")
-	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", nodeview.DefaultClusterDomain, "Domain of the cluster's DNS.")
+	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", diagnose.DefaultClusterDomain, "Domain of the cluster's DNS.")
 	cmd.Flags().Int64Var(&o.chunkSize, "chunk-size", 500, "Return large lists in chunks rather than all at once. Pass 0 to disable.")
 	return cmd
 }
@@ -100,9 +100,9 @@ func (o *nodesOptions) run(ctx context.Context, name string) error {
 	}
 	in.ClusterDomain = o.clusterDomain
 	if in.NodeLabelKey = o.nodeLabelKey; in.NodeLabelKey == "" {
-		in.NodeLabelKey = nodeview.NodeLabelKey(ls, in.Services)
+		in.NodeLabelKey = diagnose.NodeLabelKey(ls, in.Services)
 	}
-	list := nodeview.Nodes(in)
+	list := diagnose.Nodes(in)
 	if len(list.Items) == 0 && len(warnings) == 0 {
 		fmt.Fprintln(o.ErrOut, noNodes(ls))
 	}

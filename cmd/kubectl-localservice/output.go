@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/localservice-dev/local-service-controller/pkg/nodeview"
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
 )
 
 // output is how to print a list of nodes.
@@ -39,10 +39,10 @@ func (o *output) formats() []string {
 }
 
 // printer finds the printer for the flags, before anything is asked of the cluster.
-func (o *output) printer() (func(*nodeview.NodeList, io.Writer) error, error) {
+func (o *output) printer() (func(*diagnose.NodeList, io.Writer) error, error) {
 	if o.isTable() {
 		table := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: o.noHeaders, Wide: o.format == "wide"})
-		return func(list *nodeview.NodeList, w io.Writer) error {
+		return func(list *diagnose.NodeList, w io.Writer) error {
 			if len(list.Items) == 0 {
 				return nil // It was said on the error stream.
 			}
@@ -62,7 +62,7 @@ func (o *output) printer() (func(*nodeview.NodeList, io.Writer) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(list *nodeview.NodeList, w io.Writer) error {
+	return func(list *diagnose.NodeList, w io.Writer) error {
 		// So that JSONPath can compare integers: from a struct it makes floating point numbers.
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
 		if err != nil {
@@ -76,7 +76,7 @@ func (o *output) printer() (func(*nodeview.NodeList, io.Writer) error, error) {
 func (o *output) isTable() bool { return o.format == "" || o.format == "wide" }
 
 // printNames lists the Services that are there, as service/NAME.
-func printNames(list *nodeview.NodeList, w io.Writer) error {
+func printNames(list *diagnose.NodeList, w io.Writer) error {
 	printer := printers.NamePrinter{}
 	for i := range list.Items {
 		if !list.Items[i].HasService() {
@@ -91,7 +91,7 @@ func printNames(list *nodeview.NodeList, w io.Writer) error {
 	return nil
 }
 
-func tableOf(list *nodeview.NodeList) *metav1.Table {
+func tableOf(list *diagnose.NodeList) *metav1.Table {
 	const wide = 1
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Node", Type: "string"},

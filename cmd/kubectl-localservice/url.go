@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
-	"github.com/localservice-dev/local-service-controller/pkg/nodeview"
 )
 
 // urlOptions are the flags of `url`.
@@ -49,7 +49,7 @@ LocalService (clusterIP: None) it has the port of the pods, because headless Ser
 		},
 	}
 	cmd.Flags().StringVar(&o.port, "port", "", "Name or number of the LocalService's port. The default is the first one.")
-	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", "", "Domain of the cluster's DNS, to print the full name; for example "+nodeview.DefaultClusterDomain+".")
+	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", "", "Domain of the cluster's DNS, to print the full name; for example "+diagnose.DefaultClusterDomain+".")
 	must(cmd.RegisterFlagCompletionFunc("port", p.completePort))
 	return cmd
 }
@@ -63,7 +63,7 @@ func (o *urlOptions) run(ctx context.Context, name, node string) error {
 	if err != nil {
 		return err
 	}
-	port, err := nodeview.Port(ls, o.port)
+	port, err := diagnose.Port(ls, o.port)
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func (o *urlOptions) run(ctx context.Context, name, node string) error {
 	if err := o.checkService(ctx, c, ls, node, nodeKnown); err != nil {
 		return err
 	}
-	url, err := nodeview.URL(ls, node, port, o.clusterDomain, nil)
-	if errors.Is(err, nodeview.ErrEndpointsNeeded) {
+	url, err := diagnose.URL(ls, node, port, o.clusterDomain, nil)
+	if errors.Is(err, diagnose.ErrEndpointsNeeded) {
 		url, err = o.urlByEndpoints(ctx, c, ls, node, port)
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func checkNode(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, name 
 		return false, fmt.Errorf("there is no node %s: `kubectl localservice nodes %s -n %s` lists those of the LocalService", name, ls.Name, ls.Namespace)
 	case err != nil:
 		return false, request{"get", nodesResource, "", name}.failed(err)
-	case !fanout.Selects(ls, labels.Set(node.Labels)):
+	case !plan.Selects(ls, labels.Set(node.Labels)):
 		return false, fmt.Errorf("LocalService %s/%s does not select node %s: the node lacks labels of its nodeSelector %s",
 			ls.Namespace, ls.Name, name, labels.Set(ls.Spec.NodeSelector))
 	}
@@ -116,7 +116,7 @@ func (o *urlOptions) checkService(ctx context.Context, c *cluster, ls *v1alpha1.
 	case err != nil:
 		return request{"get", servicesResource, ls.Namespace, name}.failed(err)
 	case !metav1.IsControlledBy(service, ls):
-		return fmt.Errorf("there is no URL of LocalService %s/%s on node %s: Service %s: %s", ls.Namespace, ls.Name, node, name, nodeview.Conflict(service))
+		return fmt.Errorf("there is no URL of LocalService %s/%s on node %s: Service %s: %s", ls.Namespace, ls.Name, node, name, diagnose.Conflict(service))
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (o *urlOptions) urlByEndpoints(ctx context.Context, c *cluster, ls *v1alpha
 	if err != nil {
 		return "", err
 	}
-	url, err := nodeview.URL(ls, node, port, o.clusterDomain, slices)
+	url, err := diagnose.URL(ls, node, port, o.clusterDomain, slices)
 	if err != nil {
 		return "", fmt.Errorf("%w, and there are none for node %s: see `kubectl localservice nodes %s -n %s`", err, node, ls.Name, ls.Namespace)
 	}

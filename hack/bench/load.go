@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 )
 
 const (
@@ -147,7 +147,7 @@ func (s *scene) namedLocalServices(prefix string, n int) []*v1alpha1.LocalServic
 func (s *scene) services(owners []*v1alpha1.LocalService) ([]*corev1.Service, error) {
 	var services []*corev1.Service
 	for _, owner := range owners {
-		template, err := fanout.NewTemplate(owner, v1alpha1.DefaultNodeLabelKey)
+		template, err := plan.NewTemplate(owner, v1alpha1.DefaultNodeLabelKey)
 		if err != nil {
 			return nil, fmt.Errorf("make the Services of LocalService %s: %w", owner.Name, err)
 		}

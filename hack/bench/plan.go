@@ -23,7 +23,7 @@ func (b *bench) measurePlan(ctx context.Context) error {
 	if b.opts.smoke {
 		benchtime, count = "2x", "1"
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=BenchmarkCompute", "-benchmem", "-benchtime="+benchtime, "-count="+count, "./pkg/fanout")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=BenchmarkCompute", "-benchmem", "-benchtime="+benchtime, "-count="+count, "./internal/plan")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	output, err := cmd.CombinedOutput()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -274,32 +274,31 @@ func (r *randomRun) mustOwnAny(ls *v1alpha1.LocalService) map[string]*corev1.Ser
 }
 
 // plan is what is to be done about some Services.
-func (r *randomRun) plan(ls *v1alpha1.LocalService, owned map[string]*corev1.Service) fanout.Plan {
+func (r *randomRun) plan(ls *v1alpha1.LocalService, owned map[string]*corev1.Service) plan.Plan {
 	r.t.Helper()
-	template, err := fanout.NewTemplate(ls, nodeLabel)
+	template, err := plan.NewTemplate(ls, nodeLabel)
 	r.must(err)
 	nodes, err := r.Kube.CoreV1().Nodes().List(r.ctx(), metav1.ListOptions{})
 	r.must(err)
-	in := fanout.Input{Template: template, Owned: map[string]*fanout.Service{}, Lookup: func(string) *fanout.Service { return nil }}
+	in := plan.Input{Template: template, Owned: map[string]plan.Service{}, Lookup: func(string) plan.Service { return nil }}
 	for name, service := range owned {
-		in.Owned[name], err = fanout.NewService(service.DeepCopy(), nodeLabel)
-		r.must(err)
+		in.Owned[name] = plan.FromAPI(service.DeepCopy(), nodeLabel)
 	}
 	for i := range nodes.Items {
-		if fanout.Selects(ls, labels.Set(nodes.Items[i].Labels)) {
+		if plan.Selects(ls, labels.Set(nodes.Items[i].Labels)) {
 			in.Nodes = append(in.Nodes, nodes.Items[i].Name)
 		}
 	}
-	return fanout.Compute(in)
+	return plan.Compute(in)
 }
 
 // checkWrites compares the controller's writes of Services with those that were to be expected.
-func (r *randomRun) checkWrites(planned *fanout.Plan, ls *v1alpha1.LocalService, old map[string]*corev1.Service) {
+func (r *randomRun) checkWrites(planned *plan.Plan, ls *v1alpha1.LocalService, old map[string]*corev1.Service) {
 	r.t.Helper()
 	want := map[string]int{
-		"create": planned.Count(fanout.Create, fanout.Replace),
-		"delete": planned.Count(fanout.Delete, fanout.Replace),
-		"patch":  planned.Count(fanout.Update),
+		"create": planned.Count(plan.Create, plan.Replace),
+		"delete": planned.Count(plan.Delete, plan.Replace),
+		"patch":  planned.Count(plan.Update),
 	}
 	got := map[string]int{"create": 0, "delete": 0, "patch": 0}
 	writes := r.requests().Resource("services").Writes()

@@ -1,0 +1,126 @@
+// Package app is everything of the program but its controllers: flags, clients, caches, events, what must be there in the
+// cluster, leader election, and the server for health and metrics.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	_ "k8s.io/component-base/logs/json/register"          // -logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of API requests and work queues
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+	localservicescheme "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
+)
+
+// Dependencies are what controllers are made of.
+type Dependencies struct {
+	Options  *Options
+	Kube     kubernetes.Interface
+	Client   clientset.Interface
+	Recorder Recorder
+	Clock    clock.WithTicker
+	Caches   *cache.Caches
+}
+
+// Run waits until the cluster is as the controllers need it, makes them, and has them work, while this instance leads,
+// until ctx is done. What newControllers returns must not return before all work has ended.
+func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context), err error)) error {
+	config, err := opts.restConfig()
+	if err != nil {
+		return err
+	}
+	observe(config)
+	deps, meta, err := newClients(config)
+	if err != nil {
+		return err
+	}
+	deps.Options = opts
+	metrics.Register()
+	server, err := startServer(ctx, opts.httpAddress, opts.profiling)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion, "apiServer", config.Host,
+		"nodeLabelKey", opts.NodeLabelKey, "leaderElection", opts.leaderElect, "httpAddress", server.address)
+
+	cluster := preflight{host: config.Host, kube: deps.Kube, leaseNamespace: opts.leaseNamespace()}
+	if err := cluster.wait(ctx); err != nil {
+		return nil // Stopped while waiting.
+	}
+	var stopEvents func()
+	if deps.Recorder, stopEvents, err = newRecorder(ctx, deps.Kube); err != nil {
+		return err
+	}
+	defer stopEvents()
+	deps.Caches, err = cache.New(cache.Options{Kube: deps.Kube, LocalServices: deps.Client, Metadata: meta,
+		NodeLabelKey: opts.NodeLabelKey, Resync: opts.resyncPeriod, OnWatchError: watchErrorHandler})
+	if err != nil {
+		return err
+	}
+	work, err := newControllers(deps)
+	if err != nil {
+		return err
+	}
+
+	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
+	waitForCaches := deps.Caches.Start(cachesCtx)
+	defer waitForCaches()
+	defer stopCaches() // After the workers: they read the caches until the end.
+	if !deps.Caches.WaitForSync(ctx) {
+		return nil // Stopped while waiting.
+	}
+	server.setReady()
+	klog.FromContext(ctx).Info("Caches are filled")
+	debug.FreeOSMemory() // They have come in through much more memory than they take.
+	if !opts.leaderElect {
+		work(ctx)
+		return nil
+	}
+	return lead(ctx, deps.Kube, opts, server, work)
+}
+
+// newClients makes the clients. None is throttled: the bounded number of writes under way is the back-pressure, and
+// the API server has its own priority and fairness.
+func newClients(config *rest.Config) (Dependencies, metadata.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = v1alpha1.FieldManager + "/" + version.Get().GitVersion
+	config.QPS = -1
+	client, err1 := clientset.NewForConfig(config)
+	meta, err2 := metadata.NewForConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	kube, err3 := kubernetes.NewForConfig(config)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
+	}
+	return Dependencies{Kube: kube, Client: client, Clock: clock.RealClock{}}, meta, nil
+}
+
+func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func(), error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(kubescheme.AddToScheme(scheme), localservicescheme.AddToScheme(scheme)); err != nil {
+		return Recorder{}, nil, err
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return Recorder{}, nil, fmt.Errorf("record events: %w", err)
+	}
+	return Recorder{broadcaster.NewRecorder(scheme, v1alpha1.FieldManager)}, broadcaster.Shutdown, nil
+}

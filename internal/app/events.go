@@ -1,0 +1,29 @@
+package app
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+)
+
+// maxEventNote is how many bytes the API server accepts as the note of an event.
+const maxEventNote = 1024
+
+// Recorder records events.
+type Recorder struct {
+	events.EventRecorder
+}
+
+// Record records an event. The recorder of client-go counts an event that differs from an earlier one only in its note as
+// the same again, and drops the note; so that none is lost, a hash of the note tells them apart in the action.
+func (r Recorder) Record(regarding runtime.Object, eventType, reason, note string) {
+	if len(note) > maxEventNote {
+		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"
+	}
+	hash := fnv.New32a()
+	hash.Write([]byte(note))
+	r.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
+}

@@ -1,0 +1,179 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Options are the program's flags.
+type Options struct {
+	// NodeLabelKey is the key of the pod label that holds the name of the pod's node.
+	NodeLabelKey string
+	// LabelAllPods has every scheduled pod labelled, not only those that a LocalService selects.
+	LabelAllPods bool
+	// Workers is the number of LocalServices that are worked on at the same time.
+	Workers int
+	// WriteConcurrency is the number of Services, and of pods, that are written at the same time.
+	WriteConcurrency int
+	// Limits are what one sync of a LocalService may do.
+	Limits plan.Limits
+
+	kubeconfig, master string
+	resyncPeriod       time.Duration
+	httpAddress        string
+	profiling          bool
+
+	leaderElect                               bool
+	leaderElectionNamespace, leaderElectionID string
+	leaseDuration                             time.Duration
+
+	logging *logsapi.LoggingConfiguration
+}
+
+// NewOptions returns the options that a command line asks for. The error is flag.ErrHelp if it asks for help, which has
+// been printed.
+func NewOptions(args []string) (*Options, error) {
+	o := &Options{logging: logsapi.NewLoggingConfiguration()}
+	flags := flag.NewFlagSet("local-service-controller", flag.ContinueOnError)
+	o.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(o.validate(flags), logsapi.ValidateAndApply(o.logging, nil)); err != nil {
+		fmt.Fprintf(flags.Output(), "%v\nRun local-service-controller -help for all flags.\n", err)
+		return nil, err
+	}
+	return o, nil
+}
+
+func (o *Options) addFlags(flags *flag.FlagSet) {
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), "local-service-controller gives every node a Service of its own in every LocalService.\n\n"+
+			"Usage: local-service-controller [flags]\n\nFlags:\n")
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.kubeconfig, "kubeconfig",
+		"", "`file` with the cluster's address and credentials; without it those of the pod that this program runs "+
+			"in, else $KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&o.master, "master", "", "`URL` of the API server; overrides the one in the kubeconfig")
+	flags.StringVar(&o.NodeLabelKey, "node-label-key", v1alpha1.DefaultNodeLabelKey,
+		"`key` of the pod label that holds the name of the pod's node")
+	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
+		"label every scheduled pod, not only those that a LocalService selects")
+	flags.IntVar(&o.Workers, "workers", 128, "`number` of LocalServices that are worked on at the same time")
+	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
+		"`number` of Services, and of pods, that are written at the same time")
+	flags.Float64Var(&o.Limits.MaxDeleteFraction, "max-delete-fraction", 1,
+		"the greatest `part` of its Services, from 0 to 1, that one change may delete of a LocalService before it "+
+			"must be confirmed by the annotation "+v1alpha1.AllowDeletionAnnotationKey+"=true on the LocalService")
+	flags.IntVar(&o.Limits.MaxServicesPerNamespace, "max-services-per-namespace", 0,
+		"create no Services where a namespace would have more than this `number`, of all kinds; 0 for no limit")
+	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
+		"`time` after which everything is compared again although nothing has changed; 0 for never")
+	flags.StringVar(&o.httpAddress, "http-address",
+		":8081", "`address` that serves /healthz, /readyz and /metrics; empty for none")
+	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false,
+		"let only one of several instances work, the holder of a Lease; on by default inside a cluster")
+	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace",
+		"", "`namespace` of the Lease; by default that of the pod that this program runs in, else kube-system")
+	flags.StringVar(&o.leaderElectionID, "leader-election-id", "local-service-controller", "`name` of the Lease")
+	flags.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second,
+		"`time` after which the work of a leader that does not answer is taken over")
+	logsapi.AddGoFlags(o.logging, flags)
+}
+
+// validate finds contradictions, and fills in the defaults that depend on where the program runs.
+func (o *Options) validate(flags *flag.FlagSet) error {
+	var errs []error
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected argument %q: flags begin with a dash, as in -kubeconfig=FILE", flags.Arg(0)))
+	}
+	if problems := validation.IsQualifiedName(o.NodeLabelKey); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("-node-label-key=%s is no label key: %s", o.NodeLabelKey, strings.Join(problems, "; ")))
+	}
+	if o.NodeLabelKey == v1alpha1.OwnerLabelKey {
+		errs = append(errs, fmt.Errorf("-node-label-key=%s is the label that holds the LocalService of a Service: choose another one", o.NodeLabelKey))
+	}
+	if o.Workers < 1 {
+		errs = append(errs, fmt.Errorf("-workers=%d must be at least 1", o.Workers))
+	}
+	if o.WriteConcurrency < 1 {
+		errs = append(errs, fmt.Errorf("-write-concurrency=%d must be at least 1", o.WriteConcurrency))
+	}
+	if f := o.Limits.MaxDeleteFraction; !(f >= 0 && f <= 1) {
+		errs = append(errs, fmt.Errorf("-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", f))
+	}
+	if o.Limits.MaxServicesPerNamespace < 0 {
+		errs = append(errs, fmt.Errorf("-max-services-per-namespace=%d must not be negative", o.Limits.MaxServicesPerNamespace))
+	}
+	if o.resyncPeriod < 0 {
+		errs = append(errs, fmt.Errorf("-resync-period=%s must not be negative", o.resyncPeriod))
+	}
+	if o.leaseDuration < 2*time.Second {
+		errs = append(errs, fmt.Errorf("-leader-election-lease-duration=%s must be at least 2s", o.leaseDuration))
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["leader-elect"] {
+		o.leaderElect = o.inCluster()
+	}
+	if o.leaderElectionNamespace == "" {
+		o.leaderElectionNamespace = podNamespace()
+	}
+	return errors.Join(errs...)
+}
+
+// inCluster reports whether the program is to use the credentials of the pod that it runs in.
+func (o *Options) inCluster() bool {
+	return o.kubeconfig == "" && o.master == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}
+
+// restConfig is how to reach the API server.
+func (o *Options) restConfig() (*rest.Config, error) {
+	if o.inCluster() {
+		return rest.InClusterConfig()
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{}
+	overrides.ClusterInfo.Server = o.master
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("there is no cluster to work for: say which with -kubeconfig=FILE or $KUBECONFIG, or run this program in a pod")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// leaseNamespace is the namespace of the leader election's Lease, "" if there is no election.
+func (o *Options) leaseNamespace() string {
+	if !o.leaderElect {
+		return ""
+	}
+	return o.leaderElectionNamespace
+}
+
+// podNamespace is the namespace of the pod that this program runs in, kube-system elsewhere.
+func podNamespace() string {
+	if data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
+		if namespace := strings.TrimSpace(string(data)); namespace != "" {
+			return namespace
+		}
+	}
+	return "kube-system"
+}

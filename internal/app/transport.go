@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+// warningInterval is how often the same warning of the API server is logged again: each write of a large fan-out has it.
+const warningInterval = 24 * time.Hour
+
+// observe has the clients of a configuration tell in the log when the API server cannot be reached any more, and when it
+// can again, once each: a watch that cannot be begun anew says nothing of its own accord. It also has them log each warning
+// of the API server only once.
+func observe(config *rest.Config) {
+	var state atomic.Int32
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &observer{next: next, host: config.Host, state: &state}
+	})
+	config.WarningHandlerWithContext = &warnings{}
+}
+
+// What is known of an API server. Before it is reached for the first time, preflight tells what is the matter.
+const (
+	notReachedYet int32 = iota
+	reachable
+	unreachable
+)
+
+type observer struct {
+	next  http.RoundTripper
+	host  string
+	state *atomic.Int32
+}
+
+func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(r)
+	logger := klog.FromContext(r.Context())
+	switch {
+	case errors.Is(err, context.Canceled), r.Context().Err() != nil:
+		// It says nothing about the API server.
+	case err == nil && o.state.CompareAndSwap(notReachedYet, reachable):
+	case err != nil && o.state.CompareAndSwap(reachable, unreachable):
+		logger.Error(err, "The API server cannot be reached: what we know of the cluster gets old until it can", "apiServer", o.host)
+	case err == nil && o.state.CompareAndSwap(unreachable, reachable):
+		logger.Info("The API server can be reached again", "apiServer", o.host)
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go find the transport inside.
+func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+type warnings struct{ complaints complaints }
+
+// HandleWarningHeaderWithContext logs a warning that came with an answer.
+func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	const miscellaneous = 299 // the only code that Kubernetes uses
+	if code == miscellaneous && text != "" && w.complaints.isNewsWithin(warningInterval, text, text, time.Now()) {
+		klog.FromContext(ctx).Info("The API server warns: " + text)
+	}
+}

@@ -1,0 +1,33 @@
+package cache
+
+import (
+	"slices"
+	"unique"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// EndpointSlice is what the cache keeps of an EndpointSlice of a generated Service.
+type EndpointSlice struct {
+	Identity
+	Service      string                // name of the Service
+	LocalService unique.Handle[string] // by the label that the slice has from its Service
+	Ready        bool                  // at least one endpoint is ready
+}
+
+func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) {
+	return &EndpointSlice{
+		Identity:     identityOf(full),
+		Service:      full.Labels[discoveryv1.LabelServiceName],
+		LocalService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
+		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return e.Conditions.Ready == nil || *e.Conditions.Ready // Unknown means ready, says the API.
+		}),
+	}, nil
+}
+
+// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+func (s *EndpointSlice) DeepCopyObject() runtime.Object { return new(*s) }

@@ -1,0 +1,241 @@
+// Package cache holds what the informers keep of the cluster's objects: a controller's memory is its caches, and those
+// grow with the cluster. Of each object only what is read is kept, and what many have in common is in memory once.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+	informers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
+)
+
+const (
+	// byController is the index of Services by the namespace and UID of the LocalService that controls them.
+	byController = "controller"
+	// readyByLocalService is the index of EndpointSlices with a ready endpoint, by the key of their LocalService.
+	readyByLocalService = "readyByLocalService"
+	// bySelector is the index of LocalServices by one pair of their selector.
+	bySelector = "selector"
+	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
+	unlabelledByNamespace = "unlabelled"
+)
+
+// scheduledPods leaves out, at the API server, the pods that no label is of use to.
+var scheduledPods = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("spec.nodeName", ""),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+).String()
+
+// Caches are the caches of all resources that the controllers watch.
+type Caches struct {
+	LocalServices  *LocalServices
+	Nodes          *Store[Node]
+	Services       *Store[Service]
+	EndpointSlices *Store[EndpointSlice]
+	Pods           *Store[Pod]
+	Usage          *Usage
+
+	serviceCIDRs *Store[networkingv1.ServiceCIDR] // nil where the API server has none
+}
+
+// Options are what caches are made of.
+type Options struct {
+	Kube          kubernetes.Interface
+	LocalServices clientset.Interface
+	Metadata      metadata.Interface
+	NodeLabelKey  string
+	// Resync is the time after which LocalServices are told as changed although they are not, 0 for never.
+	Resync time.Duration
+	// OnWatchError returns the handler of the errors of a watch.
+	OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
+}
+
+// New makes the caches. They are empty until Start.
+func New(o Options) (*Caches, error) {
+	c := &Caches{Usage: newUsage()}
+	var err [7]error
+	none := cache.Indexers{}
+	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName,
+		informers.NewLocalServiceInformer(o.LocalServices, metav1.NamespaceAll, o.Resync, cache.Indexers{}),
+		stripManagedFields[*v1alpha1.LocalService], cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
+	c.LocalServices, err[0] = newLocalServices(localServices), localServicesErr
+	c.Nodes, err[1] = newStore("nodes",
+		metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0,
+			cache.Indexers{}, nil).Informer(),
+		trimNode, none, o.OnWatchError)
+	c.Services, err[2] = newStore("services",
+		coreinformers.NewServiceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}),
+		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
+		cache.Indexers{byController: indexByController}, o.OnWatchError)
+	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
+		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
+			// EndpointSlices have the labels of their Services, and ours have these.
+			list.LabelSelector = v1alpha1.OwnerLabelKey + "," + o.NodeLabelKey
+		}),
+		trimEndpointSlice, cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
+	c.Pods, err[4] = newStore("pods",
+		coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
+			list.FieldSelector = scheduledPods
+		}),
+		func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
+		cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
+	if hasServiceCIDRs(o.Kube) {
+		c.serviceCIDRs, err[5] = newStore("servicecidrs.networking.k8s.io",
+			networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{}),
+			stripManagedFields[*networkingv1.ServiceCIDR], none, o.OnWatchError)
+	}
+	err[6] = c.Services.OnChange(c.Usage.change)
+	if err := errors.Join(err[:]...); err != nil {
+		return nil, fmt.Errorf("set up caches: %w", err)
+	}
+	return c, nil
+}
+
+// hasServiceCIDRs reports whether the API server tells the addresses that it has for Services: from Kubernetes 1.33 on.
+func hasServiceCIDRs(kube kubernetes.Interface) bool {
+	resources, err := kube.Discovery().ServerResourcesForGroupVersion(networkingv1.SchemeGroupVersion.String())
+	return err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "servicecidrs" })
+}
+
+type runner interface {
+	run(context.Context)
+	synced() []cache.InformerSynced
+}
+
+func (c *Caches) stores() []runner {
+	all := []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.Pods}
+	if c.serviceCIDRs != nil {
+		all = append(all, c.serviceCIDRs)
+	}
+	return all
+}
+
+// Start begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
+func (c *Caches) Start(ctx context.Context) (wait func()) {
+	var running sync.WaitGroup
+	for _, store := range c.stores() {
+		running.Go(func() { store.run(ctx) })
+	}
+	return running.Wait
+}
+
+// WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done before.
+func (c *Caches) WaitForSync(ctx context.Context) bool {
+	var synced []cache.InformerSynced
+	for _, store := range c.stores() {
+		synced = append(synced, store.synced()...)
+	}
+	return cache.WaitForCacheSync(ctx.Done(), synced...)
+}
+
+// Owned returns the Services that a LocalService controls, by name.
+func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
+	objs := c.Services.byIndex(byController, controllerKey(ls.Namespace, string(ls.UID)))
+	owned := make(map[string]plan.Service, len(objs))
+	for _, obj := range objs {
+		service := obj.(*Service)
+		owned[service.GetName()] = service
+	}
+	return owned
+}
+
+// ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
+func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
+	objs := c.EndpointSlices.byIndex(readyByLocalService, ls.Namespace+"/"+ls.Name)
+	ready := make(map[string]bool, len(objs))
+	for _, obj := range objs {
+		ready[obj.(*EndpointSlice).Service] = true
+	}
+	return ready
+}
+
+// Selecting reports whether a LocalService selects a pod. It looks only at those that one of the pod's labels leads to,
+// so that a namespace may have thousands.
+func (c *Caches) Selecting(p *Pod) bool {
+	for key, value := range p.Labels().All {
+		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(bySelector, selectorKey(p.GetNamespace(), key, value))) {
+			if plan.SelectsPod(ls, p.Labels()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Unlabelled returns the pods of a namespace whose node label is not right.
+func (c *Caches) Unlabelled(namespace string) iter.Seq[*Pod] {
+	return typed[Pod](c.Pods.byIndex(unlabelledByNamespace, namespace))
+}
+
+// Capacity is what there will be when a LocalService has the Services that it wants, whatever of them is there already:
+// so it is the same all the time while they come.
+func (c *Caches) Capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
+	var cidrs []*networkingv1.ServiceCIDR
+	if c.serviceCIDRs != nil {
+		cidrs = slices.Collect(c.serviceCIDRs.All())
+	}
+	return c.Usage.capacity(ls, want, cidrs)
+}
+
+func stripManagedFields[T metav1.Object](object T) (out T, err error) {
+	object.SetManagedFields(nil)
+	return object, nil
+}
+
+func indexByController(obj any) ([]string, error) {
+	s := obj.(*Service)
+	if controller := s.Controller(); controller.IsLocalService() {
+		return []string{controllerKey(s.GetNamespace(), string(controller.UID))}, nil
+	}
+	return nil, nil
+}
+
+func controllerKey(namespace, uid string) string { return namespace + "/" + uid }
+
+func indexReady(obj any) ([]string, error) {
+	if s := obj.(*EndpointSlice); s.Ready {
+		return []string{s.GetNamespace() + "/" + s.LocalService.Value()}, nil
+	}
+	return nil, nil
+}
+
+// indexBySelector goes by the first pair, in the order of keys, of which any would do.
+func indexBySelector(obj any) ([]string, error) {
+	ls := obj.(*v1alpha1.LocalService)
+	if len(ls.Spec.Selector) == 0 {
+		return nil, nil
+	}
+	key := slices.Min(slices.Collect(maps.Keys(ls.Spec.Selector)))
+	return []string{selectorKey(ls.Namespace, key, ls.Spec.Selector[key])}, nil
+}
+
+func selectorKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
+
+func indexUnlabelled(obj any) ([]string, error) {
+	if p := obj.(*Pod); !p.labelled {
+		return []string{p.GetNamespace()}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,19 @@
+package cache
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Node is what the cache keeps of a Node: what tells whether a LocalService selects it.
+type Node struct {
+	Identity
+	Labels Labels
+}
+
+func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
+	return &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels)}, nil
+}
+
+// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }

@@ -1,0 +1,82 @@
+package cache
+
+import (
+	"strings"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Identity is what the cache of an informer must know of an object: who it is, and whether it has changed. A struct
+// that embeds it can be cached.
+type Identity struct {
+	namespace       unique.Handle[string]
+	name            string
+	resourceVersion string
+}
+
+func identityOf(object metav1.Object) Identity {
+	return Identity{
+		namespace:       unique.Make(object.GetNamespace()),
+		name:            object.GetName(),
+		resourceVersion: object.GetResourceVersion(),
+	}
+}
+
+// GetNamespace returns the object's namespace, "" for none.
+func (i *Identity) GetNamespace() string { return i.namespace.Value() }
+
+// GetName returns the object's name.
+func (i *Identity) GetName() string { return i.name }
+
+// GetResourceVersion returns the object's resource version when it was cached.
+func (i *Identity) GetResourceVersion() string { return i.resourceVersion }
+
+// GetObjectMeta makes it a metav1.ObjectMetaAccessor, from which caches make their keys.
+func (i *Identity) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: i.GetNamespace(), Name: i.name, ResourceVersion: i.resourceVersion}
+}
+
+// GetObjectKind is one half of a runtime.Object, which the cache mutation detector wants; a DeepCopyObject is the other.
+func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// Labels are the labels of an object in one string, in the form of labels.Set.String: those that are equal are ==. They
+// are a labels.Labels.
+type Labels string
+
+func labelsOf(set map[string]string) Labels { return Labels(labels.Set(set).String()) }
+
+// All calls yield for each label, in the order of keys, until it returns false.
+func (l Labels) All(yield func(key, value string) bool) {
+	for rest := string(l); rest != ""; {
+		var label string
+		label, rest, _ = strings.Cut(rest, ",")
+		if key, value, _ := strings.Cut(label, "="); !yield(key, value) {
+			return
+		}
+	}
+}
+
+// Lookup returns the value of a label, and whether there is one.
+func (l Labels) Lookup(key string) (value string, exists bool) {
+	for k, v := range l.All {
+		if k == key {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Has reports whether there is a label.
+func (l Labels) Has(key string) bool {
+	_, exists := l.Lookup(key)
+	return exists
+}
+
+// Get returns the value of a label, "" if there is none.
+func (l Labels) Get(key string) string {
+	value, _ := l.Lookup(key)
+	return value
+}

@@ -1,0 +1,67 @@
+package cache
+
+import (
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// Pod is what the cache keeps of a Pod: a hundredth of it.
+type Pod struct {
+	Identity
+	uid       types.UID             // "" while labelled
+	node      unique.Handle[string] // spec.nodeName
+	labels    unique.Handle[Labels] // none while labelled
+	labelled  bool                  // the node label is right
+	completed bool                  // all containers have ended for good
+}
+
+func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
+	p := &Pod{
+		Identity:  identityOf(full),
+		node:      unique.Make(full.Spec.NodeName),
+		labels:    unique.Make(Labels("")),
+		labelled:  full.Spec.NodeName != "" && full.Labels[nodeLabelKey] == naming.NodeLabelValue(full.Spec.NodeName),
+		completed: full.Status.Phase == corev1.PodSucceeded || full.Status.Phase == corev1.PodFailed,
+	}
+	if !p.labelled {
+		p.uid, p.labels = full.UID, unique.Make(labelsOf(full.Labels))
+	}
+	return p, nil
+}
+
+// Node returns the name of the node that the pod is on, "" before it is scheduled.
+func (p *Pod) Node() string { return p.node.Value() }
+
+// Labels returns the labels of a pod whose node label is not right; of others nothing is kept.
+func (p *Pod) Labels() Labels { return p.labels.Value() }
+
+// Labelled reports whether the pod's node label is right.
+func (p *Pod) Labelled() bool { return p.labelled }
+
+// Completed reports whether the pod serves nobody any more: all its containers have ended for good.
+func (p *Pod) Completed() bool { return p.completed }
+
+// GetUID returns the UID of a pod whose node label is not right.
+func (p *Pod) GetUID() types.UID { return p.uid }
+
+// GetObjectMeta makes it a metav1.ObjectMetaAccessor, from which caches make its key, and events their reference.
+func (p *Pod) GetObjectMeta() metav1.Object {
+	meta := p.Identity.GetObjectMeta()
+	meta.SetUID(p.uid)
+	return meta
+}
+
+// GetObjectKind makes it a runtime.Object of the kind Pod, so that events can be about it.
+func (p *Pod) GetObjectKind() schema.ObjectKind {
+	return &metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+}
+
+// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+func (p *Pod) DeepCopyObject() runtime.Object { return new(*p) }

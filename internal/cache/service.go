@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"cmp"
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Service is what the cache keeps of a Service: all that plans and usage read, in a tenth of the memory. It is a
+// plan.Service.
+type Service struct {
+	Identity
+
+	uid         types.UID
+	node        string // from the annotation; "" if there is none
+	controller  unique.Handle[plan.Controller]
+	clusterIPs  unique.Handle[string] // separated by commas; "None" or "" for none
+	terminating bool
+	content     sharedContent
+}
+
+// sharedContent is a plan.Content as protobuf, once for all Services that have it. It is empty for the Services of others.
+type sharedContent struct{ unique.Handle[string] }
+
+// trimService makes little of a Service. Of one that a LocalService neither controls nor may adopt only its identity, its
+// controller, to find conflicts, and its addresses, to count them, are kept.
+func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
+	controller := plan.ControllerOf(full)
+	s := &Service{
+		Identity:    identityOf(full),
+		uid:         full.UID,
+		controller:  unique.Make(controller),
+		clusterIPs:  unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP)),
+		terminating: full.DeletionTimestamp != nil,
+		content:     sharedContent{unique.Make("")},
+	}
+	ofOthers := controller != plan.Controller{} && !controller.IsLocalService()
+	if ofOthers || controller == (plan.Controller{}) && full.Labels[v1alpha1.OwnerLabelKey] == "" {
+		return s, nil
+	}
+	s.node = full.Annotations[v1alpha1.NodeAnnotationKey]
+	content := plan.ContentOf(full, nodeLabelKey)
+	delete(content.Annotations, corev1.LastAppliedConfigAnnotation)
+	encoded, err := (&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations, OwnerReferences: content.OwnerReferences},
+		Spec:       content.Spec,
+	}).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	s.content = sharedContent{unique.Make(string(encoded))}
+	return s, nil
+}
+
+// Get decodes the content.
+func (c sharedContent) Get() *plan.Content {
+	var s corev1.Service
+	if err := s.Unmarshal([]byte(c.Value())); err != nil {
+		panic(err) // It was encoded by trimService.
+	}
+	return &plan.Content{Labels: s.Labels, Annotations: s.Annotations, OwnerReferences: s.OwnerReferences, Spec: s.Spec}
+}
+
+// GetUID returns the UID of the Service.
+func (s *Service) GetUID() types.UID { return s.uid }
+
+// Node returns the name of the node that the Service says it is for, "" if it does not.
+func (s *Service) Node() string { return s.node }
+
+// Controller returns the object that controls the Service, the zero value if none does.
+func (s *Service) Controller() plan.Controller { return s.controller.Value() }
+
+// Terminating reports whether the Service is being deleted.
+func (s *Service) Terminating() bool { return s.terminating }
+
+// Content returns what Services for different nodes can have in common.
+func (s *Service) Content() plan.SharedContent { return s.content }
+
+// ClusterIPs returns the addresses of the Service, or None.
+func (s *Service) ClusterIPs() []string {
+	if s.clusterIPs.Value() == "" {
+		return nil
+	}
+	return strings.Split(s.clusterIPs.Value(), ",")
+}
+
+func (s *Service) hasClusterIP() bool {
+	return s.clusterIPs.Value() != "" && s.clusterIPs.Value() != corev1.ClusterIPNone
+}
+
+// Same reports whether two states of a Service differ in nothing that is kept, but for the resource version.
+func (s *Service) Same(other *Service) bool {
+	a, b := *s, *other
+	a.resourceVersion, b.resourceVersion = "", ""
+	return a == b
+}
+
+// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+func (s *Service) DeepCopyObject() runtime.Object { return new(*s) }

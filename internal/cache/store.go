@@ -1,0 +1,90 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// Store gives access to the cache of one resource, whose objects are of type *T. They must not be changed.
+type Store[T any] struct {
+	informer cache.SharedIndexInformer
+	told     []cache.InformerSynced // what has been told of all objects that were there at the start
+}
+
+// newStore makes a store of an informer. trim makes little of a whole object.
+func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, trim func(Full) (*T, error), indexers cache.Indexers,
+	onWatchError func(resource string) cache.WatchErrorHandlerWithContext) (*Store[T], error) {
+	err := informer.SetTransform(func(obj any) (any, error) {
+		if full, ok := obj.(Full); ok {
+			return trim(full)
+		}
+		return obj, nil // Trimmed before, or a tombstone.
+	})
+	if err == nil {
+		err = informer.AddIndexers(indexers)
+	}
+	if err == nil {
+		err = informer.SetWatchErrorHandlerWithContext(onWatchError(resource))
+	}
+	return &Store[T]{informer: informer, told: []cache.InformerSynced{informer.HasSynced}}, err
+}
+
+// Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
+func (s *Store[T]) Get(namespace, name string) *T {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	// GetByKey fails for no key.
+	if obj, exists, _ := s.informer.GetStore().GetByKey(key); exists {
+		return obj.(*T)
+	}
+	return nil
+}
+
+// All returns all objects, in no order.
+func (s *Store[T]) All() iter.Seq[*T] { return typed[T](s.informer.GetStore().List()) }
+
+// byIndex returns the objects with a value in an index, in no order.
+func (s *Store[T]) byIndex(index, value string) []any {
+	// Every index that is asked for exists, so this cannot fail.
+	objs, _ := s.informer.GetIndexer().ByIndex(index, value)
+	return objs
+}
+
+func typed[T any](objs []any) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, obj := range objs {
+			if !yield(obj.(*T)) {
+				return
+			}
+		}
+	}
+}
+
+// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a
+// resync, both are the same. It must not block.
+func (s *Store[T]) OnChange(changed func(before, after *T)) error {
+	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(nil, obj.(*T)) },
+		UpdateFunc: func(old, obj any) { changed(old.(*T), obj.(*T)) },
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj // The event was missed, and found out later.
+			}
+			changed(obj.(*T), nil)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch changes: %w", err)
+	}
+	s.told = append(s.told, registration.HasSynced)
+	return nil
+}
+
+func (s *Store[T]) run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+
+func (s *Store[T]) synced() []cache.InformerSynced { return s.told }

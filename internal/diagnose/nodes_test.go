@@ -1,0 +1,561 @@
+package diagnose
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+const nodeLabel = v1alpha1.DefaultNodeLabelKey
+
+func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
+	ls := &v1alpha1.LocalService{
+		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-of-demo", Generation: 2},
+		Spec:       v1alpha1.LocalServiceSpec{Selector: map[string]string{"app": "demo"}},
+		Status: v1alpha1.LocalServiceStatus{
+			ObservedGeneration: 2,
+			Conditions:         []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+		},
+	}
+	for _, change := range changes {
+		change(ls)
+	}
+	return ls
+}
+
+func ready(status metav1.ConditionStatus, reason, message string) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) {
+		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}}
+	}
+}
+
+func node(name string, labels ...string) *metav1.PartialObjectMetadata {
+	n := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	for _, label := range labels {
+		n.Labels[label] = "yes"
+	}
+	return n
+}
+
+func controlledBy(apiVersion, kind, name string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("uid-of-" + name), Controller: new(true)}}
+}
+
+func controlledByLocalService(name string) []metav1.OwnerReference {
+	return controlledBy(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, name)
+}
+
+// service is what the controller makes of localService for a node, with some changes.
+func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            naming.ServiceName("demo", node),
+			Namespace:       "default",
+			Labels:          map[string]string{v1alpha1.OwnerLabelKey: "demo"},
+			Annotations:     map[string]string{v1alpha1.NodeAnnotationKey: node},
+			OwnerReferences: controlledByLocalService("demo"),
+		},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo", nodeLabel: naming.NodeLabelValue(node)}},
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+// other is a Service without the label owner=demo.
+func other(name string, owners []metav1.OwnerReference) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners}}
+}
+
+// pod is a ready pod of localService with the right label, with some changes.
+func pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": "demo"}},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{
+			Phase:             corev1.PodRunning,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: true, Started: new(true), State: running}},
+		},
+	}
+	if node != "" {
+		p.Labels[nodeLabel] = naming.NodeLabelValue(node)
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+var running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+}
+
+func terminated(reason string, exitCode int32) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: exitCode}}
+}
+
+// notReady makes a pod not ready, whose container is in some state.
+func notReady(state corev1.ContainerState) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions[0].Status = corev1.ConditionFalse
+		p.Status.ContainerStatuses[0].Ready = false
+		p.Status.ContainerStatuses[0].State = state
+	}
+}
+
+func unlabelled(p *corev1.Pod) { delete(p.Labels, nodeLabel) }
+
+func labelled(value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels[nodeLabel] = value }
+}
+
+func terminating(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
+
+func phase(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = phase, reason }
+}
+
+// slice is an EndpointSlice of a node's Service.
+func slice(node string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{
+			discoveryv1.LabelServiceName: naming.ServiceName("demo", node),
+			v1alpha1.OwnerLabelKey:       "demo",
+		}},
+		Endpoints: endpoints,
+	}
+}
+
+func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
+	e := discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
+	if pod != "" {
+		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: pod}
+	}
+	return e
+}
+
+func terminatingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
+	e.Conditions.Terminating = new(true)
+	return e
+}
+
+// TestStatusReasons looks at node n1.
+func TestStatusReasons(t *testing.T) {
+	services := []*corev1.Service{service("n1")}
+	readySlice := []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}
+	foreign := func(s *corev1.Service) { s.OwnerReferences = controlledByLocalService("demo-of-old") }
+	without := func(s *corev1.Service) { s.OwnerReferences = nil }
+	crash := notReady(waiting("CrashLoopBackOff"))
+
+	for name, c := range map[string]struct {
+		in        Input
+		reason    Reason
+		message   string // a part of it
+		endpoints Endpoints
+	}{
+		"ready": {
+			in:        Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
+			endpoints: Endpoints{1, 1},
+		},
+		"conflict with a Service that nothing controls": {
+			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", nil)}, EndpointSlices: readySlice},
+			reason: NameConflict, message: "taken by a Service that nothing controls: delete or rename it",
+		},
+		"conflict with another LocalService": {
+			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledByLocalService("demo-of"))}},
+			reason: NameConflict, message: "taken by a Service of LocalService demo-of",
+		},
+		"conflict with another controller": {
+			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r"))}},
+			reason: NameConflict, message: "taken by a Service of Route r (serving.knative.dev/v1)",
+		},
+		"conflict with another LocalService, and labelled": {
+			in:     Input{Services: []*corev1.Service{service("n1", foreign)}, EndpointSlices: readySlice},
+			reason: NameConflict, message: "of LocalService demo-of-old",
+		},
+		"Service of a LocalService of the same name, before": {
+			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
+				s.OwnerReferences[0].UID = "earlier"
+			})}, EndpointSlices: readySlice},
+			reason: ServiceTerminating, message: "of an earlier LocalService demo", endpoints: Endpoints{1, 1},
+		},
+		"conflict with a Service that somebody else has labelled": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector = map[string]string{"app": "x"}
+			})}},
+			reason: NameConflict, message: "nothing controls",
+		},
+		"missing, never seen": {
+			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
+				ls.Status = v1alpha1.LocalServiceStatus{}
+			})},
+			reason: ServiceMissing, message: "the controller has not seen the LocalService yet: is it running?",
+		},
+		"missing, change not seen": {
+			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
+				ls.Generation++
+			})},
+			reason: ServiceMissing, message: "has not seen the LocalService's last change yet",
+		},
+		"missing, not noticed": {
+			reason: ServiceMissing, message: "the controller has not noticed yet: is it running?",
+		},
+		"missing, refused": {
+			in:     Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "1 writes failed: exceeded quota"))},
+			reason: ServiceMissing, message: "no such Service: the controller says WriteFailed: 1 writes failed: exceeded quota",
+		},
+		"missing, refused at length": {
+			in:     Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, strings.Repeat("é", 1000)))},
+			reason: ServiceMissing, message: "WriteFailed: " + strings.Repeat("é", statusLength) + "…",
+		},
+		"missing, LocalService deleted": {
+			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
+				ls.DeletionTimestamp = new(metav1.Now())
+			})},
+			reason: ServiceMissing, message: "the LocalService is being deleted",
+		},
+		"Service terminating": {
+			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
+				s.DeletionTimestamp = new(metav1.Now())
+			})}},
+			reason: ServiceTerminating, message: "being deleted",
+		},
+		"Service selects something else": {
+			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
+				s.Spec.Selector = map[string]string{"app": "demo"}
+			})}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
+			reason: ServiceOutdated, message: "selects app=demo instead of app=demo,vm/rack=n1", endpoints: Endpoints{1, 1},
+		},
+		"Service without its label": {
+			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledByLocalService("demo"))}},
+			reason: ServiceOutdated, message: "has lost its label owner=demo",
+		},
+		"Service orphaned": {
+			in:     Input{Services: []*corev1.Service{service("n1", without)}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
+			reason: ServiceOutdated, message: "nothing controls the Service any more", endpoints: Endpoints{1, 1},
+		},
+		"Service orphaned, and the spec changed since": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector["tier"] = "web"
+			})}},
+			reason: ServiceOutdated, message: "nothing controls the Service any more",
+		},
+		"Service orphaned, and being deleted": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.DeletionTimestamp = new(metav1.Now())
+			})}},
+			reason: ServiceTerminating, message: "being deleted",
+		},
+		"Service orphaned, of another node": {
+			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
+				s.Spec.Selector[nodeLabel] = "n2"
+			})}},
+			reason: NameConflict, message: "nothing controls",
+		},
+		"pod elsewhere with this node's label": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))}, EndpointSlices: readySlice},
+			reason: PodsOfOtherNode, message: "labelled vm/rack=n1, but on another node: b (n2)", endpoints: Endpoints{1, 1},
+		},
+		"ended pod elsewhere with this node's label": {
+			in: Input{Services: services, EndpointSlices: readySlice,
+				Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"), terminating), pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))}},
+			endpoints: Endpoints{1, 1},
+		},
+		"pod without label": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", unlabelled)}},
+			reason: PodsUnlabelled, message: "no label vm/rack=n1: a; is the controller running, or was the label refused",
+		},
+		"pod with a wrong label": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", labelled("n7"))}},
+			reason: PodsUnlabelled, message: `a (has "n7")`,
+		},
+		"pod without label beside a ready one": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", unlabelled)}, EndpointSlices: readySlice},
+			reason: PodsUnlabelled, message: ": b;", endpoints: Endpoints{1, 1},
+		},
+		"pods not ready": {
+			in: Input{Services: services, EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", false))},
+				Pods: []*corev1.Pod{pod("d", "n1", crash), pod("c", "n1", crash), pod("b", "n1", notReady(running)), pod("a", "n1", crash), pod("e", "n1", crash)}},
+			reason: PodsNotReady, endpoints: Endpoints{0, 1},
+			message: "not ready: a (CrashLoopBackOff), b (readiness probe not passed), c (CrashLoopBackOff), 2 more",
+		},
+		"one of two pods not ready": {
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", crash)},
+				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", false))}},
+			reason: PodsNotReady, message: "not ready: b (CrashLoopBackOff)", endpoints: Endpoints{1, 2},
+		},
+		"not ready, but published all the same": {
+			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
+				ls.Spec.PublishNotReadyAddresses = true
+			}), Services: services, Pods: []*corev1.Pod{pod("a", "n1", crash)}, EndpointSlices: readySlice},
+			endpoints: Endpoints{1, 1},
+		},
+		"not ready, to be published all the same": {
+			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
+				ls.Spec.PublishNotReadyAddresses = true
+			}), Services: services, Pods: []*corev1.Pod{pod("a", "n1", crash)}},
+			reason: PodsNotReady, message: "CrashLoopBackOff",
+		},
+		"not published yet": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1")}},
+			reason: EndpointsNotPublished, message: "0 of 1 ready pods are in the EndpointSlices",
+		},
+		"not published as ready yet": {
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1")},
+				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", false))}},
+			reason: EndpointsNotPublished, message: "0 of 1 ready pods", endpoints: Endpoints{0, 1},
+		},
+		"only terminating": {
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", terminating), pod("b", "n1", phase(corev1.PodSucceeded, ""))},
+				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", terminatingEndpoint(endpoint("a", "10.0.0.1", false)))}},
+			reason: PodsTerminating, message: "only terminating pods: a",
+		},
+		"only ended": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", phase(corev1.PodFailed, "Evicted")), pod("b", "n1", phase(corev1.PodSucceeded, ""))}},
+			reason: PodsCompleted, message: "only ended pods: a (Evicted), b (Succeeded)",
+		},
+		"no pod": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n2"), pod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })}},
+			reason: NoPods, message: "no pod with app=demo here",
+		},
+		"no pod, but unscheduled ones": {
+			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "", notReady(running))}},
+			reason: NoPods, message: "no pod with app=demo here (1 not scheduled yet)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.in.LocalService == nil {
+				c.in.LocalService = localService()
+			}
+			c.in.NodeLabelKey, c.in.ClusterDomain = nodeLabel, DefaultClusterDomain
+			c.in.Nodes = []*metav1.PartialObjectMetadata{node("n1")}
+			got := Nodes(c.in).Items[0]
+			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) || (c.reason == "") != (got.Message == "") {
+				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
+			}
+			if got.Endpoints != c.endpoints {
+				t.Errorf("endpoints %v; want %v", got.Endpoints, c.endpoints)
+			}
+		})
+	}
+}
+
+func TestNodes(t *testing.T) {
+	long := "ip-10-0-0-3.ec2.internal"
+	ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "yes"} })
+	in := Input{
+		LocalService: ls,
+		Nodes:        []*metav1.PartialObjectMetadata{node("n2", "disk"), node(long, "disk"), node("n1", "disk", "gpu"), node("n3", "gpu")},
+		Services:     []*corev1.Service{service(long), service("n1"), service("n3")},
+		EndpointSlices: []*discoveryv1.EndpointSlice{
+			slice(long, endpoint("a", "10.0.0.2", true), endpoint("b", "10.0.0.1", true)),
+			slice(long, endpoint("a", "fd00::2", true), endpoint("b", "fd00::1", false)), // The other address family.
+			slice(long, endpoint("", "10.0.0.9", true), terminatingEndpoint(endpoint("c", "10.0.0.8", false))),
+			slice(long, discoveryv1.Endpoint{Addresses: []string{"10.0.0.3"}}), // Unknown is ready.
+		},
+		Pods:         []*corev1.Pod{pod("b", long), pod("a", long), pod("c", long, terminating)},
+		NodeLabelKey: nodeLabel, ClusterDomain: "example.org",
+	}
+	if got, want := MissingServices(in), []string{"demo-n2"}; !cmp.Equal(got, want) {
+		t.Errorf("MissingServices: %v; want %v", got, want)
+	}
+	got := Nodes(in)
+	want := &NodeList{
+		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
+		Namespace: "default", LocalService: "demo",
+		Items: []Node{{
+			Node: long, Service: naming.ServiceName("demo", long), DNSName: naming.ServiceName("demo", long) + ".default.svc.example.org",
+			Endpoints: Endpoints{Ready: 4, Total: 4}, Addresses: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.9", "fd00::2"},
+			Pods: []Pod{
+				{Name: "a", Ready: true, NodeLabel: long},
+				{Name: "b", Ready: true, NodeLabel: long},
+				{Name: "c", NodeLabel: long, Reason: "Terminating"},
+			},
+		}, {
+			Node: "n1", Service: "demo-n1", DNSName: "demo-n1.default.svc.example.org", Addresses: []string{}, Pods: []Pod{},
+			Reason: NoPods, Message: "no pod with app=demo here",
+		}, {
+			Node: "n2", Service: "demo-n2", DNSName: "demo-n2.default.svc.example.org", Addresses: []string{}, Pods: []Pod{},
+			Reason: ServiceMissing, Message: "no such Service: the controller has not noticed yet: is it running?",
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("wrong view (-want +got):\n%s", diff)
+	}
+	for i, has := range []bool{true, true, false} {
+		if got.Items[i].HasService() != has {
+			t.Errorf("HasService of %s is not %v", got.Items[i].Node, has)
+		}
+	}
+}
+
+func TestNodesOfServices(t *testing.T) {
+	ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "yes"} })
+	foreign := service("n2", func(s *corev1.Service) { s.OwnerReferences = nil })
+	in := Input{LocalService: ls, Services: []*corev1.Service{service("n1"), foreign}}
+	in.Nodes = NodesOfServices(ls, in.Services)
+	if got := Nodes(in).Items; len(got) != 1 || got[0].Node != "n1" {
+		t.Errorf("got %v; want n1", got)
+	}
+}
+
+func TestNodeLabelKey(t *testing.T) {
+	keyed := func(node, key string) *corev1.Service {
+		return service(node, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo", key: node} })
+	}
+	foreign := keyed("n3", "evil")
+	foreign.OwnerReferences = nil
+	for name, c := range map[string]struct {
+		services []*corev1.Service
+		want     string
+	}{
+		"no Services":    {nil, nodeLabel},
+		"the default":    {[]*corev1.Service{keyed("n1", nodeLabel)}, nodeLabel},
+		"another one":    {[]*corev1.Service{keyed("n1", "example.org/node")}, "example.org/node"},
+		"while changing": {[]*corev1.Service{keyed("n1", "b"), keyed("n2", "a"), keyed("n3", "b")}, "b"},
+		"foreign":        {[]*corev1.Service{foreign}, nodeLabel},
+		"no node label":  {[]*corev1.Service{service("n1", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo"} })}, nodeLabel},
+	} {
+		if got := NodeLabelKey(localService(), c.services); got != c.want {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestWhyNotReady(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	initState := func(state corev1.ContainerState) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			notReady(waiting("PodInitializing"))(p)
+			p.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: &always}, {Name: "init"}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: running}, {Name: "init", State: state}}
+		}
+	}
+	for want, change := range map[string]func(*corev1.Pod){
+		"":                               func(*corev1.Pod) {},
+		"Evicted":                        phase(corev1.PodFailed, "Evicted"),
+		"Failed":                         phase(corev1.PodFailed, ""),
+		"Terminating":                    terminating,
+		"ImagePullBackOff":               notReady(waiting("ImagePullBackOff")),
+		"OOMKilled":                      notReady(terminated("OOMKilled", 137)),
+		"ExitCode:3":                     notReady(terminated("", 3)),
+		"readiness probe not passed":     notReady(running),
+		"startup probe not passed":       func(p *corev1.Pod) { notReady(running)(p); p.Status.ContainerStatuses[0].Started = new(false) },
+		"Init:CrashLoopBackOff":          initState(waiting("CrashLoopBackOff")),
+		"Init:Error":                     initState(terminated("Error", 1)),
+		"init container init is running": initState(running),
+		"PodInitializing":                initState(terminated("Completed", 0)),
+		"Init:OOMKilled": func(p *corev1.Pod) {
+			initState(terminated("Completed", 0))(p)
+			p.Status.InitContainerStatuses[0].State = terminated("OOMKilled", 137)
+		},
+		"readiness gate example.org/gate": func(p *corev1.Pod) {
+			notReady(running)(p)
+			p.Status.ContainerStatuses[0].Ready = true
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.org/gate"}}
+		},
+		"NodeLost": func(p *corev1.Pod) {
+			notReady(running)(p)
+			p.Status.ContainerStatuses[0].Ready, p.Status.Reason = true, "NodeLost"
+		},
+		"is its node down?": func(p *corev1.Pod) {
+			notReady(running)(p)
+			p.Status.ContainerStatuses[0].Ready = true
+		},
+		"the kubelet has not started it": func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} },
+		"starting":                       func(p *corev1.Pod) { p.Status.Conditions = nil },
+	} {
+		if got := whyNotReady(pod("a", "n1", change)); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	}
+}
+
+// TestInvariants makes views of random objects: a node where nothing answers always has a reason, one without a reason
+// has all its endpoints ready, and no argument is changed.
+func TestInvariants(t *testing.T) {
+	podChanges := []func(*corev1.Pod){
+		func(*corev1.Pod) {}, unlabelled, labelled("n1"), labelled("n2"), terminating, phase(corev1.PodFailed, "Evicted"),
+		notReady(running), notReady(waiting("CrashLoopBackOff")), func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
+		func(p *corev1.Pod) { p.Labels = nil },
+	}
+	serviceChanges := []func(*corev1.Service){
+		func(*corev1.Service) {}, func(*corev1.Service) {}, func(s *corev1.Service) { s.OwnerReferences = nil },
+		func(s *corev1.Service) { s.Spec.Selector = nil }, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) },
+	}
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		in := Input{LocalService: localService(), NodeLabelKey: nodeLabel, ClusterDomain: DefaultClusterDomain}
+		in.LocalService.Spec.PublishNotReadyAddresses = r.IntN(4) == 0
+		for _, name := range []string{"n1", "n2", "n3"} {
+			in.Nodes = append(in.Nodes, node(name))
+			switch r.IntN(5) {
+			case 0:
+				in.OtherServices = append(in.OtherServices, other("demo-"+name, nil))
+			case 1:
+			default:
+				in.Services = append(in.Services, service(name, serviceChanges[r.IntN(len(serviceChanges))]))
+			}
+			for i := range r.IntN(4) {
+				podName := fmt.Sprintf("%s-%d", name, i)
+				in.Pods = append(in.Pods, pod(podName, []string{name, name, name, ""}[r.IntN(4)], podChanges[r.IntN(len(podChanges))]))
+				if r.IntN(3) > 0 {
+					in.EndpointSlices = append(in.EndpointSlices, slice(name, endpoint(podName, "10.0.0.1", r.IntN(2) > 0)))
+				}
+			}
+		}
+		before := clone(in)
+		for _, n := range Nodes(in).Items {
+			if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total || (n.Reason == "") != (n.Message == "") {
+				t.Fatalf("seed %d: %+v", seed, n)
+			}
+		}
+		if diff := cmp.Diff(before, in); diff != "" {
+			t.Fatalf("seed %d: the input has been changed:\n%s", seed, diff)
+		}
+	}
+}
+
+func clone(in Input) Input {
+	in.LocalService = in.LocalService.DeepCopy()
+	in.Nodes, in.OtherServices = deepCopies(in.Nodes), deepCopies(in.OtherServices)
+	in.Services, in.EndpointSlices, in.Pods = deepCopies(in.Services), deepCopies(in.EndpointSlices), deepCopies(in.Pods)
+	return in
+}
+
+func deepCopies[T interface{ DeepCopy() T }](objects []T) []T {
+	var out []T
+	for _, object := range objects {
+		out = append(out, object.DeepCopy())
+	}
+	return out
+}
+
+// BenchmarkNodes is the view of a large cluster.
+func BenchmarkNodes(b *testing.B) {
+	in := Input{LocalService: localService(), NodeLabelKey: nodeLabel, ClusterDomain: DefaultClusterDomain}
+	for i := range 5000 {
+		name := fmt.Sprintf("node-%d", i)
+		in.Nodes = append(in.Nodes, node(name))
+		in.Services = append(in.Services, service(name))
+		in.Pods = append(in.Pods, pod("pod-of-"+name, name))
+		in.EndpointSlices = append(in.EndpointSlices, slice(name, endpoint("pod-of-"+name, "10.0.0.1", true)))
+	}
+	for b.Loop() {
+		Nodes(in)
+	}
+}

@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const defaultSessionAffinitySeconds int32 = 3 * 60 * 60
+
+// field is one thing that a LocalService decides about its Services. What a Service should have, whether it has it, and
+// how to set it stand side by side so that they cannot disagree: a field that never matches would be written for ever.
+type field struct {
+	// name is that of the field in the spec of a Service.
+	name string
+	// fill puts the value that a LocalService asks for, or the API server's default, into the spec of a Service.
+	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
+	matches func(want, have *Content) bool
+	set     func(want, have *Content)
+}
+
+// plain is a field that a Service has as the LocalService says. A new one is a line in fields.
+func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(*corev1.ServiceSpec) *T) field {
+	return field{
+		name: name,
+		fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { *at(out) = from(in) },
+		matches: func(want, have *Content) bool {
+			return apiequality.Semantic.DeepEqual(*at(&want.Spec), *at(&have.Spec))
+		},
+		set: func(want, have *Content) { *at(&have.Spec) = *at(&want.Spec) },
+	}
+}
+
+// fields are all that a LocalService decides about the spec of a Service. What is not here (addresses and ports that the
+// API server allocates, fields newer than this program) is never written.
+var fields = []field{
+	typeField,
+	portsField,
+	plain("selector", func(in *v1alpha1.LocalServiceSpec) map[string]string { return in.Selector },
+		func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
+	plain("sessionAffinity", func(in *v1alpha1.LocalServiceSpec) corev1.ServiceAffinity {
+		return cmp.Or(in.SessionAffinity, corev1.ServiceAffinityNone)
+	}, func(s *corev1.ServiceSpec) *corev1.ServiceAffinity { return &s.SessionAffinity }),
+	plain("sessionAffinityConfig", sessionAffinityConfig,
+		func(s *corev1.ServiceSpec) **corev1.SessionAffinityConfig { return &s.SessionAffinityConfig }),
+	plain("publishNotReadyAddresses", func(in *v1alpha1.LocalServiceSpec) bool { return in.PublishNotReadyAddresses },
+		func(s *corev1.ServiceSpec) *bool { return &s.PublishNotReadyAddresses }),
+	plain("internalTrafficPolicy", func(in *v1alpha1.LocalServiceSpec) *corev1.ServiceInternalTrafficPolicy {
+		return cmp.Or(in.InternalTrafficPolicy, new(corev1.ServiceInternalTrafficPolicyCluster))
+	}, func(s *corev1.ServiceSpec) **corev1.ServiceInternalTrafficPolicy { return &s.InternalTrafficPolicy }),
+	externalTrafficPolicyField,
+	ipFamiliesField,
+	ipFamilyPolicyField,
+	plain("trafficDistribution", func(in *v1alpha1.LocalServiceSpec) *string { return in.TrafficDistribution },
+		func(s *corev1.ServiceSpec) **string { return &s.TrafficDistribution }),
+	plain("loadBalancerClass", func(in *v1alpha1.LocalServiceSpec) *string { return ifLoadBalancer(in, in.LoadBalancerClass) },
+		func(s *corev1.ServiceSpec) **string { return &s.LoadBalancerClass }),
+	plain("loadBalancerSourceRanges", func(in *v1alpha1.LocalServiceSpec) []string {
+		return ifLoadBalancer(in, in.LoadBalancerSourceRanges)
+	}, func(s *corev1.ServiceSpec) *[]string { return &s.LoadBalancerSourceRanges }),
+	plain("allocateLoadBalancerNodePorts", func(in *v1alpha1.LocalServiceSpec) *bool {
+		return ifLoadBalancer(in, cmp.Or(in.AllocateLoadBalancerNodePorts, new(true)))
+	}, func(s *corev1.ServiceSpec) **bool { return &s.AllocateLoadBalancerNodePorts }),
+}
+
+// metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,
+// which drop the record of the labels to remove.
+var metadataFields = []field{
+	{name: "controller", matches: controllerMatches, set: setController},
+	{name: "labels", matches: labelsMatch, set: setLabels},
+	{name: "annotations", matches: annotationsMatch, set: setAnnotations},
+}
+
+func ifLoadBalancer[T any](in *v1alpha1.LocalServiceSpec, value T) T {
+	if in.Type == corev1.ServiceTypeLoadBalancer {
+		return value
+	}
+	var none T
+	return none
+}
+
+var typeField = field{
+	name: "type",
+	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
+		out.Type = cmp.Or(in.Type, corev1.ServiceTypeClusterIP)
+		out.ClusterIP = in.ClusterIP
+	},
+	matches: func(want, have *Content) bool { return want.Spec.Type == have.Spec.Type },
+	set: func(want, have *Content) {
+		if have.Spec.Type == corev1.ServiceTypeExternalName {
+			have.Spec.ExternalName, have.Spec.ClusterIP = "", want.Spec.ClusterIP
+		}
+		have.Spec.Type = want.Spec.Type
+		if want.Spec.Type == corev1.ServiceTypeClusterIP {
+			have.Spec.ExternalTrafficPolicy = ""
+			have.Spec.HealthCheckNodePort = 0
+			have.Spec.Ports = slices.Clone(have.Spec.Ports)
+			for i := range have.Spec.Ports {
+				have.Spec.Ports[i].NodePort = 0
+			}
+		}
+	},
+}
+
+var portsField = field{
+	name: "ports",
+	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
+		for i := range in.Ports {
+			out.Ports = append(out.Ports, servicePort(&in.Ports[i]))
+		}
+	},
+	matches: func(want, have *Content) bool {
+		return len(want.Spec.Ports) == len(have.Spec.Ports) &&
+			apiequality.Semantic.DeepEqual(withNodePorts(want.Spec.Ports, have.Spec.Ports), inOrderOf(want.Spec.Ports, have.Spec.Ports))
+	},
+	set: func(want, have *Content) { have.Spec.Ports = withNodePorts(want.Spec.Ports, have.Spec.Ports) },
+}
+
+func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
+	out := corev1.ServicePort{
+		Name:        in.Name,
+		Protocol:    cmp.Or(in.Protocol, corev1.ProtocolTCP),
+		AppProtocol: in.AppProtocol,
+		Port:        in.Port,
+		TargetPort:  in.TargetPort,
+	}
+	if out.TargetPort == intstr.FromInt32(0) || out.TargetPort == intstr.FromString("") {
+		out.TargetPort = intstr.FromInt32(in.Port)
+	}
+	return out
+}
+
+// withNodePorts are ports with the node ports that a Service has for them: clients know those.
+func withNodePorts(want, have []corev1.ServicePort) []corev1.ServicePort {
+	out := slices.Clone(want)
+	for i := range out {
+		if j := findPort(have, &out[i]); j >= 0 {
+			out[i].NodePort = have[j].NodePort
+		}
+	}
+	return out
+}
+
+// inOrderOf are the ports of have in the order of want. Those that want does not have are left out.
+func inOrderOf(want, have []corev1.ServicePort) []corev1.ServicePort {
+	var out []corev1.ServicePort
+	for i := range want {
+		if j := findPort(have, &want[i]); j >= 0 {
+			out = append(out, have[j])
+		}
+	}
+	return out
+}
+
+// findPort finds a port by what identifies it in a Service, its number and protocol.
+func findPort(ports []corev1.ServicePort, port *corev1.ServicePort) int {
+	return slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Port == port.Port && p.Protocol == port.Protocol })
+}
+
+func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinityConfig {
+	if in.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return nil
+	}
+	timeout := defaultSessionAffinitySeconds
+	if c := in.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+		timeout = *c.ClientIP.TimeoutSeconds
+	}
+	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
+}
+
+// On a Service of type ClusterIP the policy belongs to others: the API server sets it there when somebody adds externalIPs.
+var externalTrafficPolicyField = field{
+	name: "externalTrafficPolicy",
+	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
+		if in.Type == corev1.ServiceTypeNodePort || in.Type == corev1.ServiceTypeLoadBalancer {
+			out.ExternalTrafficPolicy = cmp.Or(in.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
+		}
+	},
+	matches: func(want, have *Content) bool {
+		return want.Spec.Type == corev1.ServiceTypeClusterIP || want.Spec.ExternalTrafficPolicy == have.Spec.ExternalTrafficPolicy
+	},
+	set: func(want, have *Content) { have.Spec.ExternalTrafficPolicy = want.Spec.ExternalTrafficPolicy },
+}
+
+// With no families chosen the API server's stay; a second one that it added for PreferDualStack stays, too.
+var ipFamiliesField = field{
+	name: "ipFamilies",
+	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.IPFamilies = in.IPFamilies },
+	matches: func(want, have *Content) bool {
+		n := len(want.Spec.IPFamilies)
+		return n <= len(have.Spec.IPFamilies) && slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies[:n])
+	},
+	set: func(want, have *Content) { have.Spec.IPFamilies = want.Spec.IPFamilies },
+}
+
+var ipFamilyPolicyField = field{
+	name: "ipFamilyPolicy",
+	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
+		out.IPFamilyPolicy = in.IPFamilyPolicy
+		if out.IPFamilyPolicy == nil {
+			out.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
+			if len(in.IPFamilies) > 1 {
+				out.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+			}
+		}
+	},
+	matches: func(want, have *Content) bool {
+		return apiequality.Semantic.DeepEqual(want.Spec.IPFamilyPolicy, have.Spec.IPFamilyPolicy)
+	},
+	set: func(want, have *Content) {
+		have.Spec.IPFamilyPolicy = want.Spec.IPFamilyPolicy
+		if *have.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
+			have.Spec.IPFamilies = firstOnly(have.Spec.IPFamilies)
+		}
+	},
+}
+
+func firstOnly[T any](s []T) []T { return s[:min(len(s), 1)] }
+
+func controllerMatches(want, have *Content) bool {
+	ours := want.OwnerReferences[0]
+	return slices.ContainsFunc(have.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.UID == ours.UID && ref.Controller != nil && *ref.Controller
+	})
+}
+
+func setController(want, have *Content) {
+	ours := want.OwnerReferences[0]
+	others := slices.DeleteFunc(slices.Clone(have.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == ours.UID })
+	have.OwnerReferences = append(others, ours)
+}
+
+func labelsMatch(want, have *Content) bool { return contains(have.Labels, want.Labels) }
+
+func setLabels(want, have *Content) {
+	if have.Labels == nil {
+		have.Labels = map[string]string{}
+	}
+	maps.Copy(have.Labels, want.Labels)
+}
+
+func annotationsMatch(want, have *Content) bool {
+	const applied = v1alpha1.AppliedMetadataAnnotationKey
+	return have.Annotations[applied] == want.Annotations[applied] && contains(have.Annotations, want.Annotations)
+}
+
+// setAnnotations also removes the labels and annotations that an earlier spec.serviceMetadata has put there and this
+// one has not.
+func setAnnotations(want, have *Content) {
+	if have.Annotations == nil {
+		have.Annotations = map[string]string{}
+	}
+	var before appliedMetadata
+	// A record that somebody has broken is as good as none: nothing is removed, and it is written anew.
+	_ = json.Unmarshal([]byte(have.Annotations[v1alpha1.AppliedMetadataAnnotationKey]), &before)
+	for _, key := range before.Labels {
+		if _, keep := want.Labels[key]; !keep {
+			delete(have.Labels, key)
+		}
+	}
+	for _, key := range before.Annotations {
+		delete(have.Annotations, key)
+	}
+	delete(have.Annotations, v1alpha1.AppliedMetadataAnnotationKey)
+	maps.Copy(have.Annotations, want.Annotations)
+}
+
+// contains reports whether all pairs of part are in m.
+func contains(m, part map[string]string) bool {
+	for key, value := range part {
+		if got, found := m[key]; !found || got != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,116 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
+
+var (
+	localService = testobject.LocalService
+	stored       = testobject.Stored
+	foreign      = testobject.ForeignService
+	specs        = testobject.Specs
+)
+
+func template(t testing.TB, ls *v1alpha1.LocalService) *Template {
+	t.Helper()
+	template, err := NewTemplate(ls, nodeLabelKey)
+	if err != nil {
+		t.Fatalf("NewTemplate: %v", err)
+	}
+	return template
+}
+
+// cluster is a namespace with Services, as caches show it.
+type cluster map[string]*corev1.Service
+
+func newCluster(services ...*corev1.Service) cluster {
+	c := cluster{}
+	for _, s := range services {
+		c[s.Name] = s
+	}
+	return c
+}
+
+func (c cluster) input(t *Template, nodes ...string) Input {
+	owned, all := map[string]Service{}, map[string]Service{}
+	for name, s := range c {
+		all[name] = kept(s)
+		if holder(t, s, "") == Ours {
+			owned[name] = all[name]
+		}
+	}
+	return Input{Template: t, Nodes: nodes, Owned: owned, Lookup: func(name string) Service { return all[name] }}
+}
+
+// kept is a Service that there is, which is not changed.
+func kept(service *corev1.Service) Service {
+	if service == nil {
+		return nil
+	}
+	return FromAPI(service.DeepCopy(), nodeLabelKey)
+}
+
+func holder(t *Template, service *corev1.Service, node string) Holder {
+	return HolderOf(t.owner, node, nodeLabelKey, kept(service))
+}
+
+// run makes the changes of a plan, as the controller and the API server would.
+func (c cluster) run(t testing.TB, template *Template, plan Plan) {
+	t.Helper()
+	for _, change := range plan.Changes {
+		switch change.Action {
+		case Create, Replace:
+			c[change.Name] = stored(template.Service(change.Node))
+		case Delete:
+			delete(c, change.Name)
+		case Update, Adopt:
+			patch, err := template.Patch(change.Current, change.Node)
+			if err != nil {
+				t.Fatalf("patch %s: %v", change.Name, err)
+			}
+			c[change.Name] = mergePatch(t, c[change.Name], patch)
+		}
+	}
+}
+
+func (c cluster) deepCopy() cluster {
+	out := cluster{}
+	for name, s := range c {
+		out[name] = s.DeepCopy()
+	}
+	return out
+}
+
+func nodeNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("node%04d", i)
+	}
+	return names
+}
+
+func actions(plan Plan) []string {
+	var out []string
+	for _, c := range plan.Changes {
+		out = append(out, string(c.Action)+" "+c.Name)
+	}
+	return out
+}
+
+func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
+
+// actionOn is what a template does about the Service that a node has.
+func actionOn(t *Template, live *corev1.Service, node string) Action {
+	c := comparison{Template: t}
+	return c.action(kept(live), node)
+}

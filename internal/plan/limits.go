@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Limits are what an operator allows one plan of a LocalService to do.
+type Limits struct {
+	// MaxDeleteFraction is the greatest part of its Services, from 0 to 1, that a plan may delete. 1 allows all.
+	MaxDeleteFraction float64
+	// MaxServicesPerNamespace is the greatest number of Services, of all kinds, that a plan may bring a namespace to.
+	// 0 is no limit.
+	MaxServicesPerNamespace int
+}
+
+// Withheld is what limits have taken out of a plan.
+type Withheld struct {
+	// Deletes is the number of Services that are not deleted, of Services that there are.
+	Deletes, Services int
+	// Creates is the number of Services that are not created, because the namespace would have Total.
+	Creates, Total int
+	// Limits are those that have withheld it.
+	Limits Limits
+}
+
+// Any reports whether anything was withheld.
+func (w *Withheld) Any() bool { return w.Deletes+w.Creates > 0 }
+
+// Apply takes out of a plan what the limits forbid: all or nothing of a kind, never half a fan-out. It is told how many
+// Services the LocalService has, and how many its namespace is to have in all.
+func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (Plan, Withheld) {
+	withheld := Withheld{Limits: l}
+	deletes, creates := plan.Count(Delete), plan.Count(Create)
+	allowed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
+	if l.MaxDeleteFraction < 1 && float64(deletes) > l.MaxDeleteFraction*float64(owned) && !allowed {
+		withheld.Deletes, withheld.Services = deletes, owned
+	}
+	if total += withheld.Deletes; creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
+		withheld.Creates, withheld.Total = creates, total
+	}
+	plan.Changes = plan.With(func(action Action) bool {
+		return !(action == Delete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
+	})
+	return plan, withheld
+}
+
+// IsMassDeletion reports whether a plan deletes so many of a LocalService's Services that it may be a mistake, and should
+// be announced: most of them, and more than one.
+func IsMassDeletion(plan Plan, owned int) bool {
+	deletes := plan.Count(Delete)
+	return deletes > 1 && 2*deletes > owned
+}
+
+// Capacity is how many Services there are to be, with all that a LocalService wants, and how many there can be.
+type Capacity struct {
+	InCluster, InNamespace, ClusterIPsInNamespace int
+	// NeededClusterIPs is the number of addresses that the LocalService still needs, and FreeClusterIPs that of those
+	// that the cluster has left, -1 if that is not known.
+	NeededClusterIPs, FreeClusterIPs int
+}

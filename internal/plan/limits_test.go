@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// limitsCase is what becomes of a plan that creates two Services, deletes two and updates one.
+type limitsCase struct {
+	limits       Limits
+	owned, total int
+	allowed      bool
+	want         []string
+	withheld     Withheld
+}
+
+var everything = []string{"Create a", "Create b", "Delete c", "Delete d", "Update e"}
+
+func (c limitsCase) check(t *testing.T) {
+	plan := Plan{InPlace: 1, Changes: []Change{{Action: Create, Name: "a"}, {Action: Create, Name: "b"},
+		{Action: Delete, Name: "c"}, {Action: Delete, Name: "d"}, {Action: Update, Name: "e"}}}
+	ls := localService()
+	if c.allowed {
+		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
+	}
+	got, withheld := c.limits.Apply(plan, ls, c.owned, c.total)
+	if diff := cmp.Diff(c.want, actions(got)); diff != "" || got.InPlace != 1 {
+		t.Errorf("%d in place; changes (-want +got):\n%s", got.InPlace, diff)
+	}
+	c.withheld.Limits = c.limits
+	if withheld != c.withheld || withheld.Any() != (len(c.want) < len(everything)) {
+		t.Errorf("withheld %+v, want %+v", withheld, c.withheld)
+	}
+	if diff := cmp.Diff(everything, actions(plan)); diff != "" {
+		t.Errorf("the plan was changed:\n%s", diff)
+	}
+}
+
+// TestDeletionLimits: what -max-delete-fraction lets one plan delete.
+func TestDeletionLimits(t *testing.T) {
+	for name, c := range map[string]limitsCase{
+		"no limits":                     {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, Withheld{}},
+		"half may go, and half goes":    {Limits{MaxDeleteFraction: 0.5}, 4, 4, false, everything, Withheld{}},
+		"more than half goes":           {Limits{MaxDeleteFraction: 0.5}, 3, 3, false, []string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 3}},
+		"more than half, and confirmed": {Limits{MaxDeleteFraction: 0.5}, 3, 3, true, everything, Withheld{}},
+		"all that there are":            {Limits{MaxDeleteFraction: 0.9}, 2, 2, false, []string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 2}},
+		"nothing may go":                {Limits{}, 100, 100, false, []string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 100}},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+// TestCapacityLimits: what -max-services-per-namespace lets one plan create.
+func TestCapacityLimits(t *testing.T) {
+	for name, c := range map[string]limitsCase{
+		"no limits":              {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, Withheld{}},
+		"namespace is just full": {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 10, false, everything, Withheld{}},
+		"namespace is too full":  {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 11, false, []string{"Delete c", "Delete d", "Update e"}, Withheld{Creates: 2, Total: 11}},
+		"held ones count, too":   {Limits{MaxServicesPerNamespace: 10}, 3, 9, false, []string{"Update e"}, Withheld{Deletes: 2, Services: 3, Creates: 2, Total: 11}},
+	} {
+		t.Run(name, c.check)
+	}
+}
+
+func TestDeletionOfMost(t *testing.T) {
+	for _, c := range []struct {
+		deletes, owned int
+		want           bool
+	}{{0, 0, false}, {1, 1, false}, {1, 5, false}, {2, 4, false}, {2, 3, true}, {2, 2, true}, {300, 300, true}} {
+		var plan Plan
+		for range c.deletes {
+			plan.Changes = append(plan.Changes, Change{Action: Delete})
+		}
+		if got := IsMassDeletion(plan, c.owned); got != c.want {
+			t.Errorf("%d of %d: %v, want %v", c.deletes, c.owned, got, c.want)
+		}
+	}
+}

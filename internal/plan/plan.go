@@ -1,0 +1,208 @@
+// Package plan decides which Services a LocalService should have, and what to write so that it has them. It has no
+// client and no state: everything is a function of API objects, and none of them is changed.
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// Action is what a plan does about one Service.
+type Action string
+
+const (
+	// Create makes a Service that is missing.
+	Create Action = "Create"
+	// Update changes a Service in place.
+	Update Action = "Update"
+	// Adopt makes the LocalService the controller of a Service that it had before and nothing controls now, and brings
+	// the Service up to date.
+	Adopt Action = "Adopt"
+	// Replace deletes a Service and creates it anew, because a field differs that the API does not let change.
+	Replace Action = "Replace"
+	// Delete removes a Service that no selected node wants.
+	Delete Action = "Delete"
+	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
+	Wait Action = "Wait"
+	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted.
+	Conflict Action = "Conflict"
+)
+
+// IsWrite reports whether the action changes anything.
+func (a Action) IsWrite() bool { return a != Wait && a != Conflict }
+
+// Change is what a plan does about one Service.
+type Change struct {
+	Action Action
+	// Name of the Service.
+	Name string
+	// Node is the name of the node that the Service is for, "" for Delete.
+	Node string
+	// Current is the Service as the cache has it, nil for Create.
+	Current Service
+}
+
+// Plan is what to do to bring the Services of a LocalService to its spec.
+type Plan struct {
+	// Changes has an entry for every Service that is not as it should be, by name.
+	Changes []Change
+	// InPlace is the number of Services that are in place and up to date.
+	InPlace int
+	// Ready is the number of nodes whose Service has a ready endpoint.
+	Ready int
+}
+
+// Input is what a plan is computed from.
+type Input struct {
+	Template *Template
+	// Nodes are the names of the selected nodes, each once.
+	Nodes []string
+	// Owned are the Services that the LocalService controls, by name. Those that no node in Nodes wants are deleted.
+	Owned map[string]Service
+	// Lookup returns the Service of a name that is not in Owned, or nil if the name is free.
+	Lookup func(name string) Service
+	// Ready has the names of the Services with a ready endpoint.
+	Ready map[string]bool
+}
+
+// Compute compares the Services that should be with those that are.
+func Compute(in Input) Plan {
+	var plan Plan
+	wanted := 0 // Services in Owned that a node wants
+	c := comparison{Template: in.Template}
+	var name []byte
+	for _, node := range in.Nodes {
+		name = naming.AppendServiceName(name[:0], in.Template.owner.Name, node)
+		current, owned := in.Owned[string(name)]
+		if owned {
+			wanted++
+			if in.Ready[string(name)] {
+				plan.Ready++
+			}
+		} else {
+			current = in.Lookup(string(name))
+		}
+		if action := c.action(current, node); action == "" {
+			plan.InPlace++
+		} else {
+			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node, Current: current})
+		}
+	}
+	if wanted < len(in.Owned) {
+		plan.Changes = append(plan.Changes, orphans(in)...)
+	}
+	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+	return plan
+}
+
+// orphans are the deletions of the owned Services that no node wants.
+func orphans(in Input) []Change {
+	wanted := make(map[string]bool, len(in.Nodes))
+	for _, node := range in.Nodes {
+		wanted[naming.ServiceName(in.Template.owner.Name, node)] = true
+	}
+	var changes []Change
+	for name, current := range in.Owned {
+		if !wanted[name] && !current.Terminating() {
+			changes = append(changes, Change{Action: Delete, Name: name, Current: current})
+		}
+	}
+	return changes
+}
+
+// comparison compares Services with a template, each Content that they share once.
+type comparison struct {
+	*Template
+	compared map[SharedContent]compared
+}
+
+// compared is what the comparison of a Content has shown.
+type compared struct {
+	mustReplace bool
+	matches     bool
+}
+
+// action is what to do about the Service that a node has now, "" if it is as it should be.
+func (c *comparison) action(current Service, node string) Action {
+	holder := HolderOf(c.owner, node, c.nodeLabelKey, current)
+	switch {
+	case holder == Nobody:
+		return Create
+	case holder == Predecessor:
+		return Wait
+	case holder == Foreign:
+		return Conflict
+	case current.Terminating():
+		return Wait
+	}
+	result := c.compare(current.Content())
+	switch {
+	case result.mustReplace:
+		return Replace
+	case holder == Orphan:
+		return Adopt
+	case !result.matches || current.Node() != node:
+		return Update
+	}
+	return ""
+}
+
+func (c *comparison) compare(shared SharedContent) compared {
+	if result, known := c.compared[shared]; known {
+		return result
+	}
+	content := shared.Get()
+	result := compared{mustReplace: c.mustReplace(content), matches: c.matches(content)}
+	if c.compared == nil {
+		c.compared = map[SharedContent]compared{}
+	}
+	c.compared[shared] = result
+	return result
+}
+
+// Count is the number of changes with one of some actions.
+func (p *Plan) Count(actions ...Action) int {
+	n := 0
+	for i := range p.Changes {
+		if slices.Contains(actions, p.Changes[i].Action) {
+			n++
+		}
+	}
+	return n
+}
+
+// With are the changes for which keep is true.
+func (p *Plan) With(keep func(Action) bool) []Change {
+	var kept []Change
+	for i := range p.Changes {
+		if keep(p.Changes[i].Action) {
+			kept = append(kept, p.Changes[i])
+		}
+	}
+	return kept
+}
+
+// Selects reports whether a LocalService gives a node a Service, by the node's labels.
+func Selects[L labels.Labels](ls *v1alpha1.LocalService, node L) bool {
+	return subset(ls.Spec.NodeSelector, node)
+}
+
+// SelectsPod reports whether a pod with these labels is one of the pods that a LocalService's Services select, if it
+// is on the right node.
+func SelectsPod[L labels.Labels](ls *v1alpha1.LocalService, pod L) bool {
+	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, pod)
+}
+
+func subset[L labels.Labels](want map[string]string, have L) bool {
+	for key, value := range want {
+		if got, ok := have.Lookup(key); !ok || got != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,243 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+func TestCompute(t *testing.T) {
+	tmpl := template(t, localService())
+	ours := func(node string, edit ...func(*corev1.Service)) *corev1.Service {
+		s := stored(tmpl.Service(node))
+		for _, e := range edit {
+			e(s)
+		}
+		return s
+	}
+	terminating := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
+	uncontrolled := func(s *corev1.Service) { s.OwnerReferences = nil }
+	addressed := func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"} }
+	for name, c := range map[string]struct {
+		cluster cluster
+		nodes   []string
+		want    []string
+		inPlace int
+	}{
+		"nothing to do":        {newCluster(ours("a"), ours("b")), []string{"a", "b"}, nil, 2},
+		"no nodes":             {newCluster(), nil, nil, 0},
+		"missing":              {newCluster(ours("a")), []string{"c", "b", "a"}, []string{"Create demo-b", "Create demo-c"}, 1},
+		"orphans":              {newCluster(ours("a"), ours("b"), ours("c")), []string{"b"}, []string{"Delete demo-a", "Delete demo-c"}, 1},
+		"orphans of no nodes":  {newCluster(ours("a")), nil, []string{"Delete demo-a"}, 0},
+		"orphan is going":      {newCluster(ours("a", terminating)), nil, nil, 0},
+		"drifted":              {newCluster(ours("a", func(s *corev1.Service) { s.Spec.Selector = nil })), []string{"a"}, []string{"Update demo-a"}, 0},
+		"not headless":         {newCluster(ours("a", addressed)), []string{"a"}, []string{"Replace demo-a"}, 0},
+		"name taken":           {newCluster(foreign("demo-a")), []string{"a", "b"}, []string{"Conflict demo-a", "Create demo-b"}, 0},
+		"foreign and unwanted": {newCluster(foreign("demo-a"), foreign("x")), nil, nil, 0},
+		"being deleted":        {newCluster(ours("a", terminating)), []string{"a"}, []string{"Wait demo-a"}, 0},
+		"left by cascade=orphan": {newCluster(ours("a", uncontrolled), ours("b", uncontrolled, func(s *corev1.Service) { s.Labels = nil }),
+			ours("c", uncontrolled, func(s *corev1.Service) { s.Spec.Selector["vm/rack"] = "x" })),
+			[]string{"a", "b", "c"}, []string{"Adopt demo-a", "Conflict demo-b", "Conflict demo-c"}, 0},
+		"left, and to be replaced": {newCluster(ours("a", uncontrolled, addressed)),
+			[]string{"a"}, []string{"Replace demo-a"}, 0},
+		"controlled by an earlier one of the same name": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
+			[]string{"a"}, []string{"Wait demo-a"}, 0},
+		"owner, but not controller": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
+			[]string{"a"}, []string{"Adopt demo-a"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := c.cluster.input(tmpl, c.nodes...)
+			before, nodesBefore := c.cluster.deepCopy(), slices.Clone(c.nodes)
+			plan := Compute(in)
+			if diff := cmp.Diff(c.want, actions(plan)); diff != "" || plan.InPlace != c.inPlace {
+				t.Errorf("%d in place, want %d; changes (-want +got):\n%s", plan.InPlace, c.inPlace, diff)
+			}
+			if diff := cmp.Diff(before, c.cluster) + cmp.Diff(nodesBefore, c.nodes); diff != "" {
+				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestForeignServicesDeterministic: (a, b-c) and (a-b, c) want one name, and whoever controls it keeps it.
+func TestForeignServicesDeterministic(t *testing.T) {
+	first := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a", "1" }))
+	second := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a-b", "2" }))
+	c := newCluster(stored(first.Service("b-c")))
+	if got := actions(Compute(c.input(first, "b-c"))); got != nil {
+		t.Errorf("the owner: %v, want nothing", got)
+	}
+	if diff := cmp.Diff([]string{"Conflict a-b-c"}, actions(Compute(c.input(second, "c")))); diff != "" {
+		t.Errorf("the other (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzCompute: whatever is in a namespace, a plan touches nothing of others, is carried out in one go, and leaves
+// nothing to do but conflicts.
+func FuzzCompute(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed, seed)
+	}
+	f.Fuzz(func(t *testing.T, seed, specSeed uint64) {
+		random := rand.New(rand.NewPCG(seed, specSeed))
+		names := specNames()
+		before := template(t, localService(specs[names[random.IntN(len(names))]]))
+		after := template(t, localService(specs[names[specSeed%uint64(len(names))]]))
+		c, nodes := randomCluster(random, before)
+		original := c.deepCopy()
+
+		plan := Compute(c.input(after, nodes...))
+		for _, change := range plan.Changes {
+			live := original[change.Name]
+			switch change.Action {
+			case Update, Replace, Delete:
+				if h := holder(after, live, change.Node); h != Ours && h != Orphan {
+					t.Fatalf("%s %s, which is not ours", change.Action, change.Name)
+				}
+			case Conflict:
+				if holder(after, live, change.Node) == Ours {
+					t.Fatalf("%s is ours, and called a conflict", change.Name)
+				}
+			case Create:
+				if live != nil {
+					t.Fatalf("%s exists already", change.Name)
+				}
+			}
+		}
+		if diff := cmp.Diff(original, c); diff != "" {
+			t.Fatalf("the input was changed:\n%s", diff)
+		}
+		c.run(t, after, plan)
+		again := Compute(c.input(after, nodes...))
+		for _, change := range again.Changes {
+			if change.Action != Conflict {
+				t.Fatalf("%s %s after the plan was carried out", change.Action, change.Name)
+			}
+		}
+		if again.InPlace+len(again.Changes) != len(nodes) {
+			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes), len(nodes))
+		}
+		for name, service := range original {
+			ours := slices.ContainsFunc(append(nodes, ""), func(node string) bool {
+				h := holder(after, service, node)
+				return h == Ours || h == Orphan
+			})
+			if !ours && !cmp.Equal(service, c[name]) {
+				t.Fatalf("%s of somebody else was touched", name)
+			}
+		}
+	})
+}
+
+// randomCluster has nodes of odd names, some with a Service, some of those spoiled, and Services of others.
+func randomCluster(random *rand.Rand, tmpl *Template) (cluster, []string) {
+	c := newCluster()
+	var nodes []string
+	for _, node := range []string{"a", "b", "c-d", "e.f", "e-f", "1", strings.Repeat("long.", 30) + "x"} {
+		if random.IntN(4) > 0 {
+			nodes = append(nodes, node)
+		}
+		name := naming.ServiceName(tmpl.owner.Name, node)
+		switch random.IntN(4) {
+		case 0:
+		case 1:
+			c[name] = foreign(name)
+		case 2:
+			c[name] = stored(tmpl.Service(node))
+		default:
+			s := stored(tmpl.Service(node))
+			spoil[random.IntN(len(spoil))](s)
+			c[name] = s
+		}
+	}
+	c["unrelated"] = foreign("unrelated")
+	return c, nodes
+}
+
+var spoil = []func(*corev1.Service){
+	func(s *corev1.Service) { s.OwnerReferences = nil },
+	func(s *corev1.Service) { s.OwnerReferences[0].UID, s.OwnerReferences[0].Name = "other", "other" },
+	func(s *corev1.Service) { s.Labels = nil },
+	func(s *corev1.Service) { s.Annotations = nil },
+	func(s *corev1.Service) { s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "{" },
+	func(s *corev1.Service) { s.Spec.Selector = map[string]string{"x": "y"} },
+	func(s *corev1.Service) { s.Spec.Ports = nil },
+	func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = !s.Spec.PublishNotReadyAddresses },
+	func(s *corev1.Service) { s.Spec.TrafficDistribution = new("PreferSameZone") },
+}
+
+// full is a LocalService of n nodes with everything in place.
+func full(tb testing.TB, n int) Input {
+	tmpl := template(tb, localService())
+	nodes := nodeNames(n)
+	c := newCluster()
+	for _, node := range nodes {
+		s := stored(tmpl.Service(node))
+		c[s.Name] = s
+	}
+	in := c.input(tmpl, nodes...)
+	shared := in.Owned[naming.ServiceName("demo", nodes[0])].Content()
+	for name, service := range in.Owned {
+		in.Owned[name] = &cached{Service: service, node: service.Node(), controller: service.Controller(), content: shared}
+	}
+	return in
+}
+
+// cached is a Service as a cache keeps it: what is read often is at hand, and its Content is that of others, too.
+type cached struct {
+	Service
+	node       string
+	controller Controller
+	content    SharedContent
+}
+
+func (c *cached) GetNamespace() string   { return "default" }
+func (c *cached) Node() string           { return c.node }
+func (c *cached) Controller() Controller { return c.controller }
+func (c *cached) Content() SharedContent { return c.content }
+func (c *cached) Terminating() bool      { return false }
+
+// TestComputeAllocations: what a sync that finds nothing to do allocates does not grow with the nodes.
+func TestComputeAllocations(t *testing.T) {
+	allocations := func(nodes int) float64 {
+		in := full(t, nodes)
+		return testing.AllocsPerRun(10, func() { Compute(in) })
+	}
+	if few, many := allocations(10), allocations(1000); few != many {
+		t.Errorf("%v allocations for 1,000 nodes, %v for 10", many, few)
+	}
+}
+
+func BenchmarkCompute(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		in   Input
+	}{
+		{"unchanged/nodes=500", full(b, 500)},
+		{"unchanged/nodes=5000", full(b, 5000)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Compute(c.in)
+			}
+		})
+	}
+	b.Run("created/nodes=5000", func(b *testing.B) {
+		in := full(b, 5000)
+		in.Owned, in.Lookup = nil, func(string) Service { return nil }
+		b.ReportAllocs()
+		for b.Loop() {
+			Compute(in)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// ownNode stands for the node in the node label and the selector of a Content. No label can have this value.
+const ownNode = "\x00"
+
+// Service is what a plan reads of a Service that exists.
+type Service interface {
+	GetNamespace() string
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+	// Node is the name of the node that the Service says it is for, in its annotation; "" if it does not.
+	Node() string
+	// Controller is the object that controls the Service, the zero value if none does.
+	Controller() Controller
+	// Terminating reports whether the Service is being deleted.
+	Terminating() bool
+	// ClusterIPs are the addresses that the API server has allocated, or None.
+	ClusterIPs() []string
+	// Content is everything else. Services for different nodes may have the same.
+	Content() SharedContent
+}
+
+// SharedContent is a Content that many Services may share. Two that are == have equal Contents.
+type SharedContent interface {
+	Get() *Content
+}
+
+// Content is what Services for different nodes can have in common: all of a Service but its identity, its addresses,
+// and its node, for which ownNode stands. Whoever decides by a Content decides for all Services that share it.
+type Content struct {
+	Labels          map[string]string
+	Annotations     map[string]string // without that of the node
+	OwnerReferences []metav1.OwnerReference
+	Spec            corev1.ServiceSpec // ClusterIP is None or empty, ClusterIPs are empty
+}
+
+// ContentOf returns the Content of a Service, which it does not change.
+func ContentOf(service *corev1.Service, nodeLabelKey string) *Content {
+	value := naming.NodeLabelValue(service.Annotations[v1alpha1.NodeAnnotationKey])
+	c := &Content{
+		Labels:          replaceValue(service.Labels, nodeLabelKey, value, ownNode),
+		Annotations:     maps.Clone(service.Annotations),
+		OwnerReferences: service.OwnerReferences,
+		Spec:            service.Spec,
+	}
+	delete(c.Annotations, v1alpha1.NodeAnnotationKey)
+	c.Spec.Selector = replaceValue(c.Spec.Selector, nodeLabelKey, value, ownNode)
+	if c.Spec.ClusterIP != corev1.ClusterIPNone {
+		c.Spec.ClusterIP = ""
+	}
+	c.Spec.ClusterIPs = nil
+	return c
+}
+
+// service is the Service with this Content of a node. Identity and addresses are the caller's to add.
+func (c *Content) service(node, nodeLabelKey string) *corev1.Service {
+	value := naming.NodeLabelValue(node)
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:          replaceValue(c.Labels, nodeLabelKey, ownNode, value),
+			Annotations:     maps.Clone(c.Annotations),
+			OwnerReferences: slices.Clone(c.OwnerReferences),
+		},
+		Spec: c.Spec,
+	}
+	s.Spec.Selector = replaceValue(c.Spec.Selector, nodeLabelKey, ownNode, value)
+	if node != "" {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.NodeAnnotationKey, node)
+	}
+	return s
+}
+
+// replaceValue returns a copy of m in which the value of a key is to where it was from.
+func replaceValue(m map[string]string, key, from, to string) map[string]string {
+	out := maps.Clone(m)
+	if value, found := m[key]; found && value == from {
+		out[key] = to
+	}
+	return out
+}
+
+// Whole is a Service as the API server has it, without what no plan reads: times, managed fields and status.
+func Whole(s Service, nodeLabelKey string) *corev1.Service {
+	whole := s.Content().Get().service(s.Node(), nodeLabelKey)
+	whole.Namespace, whole.Name = s.GetNamespace(), s.GetName()
+	whole.UID, whole.ResourceVersion = s.GetUID(), s.GetResourceVersion()
+	if ips := s.ClusterIPs(); len(ips) > 0 {
+		whole.Spec.ClusterIPs, whole.Spec.ClusterIP = ips, ips[0]
+	}
+	return whole
+}
+
+// Controller is the object that controls another one, as its controller reference names it.
+type Controller struct {
+	APIVersion, Kind, Name string
+	UID                    types.UID
+}
+
+// ControllerOf returns the controller of an object, the zero value if it has none.
+func ControllerOf(object metav1.Object) Controller {
+	ref := metav1.GetControllerOfNoCopy(object)
+	if ref == nil {
+		return Controller{}
+	}
+	return Controller{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
+}
+
+// IsLocalService reports whether the controller is a LocalService.
+func (c *Controller) IsLocalService() bool {
+	return c.Kind == v1alpha1.Kind && c.APIVersion == v1alpha1.SchemeGroupVersion.String()
+}
+
+// apiService makes a Service of one as the API server returns it.
+type apiService struct {
+	*corev1.Service
+	content *Content
+}
+
+// FromAPI makes a Service of one as the API server returns it, which must not change any more.
+func FromAPI(service *corev1.Service, nodeLabelKey string) Service {
+	return apiService{service, ContentOf(service, nodeLabelKey)}
+}
+
+func (s apiService) Node() string           { return s.Annotations[v1alpha1.NodeAnnotationKey] }
+func (s apiService) Controller() Controller { return ControllerOf(s.Service) }
+func (s apiService) Terminating() bool      { return s.DeletionTimestamp != nil }
+func (s apiService) Content() SharedContent { return s.content }
+
+func (s apiService) ClusterIPs() []string {
+	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
+		return []string{s.Spec.ClusterIP}
+	}
+	return s.Spec.ClusterIPs
+}
+
+// Get makes a Content one that nobody shares.
+func (c *Content) Get() *Content { return c }
+
+// Holder says who holds the Service name that a node of a LocalService needs.
+type Holder string
+
+const (
+	// Nobody: the name is free.
+	Nobody Holder = "Nobody"
+	// Ours: the LocalService controls the Service.
+	Ours Holder = "Ours"
+	// Orphan: the Service was generated for the LocalService and the node, and nothing controls it any more, as after
+	// `kubectl delete localservice --cascade=orphan`. It is adopted.
+	Orphan Holder = "Orphan"
+	// Predecessor: an earlier LocalService of the same name controls the Service. That is gone, so the garbage collector
+	// deletes the Service, or has orphaned it, of which the cache has not heard yet.
+	Predecessor Holder = "Predecessor"
+	// Foreign: the Service is somebody else's.
+	Foreign Holder = "Foreign"
+)
+
+// HolderOf reports who holds the name of a node's Service; service is nil if there is none of the name. It goes by the
+// UID in the controller reference, never by a name or label alone, which anybody may write.
+func HolderOf(ls *v1alpha1.LocalService, node, nodeLabelKey string, service Service) Holder {
+	if service == nil {
+		return Nobody
+	}
+	controller := service.Controller()
+	switch {
+	case service.GetNamespace() != ls.Namespace:
+		return Foreign
+	case controller.UID != "" && controller.UID == ls.UID:
+		return Ours
+	case controller.IsLocalService() && controller.Name == ls.Name:
+		return Predecessor
+	case controller != Controller{}:
+		return Foreign
+	}
+	content := service.Content().Get()
+	selected := content.Spec.Selector[nodeLabelKey]
+	if selected == ownNode {
+		selected = naming.NodeLabelValue(service.Node())
+	}
+	if content.Labels[v1alpha1.OwnerLabelKey] == ls.Name && selected == naming.NodeLabelValue(node) {
+		return Orphan
+	}
+	return Foreign
+}
+
+// Description names the holder of a Service for people: "LocalService a", "Deployment b (apps/v1)", "nothing".
+func (c *Controller) Description() string {
+	switch {
+	case *c == Controller{}:
+		return "nothing"
+	case c.IsLocalService():
+		return v1alpha1.Kind + " " + c.Name
+	}
+	return cmp.Or(c.Kind, "object") + " " + c.Name + " (" + c.APIVersion + ")"
+}

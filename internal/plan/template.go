@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// Template is what the Services of a LocalService should be, with the API server's defaults filled in.
+type Template struct {
+	owner        *v1alpha1.LocalService
+	nodeLabelKey string
+	want         Content
+}
+
+// appliedMetadata is the value of AppliedMetadataAnnotationKey.
+type appliedMetadata struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+}
+
+// NewTemplate returns the template of a LocalService. Its error says what is wrong with a spec that the API's own
+// validation let pass, in words for the LocalService's author.
+func NewTemplate(ls *v1alpha1.LocalService, nodeLabelKey string) (*Template, error) {
+	if err := validate(ls, nodeLabelKey); err != nil {
+		return nil, err
+	}
+	t := &Template{owner: ls, nodeLabelKey: nodeLabelKey}
+	for i := range fields {
+		fields[i].fill(&ls.Spec, &t.want.Spec)
+	}
+	t.want.Spec.Selector = maps.Clone(t.want.Spec.Selector)
+	t.want.Spec.Selector[nodeLabelKey] = ownNode
+	t.want.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls, v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
+	t.want.Labels, t.want.Annotations = map[string]string{}, map[string]string{}
+	if m := ls.Spec.ServiceMetadata; m != nil && len(m.Labels)+len(m.Annotations) > 0 {
+		maps.Copy(t.want.Labels, m.Labels)
+		maps.Copy(t.want.Annotations, m.Annotations)
+		applied, err := json.Marshal(appliedMetadata{
+			Labels:      slices.Sorted(maps.Keys(m.Labels)),
+			Annotations: slices.Sorted(maps.Keys(m.Annotations)),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("spec.serviceMetadata: %w", err)
+		}
+		t.want.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = string(applied)
+	}
+	t.want.Labels[v1alpha1.OwnerLabelKey] = ls.Name
+	t.want.Labels[nodeLabelKey] = ownNode
+	return t, nil
+}
+
+// Namespace returns the namespace of the Services.
+func (t *Template) Namespace() string { return t.owner.Namespace }
+
+// validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it
+// may be older than this controller.
+func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
+	if len(ls.Name) > naming.MaxLocalServiceLength {
+		return fmt.Errorf("metadata.name has %d characters, of which %d fit into the names of its Services: "+
+			"choose a shorter one", len(ls.Name), naming.MaxLocalServiceLength)
+	}
+	if len(ls.Spec.Selector) == 0 {
+		return fmt.Errorf("spec.selector is empty: name at least one label of the pods to reach")
+	}
+	if _, found := ls.Spec.Selector[nodeLabelKey]; found {
+		return fmt.Errorf("spec.selector names the node label %s, which the controller itself adds: "+
+			"remove it, and use nodeSelector to choose nodes", nodeLabelKey)
+	}
+	if m := ls.Spec.ServiceMetadata; m != nil {
+		for _, key := range []string{nodeLabelKey, v1alpha1.OwnerLabelKey} {
+			if _, found := m.Labels[key]; found {
+				return fmt.Errorf("spec.serviceMetadata.labels names %s, which belongs to the controller: remove it", key)
+			}
+		}
+	}
+	return nil
+}
+
+// Service returns the Service that a node should have, ready to be created.
+func (t *Template) Service(node string) *corev1.Service {
+	service := t.want.service(node, t.nodeLabelKey)
+	service.Name, service.Namespace = naming.ServiceName(t.owner.Name, node), t.owner.Namespace
+	return service
+}
+
+// matches reports whether a Content is as the template would have it.
+func (t *Template) matches(have *Content) bool {
+	return len(t.mismatches(have)) == 0
+}
+
+// mismatches are the names of the fields in which a Content is not as the template would have it.
+func (t *Template) mismatches(have *Content) []string {
+	var names []string
+	for f := range t.fields {
+		if !f.matches(&t.want, have) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// fields calls yield for each field that the template decides.
+func (t *Template) fields(yield func(*field) bool) {
+	for _, list := range [][]field{metadataFields, fields} {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Patch returns the JSON merge patch that brings a Service in place to what its node should have. It holds only what
+// differs, so that fields set by others, and fields that this program's version of the API does not know, survive; and
+// the resource version, so that it never overwrites what it has not seen.
+func (t *Template) Patch(service Service, node string) ([]byte, error) {
+	live := Whole(service, t.nodeLabelKey)
+	before, err := json.Marshal(live)
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(t.changed(live, node))
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	if err := json.Unmarshal(patch, &object); err != nil {
+		return nil, err
+	}
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		object["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = live.ResourceVersion
+	return json.Marshal(object)
+}
+
+// changed is a Service with everything that the template decides as a node should have it, and all else as it is.
+func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
+	content := ContentOf(live.DeepCopy(), t.nodeLabelKey)
+	for f := range t.fields {
+		if !f.matches(&t.want, content) {
+			f.set(&t.want, content)
+		}
+	}
+	want := content.service(node, t.nodeLabelKey)
+	want.Name, want.Namespace, want.UID, want.ResourceVersion = live.Name, live.Namespace, live.UID, live.ResourceVersion
+	if live.Spec.Type == corev1.ServiceTypeExternalName {
+		return want // It has no addresses.
+	}
+	want.Spec.ClusterIP, want.Spec.ClusterIPs = live.Spec.ClusterIP, live.Spec.ClusterIPs
+	if *want.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
+		want.Spec.ClusterIPs = firstOnly(want.Spec.ClusterIPs)
+	}
+	return want
+}
+
+// mustReplace reports whether a Content differs in a field that the API does not let change.
+func (t *Template) mustReplace(have *Content) bool {
+	if have.Spec.Type == corev1.ServiceTypeExternalName {
+		return false // From there everything can change.
+	}
+	if have.Spec.ClusterIP != t.want.Spec.ClusterIP {
+		return true
+	}
+	if len(t.want.Spec.IPFamilies) > 0 && len(have.Spec.IPFamilies) > 0 && t.want.Spec.IPFamilies[0] != have.Spec.IPFamilies[0] {
+		return true
+	}
+	const loadBalancer = corev1.ServiceTypeLoadBalancer
+	return t.want.Spec.Type == loadBalancer && have.Spec.Type == loadBalancer &&
+		!equal(t.want.Spec.LoadBalancerClass, have.Spec.LoadBalancerClass)
+}
+
+func equal[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}

@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// mergePatch is what the API server makes of a merge patch.
+func mergePatch(t testing.TB, live *corev1.Service, patch []byte) *corev1.Service {
+	t.Helper()
+	before, err := json.Marshal(live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		t.Fatalf("apply %s: %v", patch, err)
+	}
+	service := &corev1.Service{}
+	if err := json.Unmarshal(merged, service); err != nil {
+		t.Fatal(err)
+	}
+	out := stored(service)
+	out.UID = live.UID
+	return out
+}
+
+func TestService(t *testing.T) {
+	got := template(t, localService()).Service("node2")
+	want := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "demo-node2",
+			Namespace:   "default",
+			Labels:      map[string]string{"owner": "demo", "vm/rack": "node2"},
+			Annotations: map[string]string{"localservice.dev/node": "node2"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "localservice.dev/v1alpha1", Kind: "LocalService", Name: "demo", UID: "uid-demo",
+				Controller: new(true), BlockOwnerDeletion: new(true)}},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:                  corev1.ServiceTypeClusterIP,
+			ClusterIP:             "None",
+			Selector:              map[string]string{"app": "demo", "vm/rack": "node2"},
+			Ports:                 []corev1.ServicePort{{Name: "http", Port: 8080, Protocol: "TCP", TargetPort: intstr.FromInt32(8080)}},
+			SessionAffinity:       corev1.ServiceAffinityNone,
+			InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
+			IPFamilyPolicy:        new(corev1.IPFamilyPolicySingleStack),
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("wrong Service (-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryFieldSettles: what the API server makes of a created Service is in place; a Service made for any other spec
+// reaches this one by one write, and then nothing is left to write.
+func TestEveryFieldSettles(t *testing.T) {
+	for _, from := range specNames() {
+		for _, to := range specNames() {
+			before, after := template(t, localService(specs[from])), template(t, localService(specs[to]))
+			live := stored(before.Service("node2"))
+			if action := actionOn(before, live, "node2"); action != "" {
+				t.Fatalf("%s: %s right after creation: %s", from, action, mismatches(before, live))
+			}
+			action := actionOn(after, live, "node2")
+			// A family that is no longer asked for stays: which one the API server would choose is not ours to know.
+			if (action == "") != (from == to || from == "IPv6" && to == "cluster IP") {
+				t.Errorf("from %q to %q: action %q", from, to, action)
+			}
+			switch action {
+			case Update:
+				patch, err := after.Patch(kept(live), "node2")
+				if err != nil {
+					t.Fatal(err)
+				}
+				live = mergePatch(t, live, patch)
+			case Replace:
+				live = stored(after.Service("node2"))
+			}
+			if action := actionOn(after, live, "node2"); action != "" {
+				t.Errorf("from %q to %q: %s again after the first write: %s", from, to, action, mismatches(after, live))
+			}
+		}
+	}
+}
+
+func mismatches(t *Template, live *corev1.Service) string {
+	return strings.Join(t.mismatches(ContentOf(live, nodeLabelKey)), ", ")
+}
+
+// TestEveryFieldDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names nothing else.
+func TestEveryFieldDrift(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec  string
+		drift func(*corev1.Service)
+		patch string
+	}{
+		"selector": {"headless", func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, `{"spec":{"selector":{"app":"demo"}}}`},
+		"node in the selector": {"headless", func(s *corev1.Service) { s.Spec.Selector["vm/rack"] = "node1" },
+			`{"spec":{"selector":{"vm/rack":"node2"}}}`},
+		"selector added": {"headless", func(s *corev1.Service) { s.Spec.Selector["x"] = "y" }, `{"spec":{"selector":{"x":null}}}`},
+		"selector gone": {"headless", func(s *corev1.Service) { s.Spec.Selector = nil },
+			`{"spec":{"selector":{"app":"demo","vm/rack":"node2"}}}`},
+		"owner label":      {"headless", func(s *corev1.Service) { delete(s.Labels, "owner") }, `{"metadata":{"labels":{"owner":"demo"}}}`},
+		"node label":       {"headless", func(s *corev1.Service) { s.Labels["vm/rack"] = "x" }, `{"metadata":{"labels":{"vm/rack":"node2"}}}`},
+		"labels gone":      {"headless", func(s *corev1.Service) { s.Labels = nil }, `{"metadata":{"labels":{"owner":"demo","vm/rack":"node2"}}}`},
+		"annotations gone": {"headless", func(s *corev1.Service) { s.Annotations = nil }, `{"metadata":{"annotations":{"localservice.dev/node":"node2"}}}`},
+		"a label of serviceMetadata": {"metadata", func(s *corev1.Service) { s.Labels["team"] = "b" },
+			`{"metadata":{"labels":{"team":"a"}}}`},
+		"port": {"headless", func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 },
+			`{"spec":{"ports":[{"name":"http","port":8080,"protocol":"TCP","targetPort":8080}]}}`},
+		"target port keeps the node port": {"node port", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("x") },
+			`{"spec":{"ports":[{"name":"http","nodePort":30000,"port":8080,"protocol":"TCP","targetPort":8080}]}}`},
+		"type": {"cluster IP", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyCluster, 30000
+		}, `{"spec":{"externalTrafficPolicy":null,"ports":[{"name":"http","port":8080,"protocol":"TCP","targetPort":8080}],"type":"ClusterIP"}}`},
+		"external name": {"headless", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "", nil, "example.com"
+		}, `{"spec":{"clusterIP":"None","externalName":null,"type":"ClusterIP"}}`},
+		"not ready addresses": {"headless", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
+			`{"spec":{"publishNotReadyAddresses":null}}`},
+		"traffic distribution": {"headless", func(s *corev1.Service) { s.Spec.TrafficDistribution = new("PreferClose") },
+			`{"spec":{"trafficDistribution":null}}`},
+		"affinity": {"headless", func(s *corev1.Service) {
+			s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+			s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(1))}}
+		}, `{"spec":{"sessionAffinity":"None","sessionAffinityConfig":null}}`},
+		"dual stack": {"cluster IP", func(s *corev1.Service) {
+			s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+			s.Spec.IPFamilies = []corev1.IPFamily{"IPv4", "IPv6"}
+			s.Spec.ClusterIPs = []string{"10.96.0.7", "fd00::7"}
+		}, `{"spec":{"clusterIPs":["10.96.0.7"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl := template(t, localService(specs[c.spec]))
+			live := stored(tmpl.Service("node2"))
+			c.drift(live)
+			before := live.DeepCopy()
+			if action := actionOn(tmpl, live, "node2"); action != Update {
+				t.Fatalf("action %q, want %q", action, Update)
+			}
+			patch, err := tmpl.Patch(kept(live), "node2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := withResourceVersion(t, c.patch); string(patch) != want {
+				t.Errorf("patch %s\n want %s", patch, want)
+			}
+			if !apiequality.Semantic.DeepEqual(before, live) {
+				t.Error("the cache object was changed")
+			}
+			if action := actionOn(tmpl, mergePatch(t, live, patch), "node2"); action != "" {
+				t.Errorf("%s again after the patch", action)
+			}
+		})
+	}
+}
+
+func withResourceVersion(t *testing.T, patch string) string {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal([]byte(patch), &object); err != nil {
+		t.Fatal(err)
+	}
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		object["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = "7"
+	out, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestEveryFieldOfOthers: what others write, and what the API server allocates, never causes a write.
+func TestEveryFieldOfOthers(t *testing.T) {
+	for name, edit := range map[string]func(*corev1.Service){
+		"labels":       func(s *corev1.Service) { s.Labels["x"] = "y" },
+		"annotations":  func(s *corev1.Service) { s.Annotations["cloud.example.com/lb"] = "7" },
+		"finalizers":   func(s *corev1.Service) { s.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"} },
+		"status":       func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} },
+		"cluster IP":   func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.9.9", []string{"10.96.9.9"} },
+		"node port":    func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 32000 },
+		"health check": func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 32001 },
+		"external IPs": func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} },
+		"other owners": func(s *corev1.Service) {
+			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "X", Name: "x", UID: "x"})
+		},
+		"order of ports": func(s *corev1.Service) {
+			s.Spec.Ports[0], s.Spec.Ports[1] = s.Spec.Ports[1], s.Spec.Ports[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl := template(t, localService(specs["load balancer, everything set"], func(ls *v1alpha1.LocalService) {
+				ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
+			}))
+			live := stored(tmpl.Service("node2"))
+			edit(live)
+			if action := actionOn(tmpl, live, "node2"); action != "" {
+				t.Errorf("%s because of %s", action, mismatches(tmpl, live))
+			}
+		})
+	}
+	// An API server sets externalTrafficPolicy where somebody has added external IPs to a Service of type ClusterIP.
+	tmpl := template(t, localService(specs["cluster IP"]))
+	live := stored(tmpl.Service("node2"))
+	live.Spec.ExternalIPs, live.Spec.ExternalTrafficPolicy = []string{"192.0.2.1"}, corev1.ServiceExternalTrafficPolicyCluster
+	if action := actionOn(tmpl, live, "node2"); action != "" {
+		t.Errorf("%s because of %s", action, mismatches(tmpl, live))
+	}
+}
+
+// TestEveryFieldServiceMetadata: keys dropped from spec.serviceMetadata go, those that others have set stay.
+func TestEveryFieldServiceMetadata(t *testing.T) {
+	live := stored(template(t, localService(specs["metadata"])).Service("node2"))
+	live.Labels["theirs"], live.Annotations["theirs"] = "x", "y"
+	after := template(t, localService(specs["metadata"], func(ls *v1alpha1.LocalService) {
+		delete(ls.Spec.ServiceMetadata.Labels, "team")
+		ls.Spec.ServiceMetadata.Annotations = nil
+	}))
+	patch, err := after.Patch(kept(live), "node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mergePatch(t, live, patch)
+	wantLabels := map[string]string{"owner": "demo", "vm/rack": "node2", "tier": "cache", "theirs": "x"}
+	wantAnnotations := map[string]string{"localservice.dev/node": "node2", "localservice.dev/applied-metadata": `{"labels":["tier"]}`, "theirs": "y"}
+	if diff := cmp.Diff(wantLabels, got.Labels) + cmp.Diff(wantAnnotations, got.Annotations); diff != "" {
+		t.Errorf("wrong metadata (-want +got):\n%s", diff)
+	}
+	none := template(t, localService())
+	if patch, err = none.Patch(kept(got), "node2"); err != nil {
+		t.Fatal(err)
+	}
+	got = mergePatch(t, got, patch)
+	if diff := cmp.Diff(map[string]string{"owner": "demo", "vm/rack": "node2", "theirs": "x"}, got.Labels) +
+		cmp.Diff(map[string]string{"localservice.dev/node": "node2", "theirs": "y"}, got.Annotations); diff != "" {
+		t.Errorf("wrong metadata without serviceMetadata (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewTemplateRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*v1alpha1.LocalService)
+		says string
+	}{
+		"empty selector": {func(ls *v1alpha1.LocalService) { ls.Spec.Selector = nil }, "selector is empty"},
+		"node label":     {func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }, "vm/rack"},
+		"long name":      {func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 53) }, "53 characters, of which 52 fit"},
+		"owner label": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"owner": "x"}}
+		}, "owner"},
+		"node label also": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"vm/rack": "x"}}
+		}, "vm/rack"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := NewTemplate(localService(c.edit), nodeLabelKey); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want an error about %q", err, c.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestImmutableTransitions: which changes of a spec the API server takes in place, and for which a Service is replaced.
+// After either there is nothing left to do.
+func TestImmutableTransitions(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		want     Action
+	}{
+		{"headless", "cluster IP", Replace},
+		{"cluster IP", "headless", Replace},
+		{"headless", "node port", Replace},
+		{"node port", "headless", Replace},
+		{"headless", "load balancer", Replace},
+		{"load balancer, everything set", "headless", Replace},
+		{"cluster IP", "node port", Update},
+		{"node port", "cluster IP", Update},
+		{"cluster IP", "load balancer", Update},
+		{"cluster IP", "load balancer, everything set", Update}, // A class can be set with the type.
+		{"load balancer, everything set", "cluster IP", Update},
+		{"node port", "load balancer", Update},
+		{"load balancer", "node port", Update},
+		{"load balancer", "load balancer, everything set", Replace}, // Not later.
+		{"load balancer, everything set", "load balancer", Replace},
+		{"cluster IP", "dual stack, preferred", Update},
+		{"dual stack, preferred", "cluster IP", Update},
+		{"cluster IP", "dual stack by families", Update},
+		{"dual stack by families", "cluster IP", Update},
+		{"cluster IP", "IPv6", Replace}, // Another first family.
+		{"IPv6", "dual stack by families", Replace},
+		{"IPv6", "dual stack, preferred", Update}, // No family is asked for: the first one stays.
+		{"IPv6", "cluster IP", ""},
+	} {
+		t.Run(c.from+" to "+c.to, func(t *testing.T) {
+			before, after := template(t, localService(specs[c.from])), template(t, localService(specs[c.to]))
+			services := newCluster(stored(before.Service("node2")))
+			plan := Compute(services.input(after, "node2"))
+			var got Action
+			if len(plan.Changes) == 1 {
+				got = plan.Changes[0].Action
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q: %v", got, c.want, actions(plan))
+			}
+			services.run(t, after, plan)
+			if again := Compute(services.input(after, "node2")); len(again.Changes) > 0 {
+				t.Errorf("still to do: %v", actions(again))
+			}
+		})
+	}
+}
+
+// TestAdoption: a Service is adopted if, and only if, nobody controls it, and it has the LocalService's name in its owner
+// label and the node's in its selector; what else has changed since makes no difference.
+func TestAdoption(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*corev1.Service)
+		want Action
+	}{
+		"as it was left":                      {func(*corev1.Service) {}, Adopt},
+		"with another port":                   {func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 }, Adopt},
+		"with another selector":               {func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, Adopt},
+		"without annotations":                 {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
+		"without the node label":              {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
+		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner("ConfigMap", false) }, Adopt},
+		"with an address, and headless now":   {func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"} }, Replace},
+		"being deleted":                       {func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }, Wait},
+		"controlled by somebody else":         {func(s *corev1.Service) { s.OwnerReferences = owner("ConfigMap", true) }, Conflict},
+		"of a LocalService of another name":   {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},
+		"without the owner label":             {func(s *corev1.Service) { delete(s.Labels, "owner") }, Conflict},
+		"of another node":                     {func(s *corev1.Service) { s.Spec.Selector[nodeLabelKey] = "node1" }, Conflict},
+		"without a selector":                  {func(s *corev1.Service) { s.Spec.Selector = nil }, Conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl := template(t, localService())
+			left := stored(tmpl.Service("node2"))
+			left.OwnerReferences = nil
+			c.edit(left)
+			plan := Compute(newCluster(left).input(tmpl, "node2"))
+			if len(plan.Changes) != 1 || plan.Changes[0].Action != c.want {
+				t.Errorf("got %v, want %s", actions(plan), c.want)
+			}
+		})
+	}
+}
+
+func owner(kind string, controls bool) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "x", UID: "theirs", Controller: &controls}}
+}

@@ -1,0 +1,165 @@
+// Package reconcile is the one worker loop of the controllers: a queue of keys, workers, retries with backoff, errors
+// that no retry can mend, panics, and a clean stop.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// A key that fails is tried again after minBackoff, and after twice as long each time, up to maxBackoff.
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = 2 * time.Minute
+)
+
+// Func brings the object of a key to what it should be. It is never called for one key from two workers at a time.
+// Its error says what was attempted on which object: the loop logs it and calls again later, unless it is one of
+// Terminal, Stale or After.
+type Func[K comparable] func(ctx context.Context, key K) error
+
+// Loop calls a Func for every key that is added.
+type Loop[K comparable] struct {
+	name      string
+	reconcile Func[K]
+	queue     workqueue.TypedRateLimitingInterface[K]
+	running   atomic.Bool
+}
+
+// New makes a loop. Its name is that of the queue in metrics and logs.
+func New[K comparable](name string, clk clock.WithTicker, reconcile Func[K]) *Loop[K] {
+	return &Loop[K]{
+		name:      name,
+		reconcile: reconcile,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Name: name, Clock: clk},
+		),
+	}
+}
+
+// Add has a key reconciled soon. A key that is waiting already is not added twice. Before Run it does nothing, because Run
+// begins with all keys: the queue of an instance that does not lead must not fill up.
+func (l *Loop[K]) Add(key K) {
+	if l.running.Load() {
+		l.queue.Add(key)
+	}
+}
+
+// AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does nothing.
+func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
+	if l.running.Load() {
+		l.queue.AddAfter(key, delay)
+	}
+}
+
+// Running reports whether Run has begun.
+func (l *Loop[K]) Running() bool { return l.running.Load() }
+
+// Len is the number of keys that are waiting.
+func (l *Loop[K]) Len() int { return l.queue.Len() }
+
+// Run reconciles all keys, and then those that are added, with so many workers until ctx is done. It returns when all of
+// them have stopped: what is under way then is finished; what is waiting is not begun.
+func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) {
+	l.running.Store(true) // Before the keys are listed, so that none that comes meanwhile is lost.
+	for key := range all() {
+		l.queue.Add(key)
+	}
+	logger := klog.FromContext(ctx).WithValues("queue", l.name)
+	ctx = klog.NewContext(ctx, logger)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for l.processNext(ctx) {
+			}
+		})
+	}
+	logger.V(2).Info("Workers started", "workers", workers)
+	<-ctx.Done()
+	l.queue.ShutDown()
+	running.Wait()
+	logger.V(2).Info("Workers stopped")
+}
+
+func (l *Loop[K]) processNext(ctx context.Context) bool {
+	key, shutdown := l.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer l.queue.Done(key)
+	if ctx.Err() != nil {
+		return true // Shutting down: let the queue drain.
+	}
+	l.handle(ctx, key, l.call(ctx, key))
+	return true
+}
+
+// call turns a panic into an error, so that one object that nobody thought of cannot stop the work on all others.
+func (l *Loop[K]) call(ctx context.Context, key K) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return l.reconcile(ctx, key)
+}
+
+func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
+	logger := klog.FromContext(ctx)
+	var after *afterError
+	switch {
+	case err == nil:
+		l.queue.Forget(key)
+	case errors.As(err, new(*terminalError)):
+		l.queue.Forget(key)
+		logger.Error(err, "Not tried again until the object changes", "key", key)
+	case errors.As(err, new(*staleError)):
+		l.queue.AddRateLimited(key)
+		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
+	case errors.As(err, &after):
+		l.queue.Forget(key)
+		l.queue.AddAfter(key, after.delay)
+		logger.Error(err, "Trying again later", "key", key, "after", after.delay)
+	case ctx.Err() != nil:
+		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
+	default:
+		l.queue.AddRateLimited(key)
+		logger.Error(err, "Trying again", "key", key, "failures", l.queue.NumRequeues(key))
+	}
+}
+
+type terminalError struct{ error }
+
+func (e *terminalError) Unwrap() error { return e.error }
+
+// Terminal marks an error that no retry can mend: the key is not tried again until it is added again.
+func Terminal(err error) error { return &terminalError{err} }
+
+type staleError struct{ error }
+
+func (e *staleError) Unwrap() error { return e.error }
+
+// Stale marks an error that comes from a cache that lags behind the API server. The key is tried again soon, and the
+// error is not worth an operator's attention.
+func Stale(err error) error { return &staleError{err} }
+
+type afterError struct {
+	error
+	delay time.Duration
+}
+
+func (e *afterError) Unwrap() error { return e.error }
+
+// After marks an error that is not worth an early retry: the key is tried again after the delay.
+func After(err error, delay time.Duration) error { return &afterError{err, delay} }

@@ -1,0 +1,175 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+)
+
+// start runs a loop in a bubble of fake time until the test ends.
+func start(t *testing.T, workers int, f Func[string]) *Loop[string] {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, stop := context.WithCancel(ctx)
+	loop := New("test", clock.RealClock{}, f)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		loop.Run(ctx, workers, none)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-stopped
+	})
+	synctest.Wait() // Now it runs.
+	return loop
+}
+
+func none() iter.Seq[string] { return slices.Values([]string(nil)) }
+
+// TestLoopBeforeRun: an instance that stands by keeps nothing, and begins with everything.
+func TestLoopBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var calls []string
+		loop := New("test", clock.RealClock{}, func(_ context.Context, key string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, key)
+			return nil
+		})
+		for i := range 1000 {
+			loop.Add(fmt.Sprint(i))
+			loop.AddAfter(fmt.Sprint(i), time.Second)
+		}
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			loop.Run(ctx, 1, func() iter.Seq[string] {
+				loop.Add("added while all are listed")
+				return slices.Values([]string{"all"})
+			})
+		}()
+		time.Sleep(time.Minute)
+		stop()
+		<-stopped
+		if want := []string{"added while all are listed", "all"}; !slices.Equal(calls, want) {
+			t.Errorf("reconciled %v, want %v", calls, want)
+		}
+	})
+}
+
+func TestLoopRetries(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		calls int64 // within an hour
+	}{
+		"success":  {nil, 1},
+		"terminal": {Terminal(errors.New("x")), 1},
+		"wrapped":  {fmt.Errorf("sync: %w", Terminal(errors.New("x"))), 1},
+		"after":    {After(errors.New("x"), 10*time.Minute), 7},
+		"error":    {errors.New("x"), 45}, // 5 ms doubled up to 2 min: 15 tries in the first 3 min, then 1 every 2 min
+		"stale":    {Stale(errors.New("x")), 45},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				loop := start(t, 2, func(context.Context, string) error {
+					calls.Add(1)
+					return c.err
+				})
+				loop.Add("key")
+				time.Sleep(time.Hour + time.Second) // fake time
+				synctest.Wait()
+				if got := calls.Load(); got < c.calls-2 || got > c.calls+2 || c.calls == 1 && got != 1 {
+					t.Errorf("%d calls within an hour, want %d", got, c.calls)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopRecovers: a panic over one key is an error of that key, and the others go on.
+func TestLoopRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var good, bad atomic.Int64
+		loop := start(t, 1, func(_ context.Context, key string) error {
+			if key == "bad" {
+				bad.Add(1)
+				panic("no such thing")
+			}
+			good.Add(1)
+			return nil
+		})
+		loop.Add("bad")
+		loop.Add("good")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if good.Load() != 1 || bad.Load() < 2 {
+			t.Errorf("%d good and %d bad calls, want 1 good, and the bad one tried again", good.Load(), bad.Load())
+		}
+	})
+	err := New("test", clock.RealClock{}, func(context.Context, string) error { panic("no such thing") }).call(t.Context(), "key")
+	if err == nil || !strings.Contains(err.Error(), "no such thing") || !strings.Contains(err.Error(), "loop_test.go") {
+		t.Errorf("error %v, want the panic and where it was", err)
+	}
+}
+
+// TestLoopStops: what is under way is finished, what is waiting is not begun, and Run returns after that.
+func TestLoopStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var begun, finished atomic.Int64
+		loop := New("test", clock.RealClock{}, func(context.Context, string) error {
+			begun.Add(1)
+			time.Sleep(3 * time.Second)
+			finished.Add(1)
+			return nil
+		})
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			loop.Run(ctx, 2, func() iter.Seq[string] { return slices.Values([]string{"a", "b", "c", "d"}) })
+		}()
+		time.Sleep(time.Second)
+		stop()
+		<-stopped
+		if begun.Load() != 2 || finished.Load() != 2 {
+			t.Errorf("%d begun and %d finished, want the 2 that were under way", begun.Load(), finished.Load())
+		}
+	})
+}
+
+// TestLoopOneAtATime: one key is never reconciled by two workers at a time, and never forgotten.
+func TestLoopOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, calls atomic.Int64
+		loop := start(t, 4, func(context.Context, string) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			calls.Add(1)
+			time.Sleep(time.Second)
+			return nil
+		})
+		loop.Add("key")
+		time.Sleep(time.Millisecond)
+		loop.Add("key")
+		loop.Add("key")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if most.Load() != 1 || calls.Load() != 2 {
+			t.Errorf("%d at a time and %d calls, want 1 and 2", most.Load(), calls.Load())
+		}
+	})
+}

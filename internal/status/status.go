@@ -1,0 +1,169 @@
+// Package status tells in the status and the events of a LocalService what was found and done. It has no client and no
+// state: everything is a function of its arguments.
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Report is what a sync knows of a LocalService's Services.
+type Report struct {
+	// Nodes is the number of selected nodes, and InPlace that of Services in place and up to date.
+	Nodes, InPlace int
+	// ReadyNodes is the number of selected nodes whose Service has a ready endpoint.
+	ReadyNodes int
+	// Conflicts are the changes that cannot be made because the name is taken.
+	Conflicts []plan.Change
+	// Waiting is the number of Services whose predecessor is still being deleted.
+	Waiting int
+	// Withheld is what limits have kept from being done.
+	Withheld plan.Withheld
+	// Capacity is how many Services there are and can be.
+	Capacity plan.Capacity
+	// Writing is true while writes are under way.
+	Writing bool
+	// Refused are the writes that failed.
+	Refused []error
+	// Invalid says why the spec cannot be turned into Services, if it cannot.
+	Invalid error
+}
+
+// NewReport is the report of a plan of which nothing has been carried out yet.
+func NewReport(p *plan.Plan, nodes int) Report {
+	return Report{
+		Nodes:      nodes,
+		InPlace:    p.InPlace,
+		ReadyNodes: p.Ready,
+		Conflicts:  p.With(func(a plan.Action) bool { return a == plan.Conflict }),
+		Waiting:    p.Count(plan.Wait),
+	}
+}
+
+// Status returns the status that tells the report. It is old itself, timestamps included, where nothing has changed.
+func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alpha1.LocalServiceStatus {
+	status := *old.DeepCopy()
+	status.ObservedGeneration = generation
+	if r.Invalid == nil { // Otherwise nothing was looked at.
+		status.Nodes = int32(r.Nodes)
+		status.Services = int32(r.InPlace)
+		status.ReadyNodes = int32(r.ReadyNodes)
+		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
+	}
+	for _, c := range []metav1.Condition{r.ready(), r.progressing(), r.conflicted(), nearCapacity(&r.Capacity)} {
+		c.ObservedGeneration = generation
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	return status
+}
+
+func (r *Report) ready() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	switch {
+	case r.Invalid != nil:
+		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, r.Invalid.Error()
+	case len(r.Refused) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)
+	case r.Writing:
+		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
+	case r.Withheld.Any():
+		c.Reason, c.Message = withheld(&r.Withheld)
+	case len(r.Conflicts) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Conflicts)
+	case r.Waiting > 0:
+		c.Reason = v1alpha1.ReasonWaiting
+		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Waiting)
+	case r.Nodes == 0:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonNoNodes
+		c.Message = "no node matches spec.nodeSelector, so there is no Service to make"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
+		c.Message = "every selected node has its Service"
+	}
+	return c
+}
+
+func (r *Report) progressing() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonServicesInPlace, Message: "there is nothing left to write"}
+	switch {
+	case r.Writing || r.Waiting > 0:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
+		c.Message = "Services are being created, changed or deleted"
+	case r.Invalid != nil:
+		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, "nothing is written until the spec is corrected"
+	case len(r.Refused) > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried again"
+	}
+	return c
+}
+
+func (r *Report) conflicted() metav1.Condition {
+	if len(r.Conflicts) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionFalse,
+			Reason: v1alpha1.ReasonNoConflict, Message: "no name is taken by a Service of somebody else"}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.Conflicts)}
+}
+
+// withheld says why a LocalService is not ready because of limits.
+func withheld(w *plan.Withheld) (reason, message string) {
+	if w.Creates > 0 {
+		return v1alpha1.ReasonTooManyServices, fmt.Sprintf("%d Services are not created, because the namespace would have %d "+
+			"and the controller's flag -max-services-per-namespace allows %d: let nodeSelector choose fewer nodes, delete "+
+			"Services, or raise the limit", w.Creates, w.Total, w.Limits.MaxServicesPerNamespace)
+	}
+	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services are wanted by no selected node, and are not deleted, "+
+		"because the controller's flag -max-delete-fraction allows only %g of them at once: correct nodeSelector, or annotate "+
+		"this LocalService with %s=true if it is meant",
+		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
+}
+
+// Changed are the conditions that say something else than before. Other numbers in a message are nothing new where the
+// API server, or the whole cluster, changes them all the time.
+func Changed(before, after []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
+		old := meta.FindStatusCondition(before, condition.Type)
+		return old != nil && old.Status == condition.Status && old.Reason == condition.Reason && sameMessage(old, &condition)
+	})
+}
+
+func sameMessage(a, b *metav1.Condition) bool {
+	if a.Type == v1alpha1.ConditionNearCapacity || a.Reason == v1alpha1.ReasonWriteFailed {
+		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
+	}
+	return a.Message == b.Message
+}
+
+func withoutNumbers(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Warnings are the conditions that have begun to need attention, or changed while they do.
+func Warnings(before, after []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(Changed(before, after), func(c metav1.Condition) bool { return !needsAttention(&c) })
+}
+
+func needsAttention(c *metav1.Condition) bool {
+	switch c.Type {
+	case v1alpha1.ConditionConflicted, v1alpha1.ConditionNearCapacity:
+		return c.Status == metav1.ConditionTrue
+	case v1alpha1.ConditionReady:
+		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,
+			v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices}, c.Reason)
+	}
+	return false
+}

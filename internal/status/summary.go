@@ -1,0 +1,125 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+)
+
+const (
+	// namesInMessage is how many names a condition's message lists before it only counts.
+	namesInMessage = 5
+	// causesInMessage is how many different causes a condition's message holds, and causeLength how many bytes of each.
+	causesInMessage = 3
+	causeLength     = 512
+)
+
+// WriteError is a write of a Service that failed.
+type WriteError struct {
+	Action          plan.Action
+	Namespace, Name string
+	Err             error
+}
+
+// Error says what was attempted, on which object, and why it failed.
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("%s Service %s/%s: %v", infinitive(e.Action), e.Namespace, e.Name, e.Err)
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// cause is what the errors of the same kind of write have in common: their text without the names of the Services.
+func cause(err error) string {
+	e, ok := err.(*WriteError)
+	if !ok {
+		return err.Error()
+	}
+	return infinitive(e.Action) + " Service: " + strings.ReplaceAll(e.Err.Error(), e.Name, "<name>")
+}
+
+// Summarize tells writes that failed by cause, counted, in an order that depends on nothing else. A single one is told
+// whole.
+func Summarize(errs []error) string {
+	if len(errs) == 1 {
+		return truncate("1 write failed: "+errs[0].Error(), causeLength)
+	}
+	counts := map[string]int{}
+	for _, err := range errs {
+		counts[cause(err)]++
+	}
+	causes := slices.Sorted(maps.Keys(counts))
+	var parts []string
+	for _, c := range causes[:min(len(causes), causesInMessage)] {
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], truncate(c, causeLength)))
+	}
+	if more := len(causes) - causesInMessage; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more causes", more))
+	}
+	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
+}
+
+func truncate(s string, length int) string {
+	if len(s) <= length {
+		return s
+	}
+	for length > 0 && !utf8.RuneStart(s[length]) {
+		length--
+	}
+	return s[:length] + "…"
+}
+
+// summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and says
+// what to do.
+func summarizeConflicts(conflicts []plan.Change) string {
+	var list []string
+	for i := range conflicts[:min(len(conflicts), namesInMessage)] {
+		controller := conflicts[i].Current.Controller()
+		list = append(list, fmt.Sprintf("%s (controlled by %s)", conflicts[i].Name, controller.Description()))
+	}
+	names := strings.Join(list, ", ")
+	if more := len(conflicts) - namesInMessage; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%d Service names are taken by Services that this LocalService does not control: %s. Delete or rename "+
+		"those, or give this LocalService another name", len(conflicts), names)
+}
+
+// verbs are the words for actions, in errors and in events, in the order in which events tell them.
+var verbs = []struct {
+	action              plan.Action
+	infinitive, written string
+}{
+	{plan.Create, "create", "created"},
+	{plan.Adopt, "adopt", "adopted"},
+	{plan.Update, "update", "updated"},
+	{plan.Replace, "replace", "replaced"},
+	{plan.Delete, "delete", "deleted"},
+}
+
+func infinitive(action plan.Action) string {
+	for _, v := range verbs {
+		if v.action == action {
+			return v.infinitive
+		}
+	}
+	return cmp.Or(string(action), "write")
+}
+
+// Written tells what was written, "" for nothing: "Services: created 3, deleted 1".
+func Written(counts map[plan.Action]int) string {
+	var parts []string
+	for _, v := range verbs {
+		if n := counts[v.action]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", v.written, n))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Services: " + strings.Join(parts, ", ")
+}

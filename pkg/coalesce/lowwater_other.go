@@ -1,5 +1,0 @@
-//go:build !unix
-
-package coalesce
-
-func setLowWater(uintptr, int) {}
