@@ -294,8 +294,9 @@ func (f *fixture) recorded() []string {
 
 func testNode(name string, labels ...string) *metav1.PartialObjectMetadata {
 	node := &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Labels: map[string]string{}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
+			Labels: map[string]string{}},
 	}
 	for _, l := range labels {
 		key, value, _ := strings.Cut(l, "=")
@@ -336,8 +337,10 @@ func inPlace(nodes int) func(*v1alpha1.LocalService) {
 
 func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
 	owner, _, _ := strings.Cut(service, "-")
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-x", Namespace: "default", ResourceVersion: "1",
-		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner, v1alpha1.DefaultNodeLabelKey: "x"}}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-x", Namespace: "default",
+		ResourceVersion: "1",
+		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner,
+			v1alpha1.DefaultNodeLabelKey: "x"}}}
 	for _, r := range ready {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &r}})
 	}
@@ -346,9 +349,10 @@ func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
 
 func testPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), ResourceVersion: "1", Labels: map[string]string{"app": "demo"}},
-		Spec:       corev1.PodSpec{NodeName: "node1"},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name),
+			ResourceVersion: "1", Labels: map[string]string{"app": "demo"}},
+		Spec:   corev1.PodSpec{NodeName: "node1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	for _, e := range edit {
 		e(p)

@@ -23,13 +23,15 @@ func TestDeletionOfMost(t *testing.T) {
 	ls := testLocalService(inPlace(3), typo)
 	objects := []runtime.Object{ls, testNode("node1"), testNode("node2"), testNode("node3"),
 		testService(ls, "node1"), testService(ls, "node2"), testService(ls, "node3")}
-	deletions := []string{"delete services demo-node1 uid=uid-demo-node1", "delete services demo-node2 uid=uid-demo-node2",
+	deletions := []string{"delete services demo-node1 uid=uid-demo-node1", "delete services demo-node2 " +
+		"uid=uid-demo-node2",
 		"delete services demo-node3 uid=uid-demo-node3", "patch localservices/status demo 0/0 Ready"}
 	t.Run("announced", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := runLocalServices(t, objects...)
 			f.expect("writes", deletions, f.writes())
-			f.expect("events", []string{"Warning DeletingServices About to delete 3 of 3 Services, which no selected node wants any more",
+			f.expect("events", []string{"Warning DeletingServices About to delete 3 of 3 Services, which no " +
+				"selected node wants any more",
 				"Normal ServicesWritten Services: deleted 3 (0 nodes selected)"}, f.recorded())
 		})
 	})
@@ -44,7 +46,8 @@ func TestDeletionOfMost(t *testing.T) {
 			f.watch()
 			f.run(c.Run)
 			f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: DeletionHeld"}, f.writes())
-			if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning DeletionHeld 3 of 3 Services") {
+			if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning DeletionHeld 3 of 3 "+
+				"Services") {
 				t.Errorf("events %v", got)
 			}
 			f.set(testLocalService(typo, func(ls *v1alpha1.LocalService) {
@@ -87,20 +90,24 @@ func TestCapacityNear(t *testing.T) {
 		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
 		objects := []runtime.Object{addressed, testNode("node1")}
 		for i := range 1000 {
-			objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i), Namespace: "default"},
-				Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250), ClusterIPs: []string{"10.1.0.1"}}})
+			objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i),
+				Namespace: "default"},
+				Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250),
+					ClusterIPs: []string{"10.1.0.1"}}})
 		}
 		f := runLocalServices(t, objects...)
 		f.expect("writes", []string{"create services demo-node1",
 			"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing, NearCapacity",
 			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
-		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyEnvironmentVariables the namespace has 1001 Services") {
+		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyEnvironmentVariables "+
+			"the namespace has 1001 Services") {
 			t.Errorf("events %v, want the warning first", got)
 		}
 		// One more is nothing new.
 		f.set(testNode("node2"))
 		settle()
-		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
+		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
+			"NearCapacity"}, f.writes())
 		f.expect("events", []string{"Normal ServicesWritten Services: created 1 (2 nodes selected)"}, f.recorded())
 	})
 }

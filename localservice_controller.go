@@ -109,8 +109,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	}
 }
 
-// serviceChanged finds the LocalServices that control the Service, or want its name: their own is what stands there before
-// one of its dashes.
+// serviceChanged finds the LocalServices that control the Service, or want its name: their own is what stands there
+// before one of its dashes.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	if before != nil && after != nil && before.Same(after) {
 		return
@@ -162,7 +162,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
 	if err != nil {
 		statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err})
-		return errors.Join(statusErr, reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err)))
+		return errors.Join(statusErr, reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: "+
+			"%w", key, err)))
 	}
 
 	nodeChanges := c.nodeChanges.Load()
@@ -177,7 +178,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	c.announce(ctx, ls, &p, report, len(owned))
-	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite), c.beforeEachWrite(ctx, ls, report, nodeChanges))
+	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
+		c.beforeEachWrite(ctx, ls, report, nodeChanges))
 	return c.conclude(ctx, ls, report, outcome)
 }
 
@@ -198,9 +200,9 @@ func (c *localServiceController) lookup(namespace, name string) plan.Service {
 	return nil // and not a plan.Service that holds a nil pointer
 }
 
-// isStillThere makes sure, before Services are made a LocalService's own, that the LocalService is still there. The cache may
-// not know yet that it is deleted when it knows already that its Services were orphaned, by the same command: adopted then,
-// they would be deleted with it.
+// isStillThere makes sure, before Services are made a LocalService's own, that the LocalService is still there. The
+// cache may not know yet that it is deleted when it knows already that its Services were orphaned, by the same
+// command: adopted then, they would be deleted with it.
 func (c *localServiceController) isStillThere(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
 	if p.Count(plan.Adopt, plan.Replace) == 0 {
 		return nil
@@ -210,17 +212,20 @@ func (c *localServiceController) isStillThere(ctx context.Context, ls *v1alpha1.
 	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil:
 		return nil
 	case err == nil || apierrors.IsNotFound(err):
-		return reconcile.Stale(fmt.Errorf("adopt Services of LocalService %s: the LocalService has been deleted", keyOf(ls)))
+		return reconcile.Stale(fmt.Errorf("adopt Services of LocalService %s: the LocalService has been "+
+			"deleted", keyOf(ls)))
 	}
 	return fmt.Errorf("adopt Services of LocalService %s: is it still there? %w", keyOf(ls), err)
 }
 
 // announce tells, before anything is written, what somebody may not have meant.
-func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan, report status.Report, owned int) {
+func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
+	report status.Report, owned int) {
 	wasWriting := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing)
 	if plan.IsMassDeletion(*p, owned) && !wasWriting {
 		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
-			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), owned))
+			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any "+
+				"more", p.Count(plan.Delete), owned))
 	}
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
 	if status.IsNearCapacity(&report.Capacity) && !told && p.Count(plan.Create) > 0 {
@@ -228,16 +233,18 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 	}
 }
 
-// beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any more,
-// and now and then tells how far they have come.
-func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report, nodeChanges int64) func(int) error {
+// beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any
+// more, and now and then tells how far they have come.
+func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
+	nodeChanges int64) func(int) error {
 	began := c.clock.Now()
 	told := began
 	inPlace := report.InPlace
 	return func(done int) error {
 		now := c.clock.Now()
 		current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
-		if current == nil || current.UID != ls.UID || current.Generation != ls.Generation || current.DeletionTimestamp != nil ||
+		if current == nil || current.UID != ls.UID || current.Generation != ls.Generation ||
+			current.DeletionTimestamp != nil ||
 			now.Sub(began) >= replanInterval && c.nodeChanges.Load() != nodeChanges {
 			return errOutdated
 		}
@@ -258,11 +265,14 @@ func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.
 }
 
 // conclude tells what became of a sync: in an event, the status, and its error.
-func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.LocalService, report status.Report, outcome writer.Outcome) error {
+func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
+	outcome writer.Outcome) error {
 	key, counts := keyOf(ls), outcome.Counts()
 	if summary := status.Written(counts); summary != "" {
-		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, fmt.Sprintf("%s (%d nodes selected)", summary, report.Nodes))
-		klog.FromContext(ctx).V(2).Info("Services written", "localService", klog.KObj(ls), "summary", summary, "nodes", report.Nodes)
+		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten,
+			fmt.Sprintf("%s (%d nodes selected)", summary, report.Nodes))
+		klog.FromContext(ctx).V(2).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
+			"nodes", report.Nodes)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -317,7 +327,8 @@ func (c *localServiceController) isShown(namespace string, written *writer.Writt
 }
 
 // writeStatus writes the status that tells a report, if it is another than the LocalService has.
-func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) error {
+func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
+	report status.Report) error {
 	key := keyOf(ls)
 	if newer := c.caches.LocalServices.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
@@ -354,8 +365,8 @@ func applyConfiguration(status *v1alpha1.LocalServiceStatus) *v1alpha1apply.Loca
 		WithReady(status.Ready)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithObservedGeneration(c.ObservedGeneration).
-			WithLastTransitionTime(c.LastTransitionTime).WithReason(c.Reason).WithMessage(c.Message))
+		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
+			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
 	}
 	return out
 }

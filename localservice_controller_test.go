@@ -75,7 +75,8 @@ func TestSyncWrites(t *testing.T) {
 	}{
 		"a Service for every node": {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2")},
-			[]string{"create services demo-node1", "create services demo-node2", "patch localservices/status demo 2/2 Ready"},
+			[]string{"create services demo-node1", "create services demo-node2", "patch localservices/status " +
+				"demo 2/2 Ready"},
 			[]string{"Normal ServicesWritten Services: created 2 (2 nodes selected)"},
 		},
 		"the node's name counts, not its label kubernetes.io/hostname": {
@@ -91,7 +92,8 @@ func TestSyncWrites(t *testing.T) {
 			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
 		},
 		"only for the nodes selected": {
-			[]runtime.Object{testLocalService(ssd), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"), testNode("node3")},
+			[]runtime.Object{testLocalService(ssd), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"),
+				testNode("node3")},
 			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
 			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
 		},
@@ -113,9 +115,11 @@ func TestSyncWrites(t *testing.T) {
 		},
 		"a Service of somebody else is left alone": {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
-			[]string{"create services demo-node2", "patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted"},
+			[]string{"create services demo-node2", "patch localservices/status demo 1/2 not Ready: NameTaken, " +
+				"Conflicted"},
 			[]string{"Normal ServicesWritten Services: created 1 (2 nodes selected)",
-				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: demo-node1 (controlled by nothing). " +
+				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not " +
+					"control: demo-node1 (controlled by nothing). " +
 					"Delete or rename those, or give this LocalService another name"},
 		},
 		"a Service in another namespace that claims to be ours is left alone": {
@@ -128,9 +132,11 @@ func TestSyncWrites(t *testing.T) {
 		},
 		"a LocalService that is gone": {[]runtime.Object{testNode("node1")}, nil, nil},
 		"a spec that cannot work": {
-			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }), testNode("node1")},
+			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }),
+				testNode("node1")},
 			[]string{"patch localservices/status demo 0/0 not Ready: InvalidSpec"},
-			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller itself adds: " +
+			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller " +
+				"itself adds: " +
 				"remove it, and use nodeSelector to choose nodes"},
 		},
 	} {
@@ -166,18 +172,24 @@ func TestEventsLeadToWork(t *testing.T) {
 		event  func(f *fixture)
 		writes []string
 	}{
-		"node added":                      {func(f *fixture) { f.set(testNode("node4", "disk=ssd")) }, []string{"create services demo-node4", "patch localservices/status demo 3/3 Ready"}},
+		"node added": {func(f *fixture) { f.set(testNode("node4", "disk=ssd")) },
+			[]string{"create services demo-node4", "patch localservices/status demo 3/3 Ready"}},
 		"node added that is not selected": {func(f *fixture) { f.set(testNode("node4")) }, nil},
-		"node deleted":                    {func(f *fixture) { f.remove(testNode("node2")) }, []string{"delete services demo-node2 uid=uid-demo-node2", "patch localservices/status demo 1/1 Ready"}},
-		"node labelled":                   {func(f *fixture) { f.set(testNode("node3", "disk=ssd")) }, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
-		"node unlabelled":                 {func(f *fixture) { f.set(testNode("node1")) }, []string{"delete services demo-node1 uid=uid-demo-node1", "patch localservices/status demo 1/1 Ready"}},
+		"node deleted": {func(f *fixture) { f.remove(testNode("node2")) },
+			[]string{"delete services demo-node2 uid=uid-demo-node2", "patch localservices/status demo 1/1 Ready"}},
+		"node labelled": {func(f *fixture) { f.set(testNode("node3", "disk=ssd")) },
+			[]string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
+		"node unlabelled": {func(f *fixture) { f.set(testNode("node1")) },
+			[]string{"delete services demo-node1 uid=uid-demo-node1", "patch localservices/status demo 1/1 Ready"}},
 		"node heartbeat": {func(f *fixture) {
-			f.set(node(func(n *metav1.PartialObjectMetadata) { n.Annotations = map[string]string{"beat": "1"} }, "disk=ssd"))
+			f.set(node(func(n *metav1.PartialObjectMetadata) { n.Annotations = map[string]string{"beat": "1"} },
+				"disk=ssd"))
 		}, nil},
 		"node deleted and added again": {func(f *fixture) {
 			f.set(node(func(n *metav1.PartialObjectMetadata) { n.UID = "another" }, "disk=ssd"))
 		}, nil}, // Its Service is as good as before.
-		"our Service deleted": {func(f *fixture) { f.remove(testService(ls, "node1")) }, []string{"create services demo-node1"}},
+		"our Service deleted": {func(f *fixture) { f.remove(testService(ls, "node1")) },
+			[]string{"create services demo-node1"}},
 		"our Service edited": {func(f *fixture) { f.set(ours(func(s *corev1.Service) { delete(s.Labels, "owner") })) },
 			[]string{`patch services demo-node1 {"metadata":{"labels":{"owner":"demo"},"resourceVersion":"1001"}}`}},
 		"our Service's node annotation edited": {func(f *fixture) {
@@ -186,12 +198,14 @@ func TestEventsLeadToWork(t *testing.T) {
 		"spec changed": {func(f *fixture) {
 			f.set(testLocalService(inPlace(2), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
 		}, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
-		"status edited by somebody": {func(f *fixture) { f.set(testLocalService(inPlace(7), ssd)) }, []string{"patch localservices/status demo 2/2 Ready"}},
-		"LocalService deleted":      {func(f *fixture) { f.remove(ls) }, nil},
+		"status edited by somebody": {func(f *fixture) { f.set(testLocalService(inPlace(7), ssd)) },
+			[]string{"patch localservices/status demo 2/2 Ready"}},
+		"LocalService deleted": {func(f *fixture) { f.remove(ls) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := runLocalServices(t, ls, testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"),
+				f := runLocalServices(t, ls, testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"),
+					testNode("node3"),
 					testService(ls, "node1"), testService(ls, "node2"))
 				f.expect("writes at rest", nil, f.writes())
 				c.event(f)
@@ -244,21 +258,24 @@ func TestEventsThatConcernNobody(t *testing.T) {
 	}
 }
 
-// TestForeignServicesHeal: when a name is freed, the node that wanted it gets its Service, and nothing polls for that. The
-// LocalServices that may want a name are those whose own name it begins with.
+// TestForeignServicesHeal: when a name is freed, the node that wanted it gets its Service, and nothing polls for that.
+// The LocalServices that may want a name are those whose own name it begins with.
 func TestForeignServicesHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-x-node1", Namespace: "default", UID: "theirs"}}
+		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-x-node1", Namespace: "default",
+			UID: "theirs"}}
 		second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "demo-x", "uid-2" })
 		f := runLocalServices(t, second, testNode("node1"), foreign)
-		f.expect("writes", []string{"patch localservices/status demo-x 0/1 not Ready: NameTaken, Conflicted"}, f.writes())
+		f.expect("writes", []string{"patch localservices/status demo-x 0/1 not Ready: NameTaken, " +
+			"Conflicted"}, f.writes())
 		time.Sleep(time.Hour)
 		if got := f.requests(); len(got) > 0 {
 			t.Errorf("requests while waiting: %v", got)
 		}
 		f.remove(foreign)
 		settle()
-		f.expect("writes", []string{"create services demo-x-node1", "patch localservices/status demo-x 1/1 Ready"}, f.writes())
+		f.expect("writes", []string{"create services demo-x-node1", "patch localservices/status demo-x 1/1 " +
+			"Ready"}, f.writes())
 	})
 }
 
@@ -278,20 +295,27 @@ func TestErrors(t *testing.T) {
 		"the server is in trouble": {apierrors.NewInternalError(errors.New("etcd is slow")), "10 writes failed",
 			"patch localservices/status demo 0/90 not Ready: WriteFailed, Progressing", 10},
 		"the namespace is terminating: nobody is told": {terminating, "", "", 1},
-		"the cache is behind: tried again, and no failure": {apierrors.NewAlreadyExists(services, "x"), "already exists",
+		"the cache is behind: tried again, and no failure": {apierrors.NewAlreadyExists(services, "x"),
+			"already exists",
 			"patch localservices/status demo 0/90 not Ready: WritingServices, Progressing", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, controller := newLocalServiceFixture(t, append(testNodes(90), testLocalService())...)
-				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object,
+					error) {
+					return true, nil, c.err
+				})
 				err := controller.sync(t.Context(), demoKey)
 				if (err == nil) != (c.sync == "") || err != nil && !strings.Contains(err.Error(), c.sync) {
 					t.Errorf("sync: %v, want %q", err, c.sync)
 				}
 				writes := f.writes()
 				status := ""
-				if i := slices.IndexFunc(writes, func(w string) bool { return strings.HasPrefix(w, "patch localservices") }); i >= 0 {
+				if i := slices.IndexFunc(writes, func(w string) bool {
+					return strings.HasPrefix(w,
+						"patch localservices")
+				}); i >= 0 {
 					status = writes[i]
 					writes = slices.Delete(writes, i, i+1)
 				}
@@ -330,19 +354,24 @@ func TestRefusedServices(t *testing.T) {
 		f.watch()
 		f.run(c.Run)
 		writes := f.writes()
-		f.expect("writes", []string{"create services demo-node1", "create services demo-node2", "create services demo-node3"}, slices.Compact(
+		f.expect("writes", []string{"create services demo-node1", "create services demo-node2",
+			"create services demo-node3"}, slices.Compact(
 			slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return !strings.HasPrefix(w, "create") })))
-		if got := writes[len(writes)-1]; got != "patch localservices/status demo 2/3 not Ready: WriteFailed, Progressing" {
+		if got := writes[len(writes)-1]; got != "patch localservices/status demo 2/3 not Ready: WriteFailed, "+
+			"Progressing" {
 			t.Errorf("status %s", got)
 		}
 		if got := f.recorded(); !slices.ContainsFunc(got, func(e string) bool {
-			return strings.Contains(e, "Warning WriteFailed 1 write failed: create Service default/demo-node2") && strings.Contains(e, "no luck")
+			return strings.Contains(e, "Warning WriteFailed 1 write failed: create Service "+
+				"default/demo-node2") && strings.Contains(e, "no luck")
 		}) || len(got) != 2 {
 			t.Errorf("events %v, want one that says what was attempted, and why it failed", got)
 		}
 		over.Store(true)
 		time.Sleep(10 * time.Minute)
-		f.expect("writes when the trouble is over", []string{"create services demo-node2", "patch localservices/status demo 3/3 Ready"}, lastWrites(f.writes(), 2))
+		f.expect("writes when the trouble is "+
+			"over", []string{"create services demo-node2", "patch localservices/status demo 3/3 " +
+			"Ready"}, lastWrites(f.writes(), 2))
 	})
 }
 
@@ -450,13 +479,17 @@ func TestShutdownDuringFanOut(t *testing.T) {
 func TestStatusReadyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService()
-		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default", UID: "theirs"}}
-		f := runLocalServices(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"), foreign,
+		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default",
+			UID: "theirs"}}
+		f := runLocalServices(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"),
+			foreign,
 			testService(ls, "node1"), testService(ls, "node2"), testService(ls, "node3"),
-			testSlice("demo-node1", false, true), testSlice("demo-node2", false), testSlice("demo-node4", true), testSlice("other", true))
+			testSlice("demo-node1", false, true), testSlice("demo-node2", false), testSlice("demo-node4", true),
+			testSlice("other", true))
 		expect := func(want string) {
 			t.Helper()
-			got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo", metav1.GetOptions{})
+			got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo",
+				metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -484,9 +517,9 @@ func TestStatusReadyNodes(t *testing.T) {
 	})
 }
 
-// TestAdoptionOfOrphans: Services that were orphaned are adopted, or replaced, by a LocalService that is there, and by none that is
-// being deleted and of which the cache does not know that yet: those were orphaned by the same command, and would be deleted
-// with it.
+// TestAdoptionOfOrphans: Services that were orphaned are adopted, or replaced, by a LocalService that is there, and by
+// none that is being deleted and of which the cache does not know that yet: those were orphaned by the same command,
+// and would be deleted with it.
 func TestAdoptionOfOrphans(t *testing.T) {
 	ls := testLocalService(inPlace(1))
 	adopted := []string{`patch services demo-node1 {"metadata":{"ownerReferences":[{"apiVersion":"localservice.dev/v1alpha1",` +
@@ -512,7 +545,8 @@ func TestAdoptionOfOrphans(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f, controller := newLocalServiceFixture(t, ls, testNode("node1"), testService(ls, "node1", orphan.edit))
+					f, controller := newLocalServiceFixture(t, ls, testNode("node1"),
+						testService(ls, "node1", orphan.edit))
 					f.client.PrependReactor("get", "localservices", func(core.Action) (bool, runtime.Object, error) {
 						if c.live == nil {
 							return true, nil, apierrors.NewNotFound(v1alpha1.Resource("localservices"), "demo")
@@ -531,8 +565,8 @@ func TestAdoptionOfOrphans(t *testing.T) {
 	}
 }
 
-// TestQuotaAndNewNodes: where a quota has room for one Service a node, and all nodes are replaced by others, the deletions
-// are not given up because creations fail: they make the room.
+// TestQuotaAndNewNodes: where a quota has room for one Service a node, and all nodes are replaced by others, the
+// deletions are not given up because creations fail: they make the room.
 func TestQuotaAndNewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService()

@@ -76,7 +76,8 @@ func (c *podController) podScheduled(p *cache.Pod) {
 	c.labelledAtBinding = new(p.Labelled())
 	if p.Labelled() {
 		metrics.PodsLabelledAtBinding.Set(1)
-		klog.Background().Info("Pods arrive with their node label: the admission policy works, and only pods from before are left to label")
+		klog.Background().Info("Pods arrive with their node label: the admission policy works, and only pods " +
+			"from before are left to label")
 	} else {
 		metrics.PodsLabelledAtBinding.Set(0)
 		klog.Background().Info("Pods arrive without their node label: it is written to each", "allPods", c.all)
@@ -131,7 +132,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writer.Timeout)
 	defer cancel()
-	_, err = c.kube.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
+	_, err = c.kube.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:

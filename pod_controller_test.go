@@ -46,24 +46,32 @@ func TestPodsSyncWrites(t *testing.T) {
 		writes  []string
 	}{
 		"scheduled and selected": {false, []runtime.Object{testLocalService(), testPod("p")}, label("node1")},
-		"labelled already":       {false, []runtime.Object{testLocalService(), testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))}, nil},
+		"labelled already": {false, []runtime.Object{testLocalService(),
+			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))}, nil},
 		"a stale label of the template": {false, []runtime.Object{testLocalService(),
 			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node2"}))}, label("node1")},
-		"not scheduled yet":               {false, []runtime.Object{testLocalService(), testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, nil},
-		"not selected":                    {false, []runtime.Object{testLocalService(), testPod("p", withLabels(map[string]string{"app": "other"}))}, nil},
-		"no labels":                       {false, []runtime.Object{testLocalService(), testPod("p", withLabels(nil))}, nil},
+		"not scheduled yet": {false, []runtime.Object{testLocalService(),
+			testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, nil},
+		"not selected": {false, []runtime.Object{testLocalService(),
+			testPod("p", withLabels(map[string]string{"app": "other"}))}, nil},
+		"no labels": {false, []runtime.Object{testLocalService(),
+			testPod("p", withLabels(nil))}, nil},
 		"no labels, and all are labelled": {true, []runtime.Object{testPod("p", withLabels(nil))}, label("node1")},
 		"selected in another namespace":   {false, []runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
 		"no LocalService":                 {false, []runtime.Object{testPod("p")}, nil},
-		"all pods":                        {true, []runtime.Object{testPod("p", withLabels(map[string]string{"app": "other"}))}, label("node1")},
-		"selected by the second of two":   {false, []runtime.Object{other(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "x" }), testLocalService(), testPod("p")}, label("node1")},
-		"only partly selected":            {false, []runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "x" }), testPod("p")}, nil},
-		"succeeded":                       {true, []runtime.Object{testPod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, nil},
-		"failed":                          {true, []runtime.Object{testPod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, nil},
+		"all pods": {true, []runtime.Object{testPod("p",
+			withLabels(map[string]string{"app": "other"}))}, label("node1")},
+		"selected by the second of two": {false, []runtime.Object{other(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "x" }), testLocalService(), testPod("p")}, label("node1")},
+		"only partly selected":          {false, []runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "x" }), testPod("p")}, nil},
+		"succeeded": {true, []runtime.Object{testPod("p",
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, nil},
+		"failed": {true, []runtime.Object{testPod("p",
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, nil},
 		"terminating": {false, []runtime.Object{testLocalService(), testPod("p", func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"x"}
 		})}, label("node1")},
-		"a node whose name is longer than a label": {true, []runtime.Object{testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = long })},
+		"a node whose name is longer than a label": {true, []runtime.Object{testPod("p",
+			func(p *corev1.Pod) { p.Spec.NodeName = long })},
 			label(strings.Repeat("n", 52) + "-qudj3x2bm4")},
 		"gone": {true, nil, nil},
 	} {
@@ -92,17 +100,21 @@ func TestPodsEvents(t *testing.T) {
 		event  func(f *fixture)
 		want   []string // pods
 	}{
-		"pod of a LocalService": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(mine) }, []string{"mine"}},
-		"pod of none":           {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(other) }, nil},
-		"pod that is labelled":  {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(labelled) }, nil},
+		"pod of a LocalService": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(mine) },
+			[]string{"mine"}},
+		"pod of none":          {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(other) }, nil},
+		"pod that is labelled": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(labelled) }, nil},
 		"label edited by hand": {[]runtime.Object{selecting("demo"), labelled}, func(f *fixture) {
 			f.set(testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "x"})))
 		}, []string{"labelled"}},
-		"pod deleted":          {[]runtime.Object{selecting("demo"), labelled}, func(f *fixture) { f.remove(labelled) }, nil},
-		"LocalService created": {[]runtime.Object{mine, other, elsewhere, labelled}, func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
+		"pod deleted": {[]runtime.Object{selecting("demo"), labelled},
+			func(f *fixture) { f.remove(labelled) }, nil},
+		"LocalService created": {[]runtime.Object{mine, other, elsewhere, labelled},
+			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
 		"LocalService that selects others now": {[]runtime.Object{selecting("x"), mine, other, elsewhere, labelled},
 			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
-		"LocalService deleted": {[]runtime.Object{selecting("x"), mine}, func(f *fixture) { f.remove(selecting("x")) }, nil},
+		"LocalService deleted": {[]runtime.Object{selecting("x"), mine},
+			func(f *fixture) { f.remove(selecting("x")) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -159,17 +171,24 @@ func TestPodsErrors(t *testing.T) {
 	}{
 		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
 		"another pod by now": {otherUID, "", false},
-		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p", errors.New("modified")), "", false},
-		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")), "labels are frozen", true},
-		"refused by a policy":  {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil), "is invalid", true},
-		"server in trouble":    {apierrors.NewInternalError(errors.New("etcd is slow")), "etcd is slow", false},
+		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p",
+			errors.New("modified")), "", false},
+		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")),
+			"labels are frozen", true},
+		"refused by a policy": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p",
+			nil), "is invalid", true},
+		"server in trouble": {apierrors.NewInternalError(errors.New("etcd is slow")), "etcd is slow", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, controller := newPodFixture(t, true, testPod("p"))
-				f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+				f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
+					return true,
+						nil, c.err
+				})
 				err := controller.sync(t.Context(), podKey)
-				if (err == nil) != (c.fails == "") || err != nil && !(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "label pod default/p")) {
+				if (err == nil) != (c.fails == "") || err != nil &&
+					!(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "label pod default/p")) {
 					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
 				}
 				if got := f.recorded(); (len(got) == 1) != c.event {
@@ -180,7 +199,8 @@ func TestPodsErrors(t *testing.T) {
 	}
 }
 
-// TestPodsLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy labels them.
+// TestPodsLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy
+// labels them.
 func TestPodsLabelledAtBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		labelled := withLabels(map[string]string{"vm/rack": "node1"})

@@ -79,42 +79,51 @@ func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.Loca
 
 // read gets all that a view of the nodes is made of, in one list for each resource: never a request for a node.
 // What could not be had, and is not needed, is in the warnings.
-func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, chunkSize int64) (in diagnose.Input, warnings []string, err error) {
+func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, chunkSize int64) (in diagnose.Input,
+	warnings []string, err error) {
 	in.LocalService = ls
 	owned := labels.Set{v1alpha1.OwnerLabelKey: ls.Name}
 	var nodesErr, servicesErr, slicesErr, podsErr error
 	var reading sync.WaitGroup
 	reading.Go(func() { in.Nodes, nodesErr = c.nodes(ctx, ls, chunkSize) })
 	reading.Go(func() {
-		in.Services, servicesErr = list[corev1.Service](ctx, servicesResource, ls.Namespace, owned, chunkSize, pageOf(c.kube.CoreV1().Services(ls.Namespace).List))
+		in.Services, servicesErr = list[corev1.Service](ctx, servicesResource, ls.Namespace, owned, chunkSize,
+			pageOf(c.kube.CoreV1().Services(ls.Namespace).List))
 	})
 	reading.Go(func() {
-		in.EndpointSlices, slicesErr = list[discoveryv1.EndpointSlice](ctx, endpointSlicesResource, ls.Namespace, owned, chunkSize, pageOf(c.kube.DiscoveryV1().EndpointSlices(ls.Namespace).List))
+		in.EndpointSlices, slicesErr = list[discoveryv1.EndpointSlice](ctx, endpointSlicesResource, ls.Namespace,
+			owned, chunkSize, pageOf(c.kube.DiscoveryV1().EndpointSlices(ls.Namespace).List))
 	})
 	reading.Go(func() {
-		in.Pods, podsErr = list[corev1.Pod](ctx, podsResource, ls.Namespace, ls.Spec.Selector, chunkSize, pageOf(c.kube.CoreV1().Pods(ls.Namespace).List))
+		in.Pods, podsErr = list[corev1.Pod](ctx, podsResource, ls.Namespace, ls.Spec.Selector, chunkSize,
+			pageOf(c.kube.CoreV1().Pods(ls.Namespace).List))
 	})
 	reading.Wait()
 	if apierrors.IsForbidden(nodesErr) && servicesErr == nil {
 		// Many who may see all in a namespace may not see the cluster's nodes.
 		in.Nodes, nodesErr = diagnose.NodesOfServices(ls, in.Services), nil
-		warnings = append(warnings, "you may not list nodes, so that nodes without a Service of this LocalService are not shown")
+		warnings = append(warnings, "you may not list nodes, so that nodes without a Service of this "+
+			"LocalService are not shown")
 	}
 	if err := errors.Join(nodesErr, servicesErr, slicesErr, podsErr); err != nil {
 		return in, nil, err
 	}
 	if len(diagnose.MissingServices(in)) > 0 {
-		in.OtherServices, err = list[metav1.PartialObjectMetadata](ctx, servicesResource, ls.Namespace, nil, chunkSize, pageOf(c.metadata.Resource(servicesResource).Namespace(ls.Namespace).List))
+		in.OtherServices, err = list[metav1.PartialObjectMetadata](ctx, servicesResource, ls.Namespace, nil,
+			chunkSize, pageOf(c.metadata.Resource(servicesResource).Namespace(ls.Namespace).List))
 	}
 	return in, warnings, err
 }
 
-func (c *cluster) nodes(ctx context.Context, ls *v1alpha1.LocalService, chunkSize int64) ([]*metav1.PartialObjectMetadata, error) {
-	return list[metav1.PartialObjectMetadata](ctx, nodesResource, "", ls.Spec.NodeSelector, chunkSize, pageOf(c.metadata.Resource(nodesResource).List))
+func (c *cluster) nodes(ctx context.Context, ls *v1alpha1.LocalService,
+	chunkSize int64) ([]*metav1.PartialObjectMetadata, error) {
+	return list[metav1.PartialObjectMetadata](ctx, nodesResource, "", ls.Spec.NodeSelector, chunkSize,
+		pageOf(c.metadata.Resource(nodesResource).List))
 }
 
 func (c *cluster) endpointSlices(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
-	slices, err := c.kube.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	slices, err := c.kube.DiscoveryV1().EndpointSlices(namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
 		return nil, request{"list", endpointSlicesResource, namespace, ""}.failed(err)
 	}

@@ -31,8 +31,8 @@ func (p *plugin) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion",
 		Short: "Print the script that lets kubectl complete this plugin's arguments",
-		Long: `Print the script that lets kubectl complete this plugin's arguments. It works in every shell in which kubectl's own
-completion works, and must be an executable file named kubectl_complete-localservice in a directory of $PATH.`,
+		Long: `Print the script that lets kubectl complete this plugin's arguments. It works in every shell in which
+kubectl's own completion works, and must be an executable file named kubectl_complete-localservice in a directory of $PATH.`,
 		Example: `  # Install it beside the plugin
   kubectl localservice completion > ~/.local/bin/kubectl_complete-localservice
   chmod +x ~/.local/bin/kubectl_complete-localservice`,
@@ -45,7 +45,8 @@ completion works, and must be an executable file named kubectl_complete-localser
 	}
 }
 
-func (p *plugin) completeLocalService(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (p *plugin) completeLocalService(cmd *cobra.Command, args []string, prefix string) ([]string,
+	cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -103,7 +104,8 @@ func (c *cluster) localServiceOf(ctx context.Context, args []string) (*v1alpha1.
 
 // completeConfigFlags completes what chooses a cluster: namespaces from the API server, the rest from the kubeconfig.
 func (p *plugin) completeConfigFlags(cmd *cobra.Command) {
-	must(cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, prefix string) ([]string,
+		cobra.ShellCompDirective) {
 		return p.complete(cmd, prefix, func(ctx context.Context, c *cluster) ([]string, error) {
 			return names(ctx, c.metadata.Resource(namespacesResource))
 		})
@@ -113,7 +115,8 @@ func (p *plugin) completeConfigFlags(cmd *cobra.Command) {
 		"cluster": func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
 		"user":    func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
 	} {
-		must(cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		must(cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
 			config, err := p.config.ToRawKubeConfigLoader().ConfigAccess().GetStartingConfig()
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -123,9 +126,10 @@ func (p *plugin) completeConfigFlags(cmd *cobra.Command) {
 	}
 }
 
-// complete asks the cluster for the choices at the cursor. There are none if it fails: a Tab key is no place for errors,
-// but for those who look for them.
-func (p *plugin) complete(cmd *cobra.Command, prefix string, ask func(context.Context, *cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+// complete asks the cluster for the choices at the cursor. There are none if it fails: a Tab key is no place for
+// errors, but for those who look for them.
+func (p *plugin) complete(cmd *cobra.Command, prefix string,
+	ask func(context.Context, *cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	c, err := p.connect()

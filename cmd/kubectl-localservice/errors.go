@@ -41,16 +41,20 @@ func (r request) failed(err error) error {
 	_, fromServer := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case apierrors.IsNotFound(err) && r.resource.Group == v1alpha1.GroupName && isUnknownResource(err):
-		return fmt.Errorf("%s: the cluster does not know LocalServices (%s): install them with `kubectl create -f artifacts/examples/crd.yaml`: %w",
+		return fmt.Errorf("%s: the cluster does not know LocalServices (%s): install them with `kubectl create "+
+			"-f artifacts/examples/crd.yaml`: %w",
 			r, r.resource.GroupVersion(), err)
 	case apierrors.IsNotFound(err) && r.resource == localServicesResource:
-		return fmt.Errorf("%s: there is none of that name: `kubectl get localservices -n %s` lists those that there are, -n chooses another namespace: %w", r, r.namespace, err)
+		return fmt.Errorf("%s: there is none of that name: `kubectl get localservices -n %s` lists those that "+
+			"there are, -n chooses another namespace: %w", r, r.namespace, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: you lack the permission: ask for it, and check with `%s`: %w", r, r.canI(), err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server does not accept your credentials: log in again, or check `kubectl config view --minify`: %w", r, err)
+		return fmt.Errorf("%s: the API server does not accept your credentials: log in again, or check `kubectl "+
+			"config view --minify`: %w", r, err)
 	case !fromServer:
-		return fmt.Errorf("%s: the cluster cannot be reached: check that it runs, and the address in `kubectl config view --minify`: %w", r, err)
+		return fmt.Errorf("%s: the cluster cannot be reached: check that it runs, and the address in `kubectl "+
+			"config view --minify`: %w", r, err)
 	}
 	return fmt.Errorf("%s: %w", r, err)
 }
@@ -67,9 +71,10 @@ func (r request) canI() string {
 // Status object, and the client makes one up.
 func isUnknownResource(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && status.ErrStatus.Details != nil && slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
+	return ok && status.ErrStatus.Details != nil && slices.ContainsFunc(status.ErrStatus.Details.Causes,
+		func(c metav1.StatusCause) bool {
+			return c.Type == metav1.CauseTypeUnexpectedServerResponse
+		})
 }
 
 var errNoCluster = errors.New("there is no cluster to ask: set KUBECONFIG or --kubeconfig to a file that names one")
@@ -86,7 +91,8 @@ func configFailed(err error) error {
 // address at which no API server has listened for years.
 func (p *plugin) checkHost(config *rest.Config) error {
 	raw, err := p.config.ToRawKubeConfigLoader().RawConfig()
-	if err == nil && len(raw.Clusters) == 0 && *p.config.APIServer == "" && os.Getenv("KUBERNETES_MASTER") == "" && config.Host == "http://localhost:8080" {
+	if err == nil && len(raw.Clusters) == 0 && *p.config.APIServer == "" && os.Getenv("KUBERNETES_MASTER") == "" &&
+		config.Host == "http://localhost:8080" {
 		return errNoCluster
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 )
 
 // list reads the objects of type T that have some labels, in chunks.
-func list[T any](ctx context.Context, resource schema.GroupVersionResource, namespace string, with labels.Set, chunkSize int64, page pager.ListPageFunc) ([]*T, error) {
+func list[T any](ctx context.Context, resource schema.GroupVersionResource, namespace string, with labels.Set,
+	chunkSize int64, page pager.ListPageFunc) ([]*T, error) {
 	selector, err := labels.ValidatedSelectorFromSet(with)
 	if err != nil {
 		return nil, nil // No object has a label that no object can have.

@@ -59,8 +59,8 @@ func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-localservice",
 		Short: "Look into LocalServices, node by node",
-		Long: "A LocalService gives every node a Service of its own. This plugin tells what answers on each node and, " +
-			"if nothing does, why.",
+		Long: "A LocalService gives every node a Service of its own. This plugin tells what answers on each node " +
+			"and, if nothing does, why.",
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl localservice"},
 		SilenceErrors:     true, // run prints them.
 		SilenceUsage:      true,
@@ -87,7 +87,8 @@ func (p *plugin) versionCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			info := version.Get()
-			_, err := fmt.Fprintf(p.Out, "kubectl-localservice %s (%s, %s)\n", programVersion(info.GitVersion), info.GoVersion, info.Platform)
+			_, err := fmt.Fprintf(p.Out, "kubectl-localservice %s (%s, %s)\n",
+				programVersion(info.GitVersion), info.GoVersion, info.Platform)
 			return err
 		},
 	}
@@ -120,7 +121,8 @@ func usageError(cmd *cobra.Command, err error) error {
 
 // localServiceName is the name in an argument, which may begin with the resource: lsvc/NAME.
 func localServiceName(arg string) (string, error) {
-	name, err := resourceName(arg, v1alpha1.Kind, "lsvc", "localservice", "localservices", "localservice.localservice.dev", "localservices.localservice.dev")
+	name, err := resourceName(arg, v1alpha1.Kind, "lsvc", "localservice", "localservices",
+		"localservice.localservice.dev", "localservices.localservice.dev")
 	if err != nil {
 		return "", err
 	}

@@ -25,8 +25,8 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes NAME",
 		Short: "Show every node's Service, its endpoints, and why it has none",
-		Long: `Show, for every node that a LocalService selects, the node's Service, how many of its endpoints are ready, and if
-not all are well, why:
+		Long: `Show, for every node that a LocalService selects, the node's Service, how many of its endpoints are
+ready, and if not all are well, why:
 
   NameConflict           the Service's name is taken by a Service of somebody else
   ServiceMissing         there is no Service of that name
@@ -71,10 +71,12 @@ With -o name, the Services that are there are listed, as other commands take the
 		},
 	}
 	o.output.addFlags(cmd)
-	cmd.Flags().StringVar(&o.nodeLabelKey, "node-label-key", "", "Key of the pods' node label, if the controller was told another one than "+
-		v1alpha1.DefaultNodeLabelKey+". By default it is taken from the Services.")
-	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", diagnose.DefaultClusterDomain, "Domain of the cluster's DNS.")
-	cmd.Flags().Int64Var(&o.chunkSize, "chunk-size", 500, "Return large lists in chunks rather than all at once. Pass 0 to disable.")
+	cmd.Flags().StringVar(&o.nodeLabelKey, "node-label-key", "", "Key of the pods' node label, if the controller "+
+		"was told another one than "+v1alpha1.DefaultNodeLabelKey+". By default it is taken from the Services.")
+	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", diagnose.DefaultClusterDomain, "Domain of the "+
+		"cluster's DNS.")
+	cmd.Flags().Int64Var(&o.chunkSize, "chunk-size", 500, "Return large lists in chunks rather than all at once. "+
+		"Pass 0 to disable.")
 	return cmd
 }
 
@@ -110,7 +112,8 @@ func (o *nodesOptions) run(ctx context.Context, name string) error {
 		return err
 	}
 	// Beside the table, so that what reads that does not stumble over it.
-	if line := list.NodeLabels.String(); line != "" && len(list.Items) > 0 && o.output.isTable() && !o.output.noHeaders {
+	if line := list.NodeLabels.String(); line != "" && len(list.Items) > 0 && o.output.isTable() &&
+		!o.output.noHeaders {
 		fmt.Fprintln(o.ErrOut, line)
 	}
 	return nil
@@ -120,5 +123,6 @@ func noNodes(ls *v1alpha1.LocalService) string {
 	if len(ls.Spec.NodeSelector) == 0 {
 		return "The cluster has no nodes."
 	}
-	return fmt.Sprintf("No node matches the nodeSelector %s of LocalService %s/%s.", labels.Set(ls.Spec.NodeSelector), ls.Namespace, ls.Name)
+	return fmt.Sprintf("No node matches the nodeSelector %s of LocalService %s/%s.",
+		labels.Set(ls.Spec.NodeSelector), ls.Namespace, ls.Name)
 }

@@ -29,9 +29,11 @@ func (o *output) addFlags(cmd *cobra.Command) {
 	o.template = genericclioptions.NewKubeTemplatePrintFlags()
 	o.json.ShowManagedFields = true // There are none to leave out.
 	o.template.AddFlags(cmd)
-	cmd.Flags().StringVarP(&o.format, "output", "o", "", "Output format. One of: ("+strings.Join(o.formats(), ", ")+").")
+	cmd.Flags().StringVarP(&o.format, "output", "o", "", "Output format. One of: ("+
+		strings.Join(o.formats(), ", ")+").")
 	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Do not print the table's headers.")
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(),
+		cobra.ShellCompDirectiveNoFileComp)))
 }
 
 func (o *output) formats() []string {
@@ -57,7 +59,8 @@ func (o *output) printer() (func(*diagnose.NodeList, io.Writer) error, error) {
 		printer, err = o.template.ToPrinter(o.format)
 	}
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return nil, fmt.Errorf("there is no output format %q: choose one of %s", o.format, strings.Join(o.formats(), ", "))
+		return nil, fmt.Errorf("there is no output format %q: choose one of %s",
+			o.format, strings.Join(o.formats(), ", "))
 	}
 	if err != nil {
 		return nil, err
@@ -109,7 +112,8 @@ func tableOf(list *diagnose.NodeList) *metav1.Table {
 			pods = append(pods, n.Pods[j].Name)
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			n.Node, n.Service, n.DNSName, fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total), orNone(pods), orNone(n.Addresses), n.Message,
+			n.Node, n.Service, n.DNSName, fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total), orNone(pods),
+			orNone(n.Addresses), n.Message,
 		}})
 	}
 	return table

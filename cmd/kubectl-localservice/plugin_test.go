@@ -45,7 +45,8 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 			Ports:        []v1alpha1.ServicePort{{Name: "http", Port: 80}, {Name: "metrics", Port: 9090}},
 		},
 		Status: v1alpha1.LocalServiceStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWritingServices, Message: "Services are being written"},
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWritingServices,
+				Message: "Services are being written"},
 		}},
 	}
 	headless := ls.DeepCopy()
@@ -54,14 +55,17 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	headless.Spec.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")}}
 
 	objects := append([]runtime.Object{
-		service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"), &corev1.Service{ObjectMeta: meta("demo-n5")},
-		slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)), slice("demo-n2", endpoint("c", "10.0.0.3", false)),
+		service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"),
+		&corev1.Service{ObjectMeta: meta("demo-n5")},
+		slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
+		slice("demo-n2", endpoint("c", "10.0.0.3", false)),
 		pod("a", "n1", true), pod("b", "n1", true), writtenBy(v1alpha1.FieldManager, pod("c", "n2", false)),
 	}, more...)
 	partial := []runtime.Object{}
 	for i := range 6 {
-		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("n%d", i+1), Labels: map[string]string{"disk": "ssd"}}}
+		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("n%d", i+1), Labels: map[string]string{"disk": "ssd"}}}
 		if i == 5 {
 			node.Labels = nil
 		}
@@ -69,12 +73,14 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	}
 	for _, object := range objects {
 		if s, ok := object.(*corev1.Service); ok {
-			partial = append(partial, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: s.ObjectMeta})
+			partial = append(partial, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1",
+				Kind: "Service"}, ObjectMeta: s.ObjectMeta})
 		}
 	}
 	for _, name := range []string{"demo", "headless"} {
 		partial = append(partial, &metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind}, ObjectMeta: meta(name)})
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind},
+			ObjectMeta: meta(name)})
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -94,11 +100,13 @@ func meta(name string) metav1.ObjectMeta {
 // service is the Service of a LocalService for a node.
 func service(name, node string) *corev1.Service {
 	owner, _, _ := strings.Cut(name, "-")
-	s := &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo", "vm/rack": node}}}
+	s := &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo",
+		"vm/rack": node}}}
 	s.Labels = map[string]string{"owner": owner}
 	s.Annotations = map[string]string{v1alpha1.NodeAnnotationKey: node}
 	s.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind, Name: owner, UID: types.UID("uid-of-" + owner), Controller: new(true)}}
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind, Name: owner,
+		UID: types.UID("uid-of-" + owner), Controller: new(true)}}
 	return s
 }
 
@@ -124,13 +132,15 @@ func pod(name, node string, ready bool) *corev1.Pod {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 	}
 	p.Status.Conditions = []corev1.PodCondition{condition}
-	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)}}
+	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)}}
 	return p
 }
 
 // writtenBy makes somebody the manager of a pod's node label.
 func writtenBy(manager string, p *corev1.Pod) *corev1.Pod {
-	p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:vm/rack":{}}}}`)})
+	p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager,
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:vm/rack":{}}}}`)})
 	return p
 }
 
@@ -234,7 +244,8 @@ func TestRequests(t *testing.T) {
 	for _, action := range append(append(f.kube.Actions(), f.metadata.Actions()...), f.localServices.Actions()...) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
-	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 2, "list endpointslices": 1, "list pods": 1}
+	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 2, "list endpointslices": 1,
+		"list pods": 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}
@@ -244,27 +255,34 @@ func TestNodesWithoutPermission(t *testing.T) {
 	f := newFixture(t)
 	forbid(&f.metadata.Fake, "nodes")
 	code, stdout, stderr := f.run(t, "nodes", "demo", "--no-headers")
-	if want := "n1    demo-n1   demo-n1.default.svc.cluster.local   2/2   \nn2    demo-n2   demo-n2.default.svc.cluster.local   0/1   not ready: c (CrashLoopBackOff)\nn3    demo-n3   demo-n3.default.svc.cluster.local   0/0   no pod with app=demo here\n"; code != 0 || stdout != want {
+	if want := "n1    demo-n1   demo-n1.default.svc.cluster.local   2/2   \nn2    demo-n2   " +
+		"demo-n2.default.svc.cluster.local   0/1   not ready: c (CrashLoopBackOff)\nn3    demo-n3   " +
+		"demo-n3.default.svc.cluster.local   0/0   no pod with app=demo here\n"; code != 0 || stdout != want {
 		t.Errorf("exit code %d: got:\n%s\nwant:\n%s", code, stdout, want)
 	}
-	if want := "warning: you may not list nodes, so that nodes without a Service of this LocalService are not shown\n"; stderr != want {
+	if want := "warning: you may not list nodes, so that nodes without a Service of this LocalService are not " +
+		"shown\n"; stderr != want {
 		t.Errorf("stderr: %q; want %q", stderr, want)
 	}
-	if code, stdout, stderr := f.run(t, "url", "demo", "n1"); code != 0 || stdout != "http://demo-n1.default:80\n" || stderr != "" {
+	if code, stdout, stderr := f.run(t, "url", "demo", "n1"); code != 0 || stdout != "http://demo-n1.default:80\n" ||
+		stderr != "" {
 		t.Errorf("url: %d, %q, %q", code, stdout, stderr)
 	}
 }
 
 func TestURLOfHeadless(t *testing.T) {
 	f := newFixture(t, service("headless-n1", "n1"), slice("headless-n1"))
-	if code, stdout, stderr := f.run(t, "url", "headless", "n1"); code != 0 || stdout != "http://headless-n1.default:8080\n" || stderr != "" {
+	if code, stdout, stderr := f.run(t, "url", "headless", "n1"); code != 0 ||
+		stdout != "http://headless-n1.default:8080\n" || stderr != "" {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
 
 func TestURLOfMissingService(t *testing.T) {
 	code, stdout, stderr := newFixture(t).run(t, "url", "demo", "n4")
-	if want := "warning: nothing answers there: there is no Service default/demo-n4 yet; see `kubectl localservice nodes demo -n default`\n"; code != 0 || stdout != "http://demo-n4.default:80\n" || stderr != want {
+	if want := "warning: nothing answers there: there is no Service default/demo-n4 yet; see `kubectl " +
+		"localservice nodes demo -n " +
+		"default`\n"; code != 0 || stdout != "http://demo-n4.default:80\n" || stderr != want {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -275,46 +293,61 @@ func TestNoNodes(t *testing.T) {
 		return true, &metav1.List{}, nil
 	})
 	code, stdout, stderr := f.run(t, "nodes", "demo")
-	if want := "No node matches the nodeSelector disk=ssd of LocalService default/demo.\n"; code != 0 || stdout != "" || stderr != want {
+	if want := "No node matches the nodeSelector disk=ssd of LocalService " +
+		"default/demo.\n"; code != 0 || stdout != "" || stderr != want {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
 
 func TestErrors(t *testing.T) {
-	noCRD := apierrors.NewGenericServerResponse(404, "GET", localServicesResource.GroupResource(), "demo", "404 page not found", 0, true)
+	noCRD := apierrors.NewGenericServerResponse(404, "GET", localServicesResource.GroupResource(), "demo",
+		"404 page not found", 0, true)
 	for name, c := range map[string]struct {
 		args  string
 		given func(*fixture)
 		want  []string
 	}{
-		"no name":             {args: "nodes", want: []string{"error: NAME of a LocalService is missing", "See 'kubectl localservice nodes -h'"}},
-		"no node":             {args: "url demo", want: []string{"error: NODE is missing", "See 'kubectl localservice url -h'"}},
-		"two names":           {args: "nodes demo other", want: []string{"unexpected arguments: other"}},
-		"another resource":    {args: "nodes pod/demo", want: []string{`"pod/demo" is not a LocalService: give its name, or lsvc/NAME`}},
-		"empty name":          {args: "nodes lsvc/", want: []string{"the name of a LocalService is empty"}},
-		"impossible name":     {args: "nodes a.b", want: []string{`"a.b" cannot be the name of a LocalService`}},
-		"unknown flag":        {args: "nodes demo --frob", want: []string{"unknown flag: --frob", "See 'kubectl localservice nodes -h'"}},
-		"unknown command":     {args: "frob", want: []string{`unknown command "frob" for "kubectl localservice"`}},
-		"unknown format":      {args: "nodes demo -o xml", want: []string{`there is no output format "xml": choose one of json, yaml,`}},
-		"no LocalService":     {args: "nodes nix -n other", want: []string{"get localservices.localservice.dev other/nix", "`kubectl get localservices -n other`"}},
-		"no such node":        {args: "url demo n7", want: []string{"there is no node n7", "`kubectl localservice nodes demo -n default`"}},
-		"node not selected":   {args: "url demo n6", want: []string{"LocalService default/demo does not select node n6", "nodeSelector disk=ssd"}},
-		"unknown port":        {args: "url demo n1 --port x", want: []string{"has no port x: choose one of http (80), metrics (9090)"}},
-		"URL of a conflict":   {args: "url demo n5", want: []string{"no URL of LocalService default/demo on node n5: Service demo-n5", "nothing controls"}},
+		"no name": {args: "nodes", want: []string{"error: NAME of a LocalService is " +
+			"missing", "See 'kubectl localservice nodes -h'"}},
+		"no node": {args: "url demo", want: []string{"error: NODE is missing", "See 'kubectl " +
+			"localservice url -h'"}},
+		"two names":        {args: "nodes demo other", want: []string{"unexpected arguments: other"}},
+		"another resource": {args: "nodes pod/demo", want: []string{`"pod/demo" is not a LocalService: give its name, or lsvc/NAME`}},
+		"empty name":       {args: "nodes lsvc/", want: []string{"the name of a LocalService is empty"}},
+		"impossible name":  {args: "nodes a.b", want: []string{`"a.b" cannot be the name of a LocalService`}},
+		"unknown flag": {args: "nodes demo --frob", want: []string{"unknown flag: --frob", "See 'kubectl " +
+			"localservice nodes -h'"}},
+		"unknown command": {args: "frob", want: []string{`unknown command "frob" for "kubectl localservice"`}},
+		"unknown format":  {args: "nodes demo -o xml", want: []string{`there is no output format "xml": choose one of json, yaml,`}},
+		"no LocalService": {args: "nodes nix -n other", want: []string{"get localservices.localservice.dev " +
+			"other/nix", "`kubectl get localservices -n other`"}},
+		"no such node": {args: "url demo n7", want: []string{"there is no node n7",
+			"`kubectl localservice nodes demo -n default`"}},
+		"node not selected": {args: "url demo n6", want: []string{"LocalService default/demo does not select " +
+			"node n6", "nodeSelector disk=ssd"}},
+		"unknown port": {args: "url demo n1 --port x", want: []string{"has no port x: choose one of http " +
+			"(80), metrics (9090)"}},
+		"URL of a conflict": {args: "url demo n5", want: []string{"no URL of LocalService default/demo on node " +
+			"n5: Service demo-n5", "nothing controls"}},
 		"URL of no endpoints": {args: "url headless n4", want: []string{"the pods' own port web", "none for node n4"}},
-		"CRD not installed": {args: "nodes demo", want: []string{"does not know LocalServices", "kubectl create -f artifacts/examples/crd.yaml"}, given: func(f *fixture) {
+		"CRD not installed": {args: "nodes demo", want: []string{"does not know LocalServices", "kubectl create " +
+			"-f artifacts/examples/crd.yaml"}, given: func(f *fixture) {
 			fail(&f.localServices.Fake, "localservices", noCRD)
 		}},
-		"not permitted": {args: "nodes demo", want: []string{"list pods in namespace default: you lack the permission", "kubectl auth can-i list pods -n default"}, given: func(f *fixture) {
+		"not permitted": {args: "nodes demo", want: []string{"list pods in namespace default: you lack the " +
+			"permission", "kubectl auth can-i list pods -n default"}, given: func(f *fixture) {
 			forbid(&f.kube.Fake, "pods")
 		}},
-		"nodes not permitted, no Service": {args: "url demo n4", want: []string{"you may not look whether there is such a node"}, given: func(f *fixture) {
+		"nodes not permitted, no Service": {args: "url demo n4", want: []string{"you may not look whether there " +
+			"is such a node"}, given: func(f *fixture) {
 			forbid(&f.metadata.Fake, "nodes")
 		}},
-		"not logged in": {args: "nodes demo", want: []string{"does not accept your credentials"}, given: func(f *fixture) {
+		"not logged in": {args: "nodes demo", want: []string{"does not accept your " +
+			"credentials"}, given: func(f *fixture) {
 			fail(&f.localServices.Fake, "localservices", apierrors.NewUnauthorized("who are you?"))
 		}},
-		"no cluster": {args: "nodes demo", want: []string{"the cluster cannot be reached", "connection refused"}, given: func(f *fixture) {
+		"no cluster": {args: "nodes demo", want: []string{"the cluster cannot be " +
+			"reached", "connection refused"}, given: func(f *fixture) {
 			fail(&f.localServices.Fake, "localservices", errors.New("connection refused"))
 		}},
 	} {
@@ -324,7 +357,8 @@ func TestErrors(t *testing.T) {
 				c.given(f)
 			}
 			code, stdout, stderr := f.run(t, strings.Fields(c.args)...)
-			if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") && !strings.HasPrefix(stderr, "warning: ") {
+			if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") &&
+				!strings.HasPrefix(stderr, "warning: ") {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
 			for _, want := range c.want {
@@ -351,7 +385,8 @@ func TestNoConfiguration(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	var errOut bytes.Buffer
 	p := newPlugin(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
-	if code := p.run(context.Background(), []string{"nodes", "demo"}); code != 1 || !strings.Contains(errOut.String(), "there is no cluster to ask: set KUBECONFIG") {
+	if code := p.run(context.Background(), []string{"nodes", "demo"}); code != 1 ||
+		!strings.Contains(errOut.String(), "there is no cluster to ask: set KUBECONFIG") {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 }
@@ -373,7 +408,8 @@ func TestCompletionScript(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	if code, stdout, _ := newFixture(t).run(t, "version"); code != 0 || !strings.HasPrefix(stdout, "kubectl-localservice ") {
+	if code, stdout, _ := newFixture(t).run(t, "version"); code != 0 ||
+		!strings.HasPrefix(stdout, "kubectl-localservice ") {
 		t.Errorf("exit code %d: %q", code, stdout)
 	}
 	if got := programVersion("v1.2.3"); got != "v1.2.3" {

@@ -48,8 +48,10 @@ LocalService (clusterIP: None) it has the port of the pods, because headless Ser
 			return o.run(cmd.Context(), name, node)
 		},
 	}
-	cmd.Flags().StringVar(&o.port, "port", "", "Name or number of the LocalService's port. The default is the first one.")
-	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", "", "Domain of the cluster's DNS, to print the full name; for example "+diagnose.DefaultClusterDomain+".")
+	cmd.Flags().StringVar(&o.port, "port", "", "Name or number of the LocalService's port. The default is the "+
+		"first one.")
+	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", "", "Domain of the cluster's DNS, to print the "+
+		"full name; for example "+diagnose.DefaultClusterDomain+".")
 	must(cmd.RegisterFlagCompletionFunc("port", p.completePort))
 	return cmd
 }
@@ -92,11 +94,13 @@ func checkNode(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, name 
 	case apierrors.IsForbidden(err):
 		return false, nil
 	case apierrors.IsNotFound(err):
-		return false, fmt.Errorf("there is no node %s: `kubectl localservice nodes %s -n %s` lists those of the LocalService", name, ls.Name, ls.Namespace)
+		return false, fmt.Errorf("there is no node %s: `kubectl localservice nodes %s -n %s` lists those of the "+
+			"LocalService", name, ls.Name, ls.Namespace)
 	case err != nil:
 		return false, request{"get", nodesResource, "", name}.failed(err)
 	case !plan.Selects(ls, labels.Set(node.Labels)):
-		return false, fmt.Errorf("LocalService %s/%s does not select node %s: the node lacks labels of its nodeSelector %s",
+		return false, fmt.Errorf("LocalService %s/%s does not select node %s: the node lacks labels of its "+
+			"nodeSelector %s",
 			ls.Namespace, ls.Name, name, labels.Set(ls.Spec.NodeSelector))
 	}
 	return true, nil
@@ -104,31 +108,37 @@ func checkNode(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, name 
 
 // checkService looks whether the URL leads to where it should. A missing Service is worth a warning: its URL is known
 // before it exists.
-func (o *urlOptions) checkService(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, node string, nodeKnown bool) error {
+func (o *urlOptions) checkService(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, node string,
+	nodeKnown bool) error {
 	name := naming.ServiceName(ls.Name, node)
 	service, err := c.metadata.Resource(servicesResource).Namespace(ls.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && !nodeKnown:
-		return fmt.Errorf("LocalService %s/%s has no Service for a node %s, and you may not look whether there is such a node", ls.Namespace, ls.Name, node)
+		return fmt.Errorf("LocalService %s/%s has no Service for a node %s, and you may not look whether there "+
+			"is such a node", ls.Namespace, ls.Name, node)
 	case apierrors.IsNotFound(err):
-		fmt.Fprintf(o.ErrOut, "warning: nothing answers there: there is no Service %s/%s yet; see `kubectl localservice nodes %s -n %s`\n",
+		fmt.Fprintf(o.ErrOut, "warning: nothing answers there: there is no Service %s/%s yet; see `kubectl "+
+			"localservice nodes %s -n %s`\n",
 			ls.Namespace, name, ls.Name, ls.Namespace)
 	case err != nil:
 		return request{"get", servicesResource, ls.Namespace, name}.failed(err)
 	case !metav1.IsControlledBy(service, ls):
-		return fmt.Errorf("there is no URL of LocalService %s/%s on node %s: Service %s: %s", ls.Namespace, ls.Name, node, name, diagnose.Conflict(service))
+		return fmt.Errorf("there is no URL of LocalService %s/%s on node %s: Service %s: %s",
+			ls.Namespace, ls.Name, node, name, diagnose.Conflict(service))
 	}
 	return nil
 }
 
-func (o *urlOptions) urlByEndpoints(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort) (string, error) {
+func (o *urlOptions) urlByEndpoints(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, node string,
+	port *v1alpha1.ServicePort) (string, error) {
 	slices, err := c.endpointSlices(ctx, ls.Namespace, naming.ServiceName(ls.Name, node))
 	if err != nil {
 		return "", err
 	}
 	url, err := diagnose.URL(ls, node, port, o.clusterDomain, slices)
 	if err != nil {
-		return "", fmt.Errorf("%w, and there are none for node %s: see `kubectl localservice nodes %s -n %s`", err, node, ls.Name, ls.Namespace)
+		return "", fmt.Errorf("%w, and there are none for node %s: see `kubectl localservice nodes %s -n %s`",
+			err, node, ls.Name, ls.Namespace)
 	}
 	return url, nil
 }

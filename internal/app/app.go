@@ -1,5 +1,5 @@
-// Package app is everything of the program but its controllers: flags, clients, caches, events, what must be there in the
-// cluster, leader election, and the server for health and metrics.
+// Package app is everything of the program but its controllers: flags, clients, caches, events, what must be there in
+// the cluster, leader election, and the server for health and metrics.
 package app
 
 import (
@@ -40,7 +40,8 @@ type Dependencies struct {
 
 // Run waits until the cluster is as the controllers need it, makes them, and has them work, while this instance leads,
 // until ctx is done. What newControllers returns must not return before all work has ended.
-func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context), err error)) error {
+func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context),
+	err error)) error {
 	config, err := opts.restConfig()
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ type Recorder struct {
 	events.EventRecorder
 }
 
-// Record records an event. The recorder of client-go counts an event that differs from an earlier one only in its note as
-// the same again, and drops the note; so that none is lost, a hash of the note tells them apart in the action.
+// Record records an event. The recorder of client-go counts an event that differs from an earlier one only in its note
+// as the same again, and drops the note; so that none is lost, a hash of the note tells them apart in the action.
 func (r Recorder) Record(regarding runtime.Object, eventType, reason, note string) {
 	if len(note) > maxEventNote {
 		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"

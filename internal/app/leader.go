@@ -17,7 +17,8 @@ import (
 
 // lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
 // only when work has returned, so that two instances never work at the same time.
-func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server *server, work func(context.Context)) error {
+func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server *server,
+	work func(context.Context)) error {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
@@ -35,8 +36,8 @@ func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server 
 			Client:     kube.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		// A standby notices a renewal up to a retry late, and looks whether the Lease has ended once in a retry, each with
-		// jitter. All of that is to be over within the duration that the operator chose.
+		// A standby notices a renewal up to a retry late, and looks whether the Lease has ended once in a retry, each
+		// with jitter. All of that is to be over within the duration that the operator chose.
 		LeaseDuration:   opts.leaseDuration * 25 / 30,
 		RenewDeadline:   opts.leaseDuration * 16 / 30,
 		RetryPeriod:     opts.leaseDuration / 30,
@@ -48,7 +49,8 @@ func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server 
 				leading, cancel := context.WithCancel(leading)
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
-				klog.FromContext(ctx).Info("Leading", "lease", klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
+				klog.FromContext(ctx).Info("Leading", "lease",
+					klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
 				work(leading)
 				release()
 			},
@@ -77,5 +79,6 @@ func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server 
 	if ctx.Err() != nil {
 		return nil
 	}
-	return errors.New("the Lease was lost to another instance, or could not be renewed in time: this instance stops, so that it can be started anew as a standby")
+	return errors.New("the Lease was lost to another instance, or could not be renewed in time: this instance " +
+		"stops, so that it can be started anew as a standby")
 }

@@ -60,8 +60,8 @@ func NewOptions(args []string) (*Options, error) {
 
 func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "local-service-controller gives every node a Service of its own in every LocalService.\n\n"+
-			"Usage: local-service-controller [flags]\n\nFlags:\n")
+		fmt.Fprint(flags.Output(), "local-service-controller gives every node a Service of its own in every "+
+			"LocalService.\n\nUsage: local-service-controller [flags]\n\nFlags:\n")
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.kubeconfig, "kubeconfig",
@@ -99,13 +99,16 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 func (o *Options) validate(flags *flag.FlagSet) error {
 	var errs []error
 	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("unexpected argument %q: flags begin with a dash, as in -kubeconfig=FILE", flags.Arg(0)))
+		errs = append(errs, fmt.Errorf("unexpected argument %q: flags begin with a dash, as in "+
+			"-kubeconfig=FILE", flags.Arg(0)))
 	}
 	if problems := validation.IsQualifiedName(o.NodeLabelKey); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("-node-label-key=%s is no label key: %s", o.NodeLabelKey, strings.Join(problems, "; ")))
+		errs = append(errs, fmt.Errorf("-node-label-key=%s is no label key: %s",
+			o.NodeLabelKey, strings.Join(problems, "; ")))
 	}
 	if o.NodeLabelKey == v1alpha1.OwnerLabelKey {
-		errs = append(errs, fmt.Errorf("-node-label-key=%s is the label that holds the LocalService of a Service: choose another one", o.NodeLabelKey))
+		errs = append(errs, fmt.Errorf("-node-label-key=%s is the label that holds the LocalService of a "+
+			"Service: choose another one", o.NodeLabelKey))
 	}
 	if o.Workers < 1 {
 		errs = append(errs, fmt.Errorf("-workers=%d must be at least 1", o.Workers))
@@ -117,7 +120,8 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 		errs = append(errs, fmt.Errorf("-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", f))
 	}
 	if o.Limits.MaxServicesPerNamespace < 0 {
-		errs = append(errs, fmt.Errorf("-max-services-per-namespace=%d must not be negative", o.Limits.MaxServicesPerNamespace))
+		errs = append(errs, fmt.Errorf("-max-services-per-namespace=%d must not be negative",
+			o.Limits.MaxServicesPerNamespace))
 	}
 	if o.resyncPeriod < 0 {
 		errs = append(errs, fmt.Errorf("-resync-period=%s must not be negative", o.resyncPeriod))
@@ -138,7 +142,8 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 
 // inCluster reports whether the program is to use the credentials of the pod that it runs in.
 func (o *Options) inCluster() bool {
-	return o.kubeconfig == "" && o.master == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+	return o.kubeconfig == "" && o.master == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" &&
+		os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
 // restConfig is how to reach the API server.
@@ -152,7 +157,8 @@ func (o *Options) restConfig() (*rest.Config, error) {
 	overrides.ClusterInfo.Server = o.master
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("there is no cluster to work for: say which with -kubeconfig=FILE or $KUBECONFIG, or run this program in a pod")
+		return nil, errors.New("there is no cluster to work for: say which with -kubeconfig=FILE or $KUBECONFIG, " +
+			"or run this program in a pod")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)

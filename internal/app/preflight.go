@@ -52,11 +52,13 @@ func (c *preflight) check(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the cluster does not know LocalServices (%s): %s", gv, installCRD)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server at %s does not accept our credentials: check -kubeconfig"+causeSeparator+"%w", c.host, err)
+		return fmt.Errorf("the API server at %s does not accept our credentials: check "+
+			"-kubeconfig"+causeSeparator+"%w", c.host, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("we may not even ask which APIs there are: %w", err)
 	case err != nil:
-		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster runs"+causeSeparator+"%w", c.host, err)
+		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster "+
+			"runs"+causeSeparator+"%w", c.host, err)
 	}
 	return c.permissions(ctx)
 }
@@ -79,7 +81,8 @@ func (c *preflight) needed() []permission {
 		{verbs: []string{"create", "patch"}, group: "events.k8s.io", resource: "events"},
 	}
 	if c.leaseNamespace != "" {
-		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, group: "coordination.k8s.io", resource: "leases", namespace: c.leaseNamespace})
+		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, group: "coordination.k8s.io",
+			resource: "leases", namespace: c.leaseNamespace})
 	}
 	return needed
 }
@@ -89,11 +92,10 @@ func (c *preflight) permissions(ctx context.Context) error {
 	var missing []string
 	for _, p := range c.needed() {
 		for _, verb := range p.verbs {
-			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace,
-				}},
-			}, metav1.CreateOptions{})
+			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+				&authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.attributes(verb)},
+				}, metav1.CreateOptions{})
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 				return nil // We may not ask what we may do: then the work itself will tell.
@@ -108,6 +110,12 @@ func (c *preflight) permissions(ctx context.Context) error {
 		return fmt.Errorf("permissions are missing: %s: %s", strings.Join(missing, ", "), installRBAC)
 	}
 	return nil
+}
+
+func (p *permission) attributes(verb string) *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{
+		Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace,
+	}
 }
 
 func (p *permission) describe(verb string) string {
@@ -166,7 +174,8 @@ func watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
 
 func explain(resource string, err error) (message string, harmless bool) {
 	switch {
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), utilnet.IsProbableEOF(err), errors.Is(err, context.Canceled):
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), utilnet.IsProbableEOF(err),
+		errors.Is(err, context.Canceled):
 		return "", true
 	case apierrors.IsNotFound(err):
 		return "The cluster does not know this resource any more: " + installCRD, false

@@ -35,7 +35,8 @@ func startServer(ctx context.Context, address string, profiling bool) (*server, 
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("serve /healthz, /readyz and /metrics: %w; choose another address with -http-address, or none with -http-address=", err)
+		return nil, fmt.Errorf("serve /healthz, /readyz and /metrics: %w; choose another address with "+
+			"-http-address, or none with -http-address=", err)
 	}
 	s.address = listener.Addr().String()
 	mux := http.NewServeMux()

@@ -11,12 +11,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// warningInterval is how often the same warning of the API server is logged again: each write of a large fan-out has it.
+// warningInterval is how often the same warning of the API server is logged again: each write of a fan-out has it.
 const warningInterval = 24 * time.Hour
 
-// observe has the clients of a configuration tell in the log when the API server cannot be reached any more, and when it
-// can again, once each: a watch that cannot be begun anew says nothing of its own accord. It also has them log each warning
-// of the API server only once.
+// observe has the clients of a configuration tell in the log when the API server cannot be reached any more, and when
+// it can again, once each: a watch that cannot be begun anew says nothing of its own accord. It also has them log each
+// warning of the API server only once.
 func observe(config *rest.Config) {
 	var state atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -46,7 +46,8 @@ func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 		// It says nothing about the API server.
 	case err == nil && o.state.CompareAndSwap(notReachedYet, reachable):
 	case err != nil && o.state.CompareAndSwap(reachable, unreachable):
-		logger.Error(err, "The API server cannot be reached: what we know of the cluster gets old until it can", "apiServer", o.host)
+		logger.Error(err, "The API server cannot be reached: what we know of the cluster gets old until it can",
+			"apiServer", o.host)
 	case err == nil && o.state.CompareAndSwap(unreachable, reachable):
 		logger.Info("The API server can be reached again", "apiServer", o.host)
 	}

@@ -82,7 +82,8 @@ func New(o Options) (*Caches, error) {
 		stripManagedFields[*v1alpha1.LocalService], cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
 	c.LocalServices, err[0] = newLocalServices(localServices), localServicesErr
 	c.Nodes, err[1] = newStore("nodes",
-		metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0,
+		metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"),
+			metav1.NamespaceAll, 0,
 			cache.Indexers{}, nil).Informer(),
 		trimNode, none, o.OnWatchError)
 	c.Services, err[2] = newStore("services",
@@ -90,15 +91,17 @@ func New(o Options) (*Caches, error) {
 		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
 		cache.Indexers{byController: indexByController}, o.OnWatchError)
 	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
-		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
-			// EndpointSlices have the labels of their Services, and ours have these.
-			list.LabelSelector = v1alpha1.OwnerLabelKey + "," + o.NodeLabelKey
-		}),
+		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
+			func(list *metav1.ListOptions) {
+				// EndpointSlices have the labels of their Services, and ours have these.
+				list.LabelSelector = v1alpha1.OwnerLabelKey + "," + o.NodeLabelKey
+			}),
 		trimEndpointSlice, cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
 	c.Pods, err[4] = newStore("pods",
-		coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
-			list.FieldSelector = scheduledPods
-		}),
+		coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
+			func(list *metav1.ListOptions) {
+				list.FieldSelector = scheduledPods
+			}),
 		func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 		cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	if hasServiceCIDRs(o.Kube) {
@@ -116,7 +119,8 @@ func New(o Options) (*Caches, error) {
 // hasServiceCIDRs reports whether the API server tells the addresses that it has for Services: from Kubernetes 1.33 on.
 func hasServiceCIDRs(kube kubernetes.Interface) bool {
 	resources, err := kube.Discovery().ServerResourcesForGroupVersion(networkingv1.SchemeGroupVersion.String())
-	return err == nil && slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "servicecidrs" })
+	return err == nil && slices.ContainsFunc(resources.APIResources,
+		func(r metav1.APIResource) bool { return r.Name == "servicecidrs" })
 }
 
 type runner interface {
@@ -141,7 +145,8 @@ func (c *Caches) Start(ctx context.Context) (wait func()) {
 	return running.Wait
 }
 
-// WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done before.
+// WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done
+// before.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
 	var synced []cache.InformerSynced
 	for _, store := range c.stores() {
@@ -175,7 +180,8 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 // so that a namespace may have thousands.
 func (c *Caches) Selecting(p *Pod) bool {
 	for key, value := range p.Labels().All {
-		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(bySelector, selectorKey(p.GetNamespace(), key, value))) {
+		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(bySelector,
+			selectorKey(p.GetNamespace(), key, value))) {
 			if plan.SelectsPod(ls, p.Labels()) {
 				return true
 			}

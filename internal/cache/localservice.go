@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A status that was written is remembered for at most echoTimeout, of at most maxEchoes LocalServices: what is lost is
-	// written again, which changes nothing.
+	// A status that was written is remembered for at most echoTimeout, of at most maxEchoes LocalServices: what is
+	// lost is written again, which changes nothing.
 	echoTimeout = time.Minute
 	maxEchoes   = 1000
 )
@@ -25,7 +25,8 @@ type LocalServices struct {
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
-	return &LocalServices{store, cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), store.informer.GetStore(),
+	return &LocalServices{store, cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(),
+		store.informer.GetStore(),
 		cache.MutationCacheOptions{TTL: echoTimeout, MaxCacheSize: maxEchoes}), utilcache.NewLRUExpireCache(maxEchoes)}
 }
 

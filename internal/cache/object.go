@@ -39,7 +39,8 @@ func (i *Identity) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: i.GetNamespace(), Name: i.name, ResourceVersion: i.resourceVersion}
 }
 
-// GetObjectKind is one half of a runtime.Object, which the cache mutation detector wants; a DeepCopyObject is the other.
+// GetObjectKind is one half of a runtime.Object, which the cache mutation detector wants; a DeepCopyObject is the
+// other.
 func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // Labels are the labels of an object in one string, in the form of labels.Set.String: those that are equal are ==. They

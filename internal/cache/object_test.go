@@ -21,7 +21,8 @@ func TestLabels(t *testing.T) {
 		}
 		for _, key := range []string{"a", "b", "empty", "example.org/role", "role", "", "1"} {
 			want, exists := set[key]
-			if got, found := l.Lookup(key); got != want || found != exists || l.Has(key) != exists || l.Get(key) != want {
+			if got, found := l.Lookup(key); got != want || found != exists || l.Has(key) != exists ||
+				l.Get(key) != want {
 				t.Errorf("%q has %q = %q, %v; want %q, %v", l, key, got, found, want, exists)
 			}
 		}
@@ -33,7 +34,8 @@ func TestLabels(t *testing.T) {
 
 // TestIdentity: caches take what has only an identity, and find it under the key of the whole object.
 func TestIdentity(t *testing.T) {
-	for _, meta := range []*metav1.ObjectMeta{{Name: "a", ResourceVersion: "1"}, {Namespace: "n", Name: "a", ResourceVersion: "2"}} {
+	for _, meta := range []*metav1.ObjectMeta{{Name: "a", ResourceVersion: "1"},
+		{Namespace: "n", Name: "a", ResourceVersion: "2"}} {
 		want, err := cache.MetaNamespaceKeyFunc(meta)
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +44,8 @@ func TestIdentity(t *testing.T) {
 		if got, err := cache.MetaNamespaceKeyFunc(&id); err != nil || got != want {
 			t.Errorf("key %q, %v, want %q", got, err, want)
 		}
-		if got := id.GetObjectMeta().GetResourceVersion(); got != meta.ResourceVersion || id.GetResourceVersion() != got {
+		if got := id.GetObjectMeta().GetResourceVersion(); got != meta.ResourceVersion ||
+			id.GetResourceVersion() != got {
 			t.Errorf("resource version %q, want %q", got, meta.ResourceVersion)
 		}
 	}

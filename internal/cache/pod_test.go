@@ -15,15 +15,18 @@ func TestTrimPod(t *testing.T) {
 		phase               corev1.PodPhase
 		labelled, completed bool
 	}{
-		"unlabelled":         {map[string]string{"app": "demo"}, "node1", corev1.PodRunning, false, false},
-		"labelled":           {map[string]string{"app": "demo", "vm/rack": "node1"}, "node1", corev1.PodRunning, true, false},
-		"wrongly labelled":   {map[string]string{"app": "demo", "vm/rack": "node2"}, "node1", corev1.PodPending, false, false},
+		"unlabelled": {map[string]string{"app": "demo"}, "node1", corev1.PodRunning, false, false},
+		"labelled": {map[string]string{"app": "demo", "vm/rack": "node1"}, "node1", corev1.PodRunning, true,
+			false},
+		"wrongly labelled": {map[string]string{"app": "demo", "vm/rack": "node2"}, "node1", corev1.PodPending,
+			false, false},
 		"not scheduled":      {map[string]string{"vm/rack": ""}, "", corev1.PodPending, false, false},
 		"succeeded":          {map[string]string{"app": "demo"}, "node1", corev1.PodSucceeded, false, true},
 		"failed, and labels": {map[string]string{"vm/rack": "node1"}, "node1", corev1.PodFailed, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Labels: c.labels},
+			p, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u",
+				Labels: c.labels},
 				Spec: corev1.PodSpec{NodeName: c.node}, Status: corev1.PodStatus{Phase: c.phase}}, nodeLabelKey)
 			if err != nil {
 				t.Fatal(err)

@@ -27,11 +27,12 @@ type Service struct {
 	content     sharedContent
 }
 
-// sharedContent is a plan.Content as protobuf, once for all Services that have it. It is empty for the Services of others.
+// sharedContent is a plan.Content as protobuf, once for all Services that have it. It is empty for the Services of
+// others.
 type sharedContent struct{ unique.Handle[string] }
 
-// trimService makes little of a Service. Of one that a LocalService neither controls nor may adopt only its identity, its
-// controller, to find conflicts, and its addresses, to count them, are kept.
+// trimService makes little of a Service. Of one that a LocalService neither controls nor may adopt only its identity,
+// its controller, to find conflicts, and its addresses, to count them, are kept.
 func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	controller := plan.ControllerOf(full)
 	s := &Service{
@@ -50,8 +51,9 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	content := plan.ContentOf(full, nodeLabelKey)
 	delete(content.Annotations, corev1.LastAppliedConfigAnnotation)
 	encoded, err := (&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations, OwnerReferences: content.OwnerReferences},
-		Spec:       content.Spec,
+		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations,
+			OwnerReferences: content.OwnerReferences},
+		Spec: content.Spec,
 	}).Marshal()
 	if err != nil {
 		return nil, err

@@ -51,7 +51,8 @@ func TestServiceIsWhole(t *testing.T) {
 			for _, node := range []string{"node1", "ip-10-0-0-3.ec2.internal", "n"} {
 				want := wholeOf(t, testobject.LocalService(testobject.Specs[spec]), node)
 				want.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
-				want.CreationTimestamp, want.ManagedFields = metav1.NewTime(time.Unix(1, 0)), []metav1.ManagedFieldsEntry{{Manager: "x"}}
+				want.CreationTimestamp, want.ManagedFields = metav1.NewTime(time.Unix(1, 0)),
+					[]metav1.ManagedFieldsEntry{{Manager: "x"}}
 				service := trimmed(t, want)
 				want.Status, want.CreationTimestamp, want.ManagedFields = corev1.ServiceStatus{}, metav1.Time{}, nil
 				delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -99,7 +100,8 @@ func TestSameService(t *testing.T) {
 // TestServicesOfOthersTakeLittle: of the Services of others only what conflicts and counts need is kept.
 func TestServicesOfOthersTakeLittle(t *testing.T) {
 	controlled := func(kind string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: "x", UID: "uid-x", Controller: new(true)}}
+		return []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: "x",
+			UID: "uid-x", Controller: new(true)}}
 	}
 	for name, c := range map[string]struct {
 		owners []metav1.OwnerReference
@@ -112,8 +114,10 @@ func TestServicesOfOthersTakeLittle(t *testing.T) {
 		"of a LocalService":               {controlled("LocalService"), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			full := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", UID: "u", ResourceVersion: "5", Labels: c.labels, OwnerReferences: c.owners},
-				Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1", "fd00::1"}, Selector: map[string]string{"a": "b"}}}
+			full := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", UID: "u",
+				ResourceVersion: "5", Labels: c.labels, OwnerReferences: c.owners},
+				Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1", "fd00::1"},
+					Selector: map[string]string{"a": "b"}}}
 			s := trimmed(t, full)
 			if got := s.content.Value() != ""; got != c.whole {
 				t.Errorf("kept whole: %v, want %v", got, c.whole)
@@ -121,7 +125,8 @@ func TestServicesOfOthersTakeLittle(t *testing.T) {
 			if s.Controller() != plan.ControllerOf(full) {
 				t.Errorf("controller %v", s.Controller())
 			}
-			if s.GetNamespace() != "n" || s.GetName() != "s" || s.GetUID() != "u" || s.GetResourceVersion() != "5" || !s.hasClusterIP() {
+			if s.GetNamespace() != "n" || s.GetName() != "s" || s.GetUID() != "u" || s.GetResourceVersion() != "5" ||
+				!s.hasClusterIP() {
 				t.Errorf("lost: %+v", s)
 			}
 		})

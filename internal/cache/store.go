@@ -15,7 +15,8 @@ type Store[T any] struct {
 }
 
 // newStore makes a store of an informer. trim makes little of a whole object.
-func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, trim func(Full) (*T, error), indexers cache.Indexers,
+func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, trim func(Full) (*T, error),
+	indexers cache.Indexers,
 	onWatchError func(resource string) cache.WatchErrorHandlerWithContext) (*Store[T], error) {
 	err := informer.SetTransform(func(obj any) (any, error) {
 		if full, ok := obj.(Full); ok {

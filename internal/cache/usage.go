@@ -80,7 +80,8 @@ func (u *Usage) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkin
 	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
 	out.NeededClusterIPs = max(want-owned.clusterIPs, 0)
 	for _, family := range families(&ls.Spec, cidrs) {
-		if free := max(sizeOf(cidrs, family)-u.addresses[family], 0); out.FreeClusterIPs < 0 || free < out.FreeClusterIPs {
+		if free := max(sizeOf(cidrs, family)-u.addresses[family], 0); out.FreeClusterIPs < 0 ||
+			free < out.FreeClusterIPs {
 			out.FreeClusterIPs = free
 		}
 	}
@@ -133,7 +134,8 @@ func sizeOf(cidrs []*networkingv1.ServiceCIDR, family corev1.IPFamily) int {
 	return size
 }
 
-// usable is the number of addresses that the API server allocates from a range: all but the first, and of IPv4 the last.
+// usable is the number of addresses that the API server allocates from a range: all but the first, and of IPv4 the
+// last.
 func usable(prefix netip.Prefix) int {
 	const most = 30 // A larger range is never used up.
 	n := 1<<min(prefix.Addr().BitLen()-prefix.Bits(), most) - 1

@@ -17,7 +17,8 @@ import (
 
 func TestCapacityUsage(t *testing.T) {
 	service := func(namespace, clusterIP string) *Service {
-		return trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
+		return trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
+			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
 	}
 	cidr := func(age time.Duration, cidrs ...string) *networkingv1.ServiceCIDR {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
@@ -38,7 +39,8 @@ func TestCapacityUsage(t *testing.T) {
 	u.change(nil, service("other", "10.0.0.2"))
 	u.change(nil, service("other", "")) // ExternalName
 	capacity(headless, 5, cidrs, plan.Capacity{InCluster: 9, InNamespace: 7, FreeClusterIPs: -1})
-	wanted := plan.Capacity{InCluster: 9, InNamespace: 7, ClusterIPsInNamespace: 6, NeededClusterIPs: 5, FreeClusterIPs: 6 + 2 - 2}
+	wanted := plan.Capacity{InCluster: 9, InNamespace: 7, ClusterIPsInNamespace: 6, NeededClusterIPs: 5,
+		FreeClusterIPs: 6 + 2 - 2}
 	capacity(addressed, 5, cidrs, wanted)
 	// As the Services come, the numbers stay, but for what is still needed and free.
 	for i := range 3 {

@@ -94,11 +94,13 @@ func (l NodeLabels) String() string {
 	total := l.AtBinding + l.ByController
 	switch {
 	case l.Newest == AtBinding && l.ByController > 0:
-		return fmt.Sprintf("Node labels: set with the binding, by the admission policies; by the controller on %d of %d pods.", l.ByController, total)
+		return fmt.Sprintf("Node labels: set with the binding, by the admission policies; by the controller on "+
+			"%d of %d pods.", l.ByController, total)
 	case l.Newest == AtBinding:
 		return "Node labels: set with the binding, by the admission policies."
 	case l.Newest == ByController && l.AtBinding > 0:
-		return fmt.Sprintf("Node labels: set by the controller, after the binding; with the binding on %d of %d pods.", l.AtBinding, total)
+		return fmt.Sprintf("Node labels: set by the controller, after the binding; with the binding on %d of %d "+
+			"pods.", l.AtBinding, total)
 	case l.Newest == ByController:
 		return "Node labels: set by the controller, after the binding."
 	}

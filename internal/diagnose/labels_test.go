@@ -32,7 +32,8 @@ var (
 
 func scheduledAt(second int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, LastTransitionTime: metav1.Time{Time: time.Unix(second, 0)}})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
+			LastTransitionTime: metav1.Time{Time: time.Unix(second, 0)}})
 	}
 }
 
@@ -61,15 +62,19 @@ func TestNodeLabels(t *testing.T) {
 			want: NodeLabels{ByController, 0, 1}, line: "by the controller",
 		},
 		"the policies are new": {
-			pods: []*corev1.Pod{pod("c", "n1", created, byController, scheduledAt(1)), pod("b", "n1", created, scheduledAt(3)), pod("a", "n2", created, byController, scheduledAt(2))},
+			pods: []*corev1.Pod{pod("c", "n1", created, byController, scheduledAt(1)),
+				pod("b", "n1", created, scheduledAt(3)), pod("a", "n2", created, byController, scheduledAt(2))},
 			want: NodeLabels{AtBinding, 1, 2}, line: "by the admission policies; by the controller on 2 of 3 pods.",
 		},
 		"the policies are gone": {
-			pods: []*corev1.Pod{pod("a", "n1", created, byController, scheduledAt(2)), pod("b", "n2", created, scheduledAt(1))},
-			want: NodeLabels{ByController, 1, 1}, line: "by the controller, after the binding; with the binding on 1 of 2 pods.",
+			pods: []*corev1.Pod{pod("a", "n1", created, byController, scheduledAt(2)),
+				pod("b", "n2", created, scheduledAt(1))},
+			want: NodeLabels{ByController, 1, 1}, line: "by the controller, after the binding; with the binding " +
+				"on 1 of 2 pods.",
 		},
 		"waited for a node": {
-			pods: []*corev1.Pod{pod("a", "n1", created, createdAt(1), scheduledAt(3)), pod("b", "n2", created, byController, createdAt(2))},
+			pods: []*corev1.Pod{pod("a", "n1", created, createdAt(1), scheduledAt(3)),
+				pod("b", "n2", created, byController, createdAt(2))},
 			want: NodeLabels{AtBinding, 1, 1}, line: "by the controller on 1 of 2 pods",
 		},
 		"their template's":                {pods: []*corev1.Pod{pod("a", "n1", fromTemplate)}},
@@ -79,9 +84,11 @@ func TestNodeLabels(t *testing.T) {
 		"not scheduled":                   {pods: []*corev1.Pod{pod("a", "", created)}},
 		"without managed fields":          {pods: []*corev1.Pod{pod("a", "n1")}},
 		"left to the controller, as long": {pods: []*corev1.Pod{pod("a", long, created, byController)}},
-		"another app's":                   {pods: []*corev1.Pod{pod("a", "n1", created, func(p *corev1.Pod) { p.Labels["app"] = "other" })}},
+		"another app's": {pods: []*corev1.Pod{pod("a", "n1", created,
+			func(p *corev1.Pod) { p.Labels["app"] = "other" })}},
 		"with an entry without fields": {
-			pods: []*corev1.Pod{pod("a", "n1", created, status, func(p *corev1.Pod) { p.ManagedFields[1].FieldsV1 = nil })},
+			pods: []*corev1.Pod{pod("a", "n1", created, status,
+				func(p *corev1.Pod) { p.ManagedFields[1].FieldsV1 = nil })},
 			want: NodeLabels{AtBinding, 1, 0}, line: "by the admission policies",
 		},
 	} {

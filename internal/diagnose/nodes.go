@@ -91,7 +91,8 @@ func NodesOfServices(ls *v1alpha1.LocalService, services []*corev1.Service) []*m
 	for _, service := range services {
 		if name := service.Annotations[v1alpha1.NodeAnnotationKey]; name != "" && metav1.IsControlledBy(service, ls) {
 			// It would have no Service if it were not selected.
-			nodes = append(nodes, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: ls.Spec.NodeSelector}})
+			nodes = append(nodes, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name,
+				Labels: ls.Spec.NodeSelector}})
 		}
 	}
 	return nodes
@@ -156,7 +157,8 @@ func newView(in *Input) *view {
 		}
 		node := pod.Spec.NodeName
 		v.pods[node] = append(v.pods[node], pod)
-		if value := pod.Labels[in.NodeLabelKey]; value != "" && node != "" && value != naming.NodeLabelValue(node) && !ended(pod) {
+		if value := pod.Labels[in.NodeLabelKey]; value != "" && node != "" && value != naming.NodeLabelValue(node) &&
+			!ended(pod) {
 			v.strays[value] = append(v.strays[value], pod)
 		}
 	}

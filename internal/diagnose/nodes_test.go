@@ -35,7 +35,8 @@ func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalServic
 
 func ready(status metav1.ConditionStatus, reason, message string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
-		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}}
+		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason,
+			Message: message}}
 	}
 }
 
@@ -48,7 +49,8 @@ func node(name string, labels ...string) *metav1.PartialObjectMetadata {
 }
 
 func controlledBy(apiVersion, kind, name string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("uid-of-" + name), Controller: new(true)}}
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("uid-of-" + name),
+		Controller: new(true)}}
 }
 
 func controlledByLocalService(name string) []metav1.OwnerReference {
@@ -75,7 +77,8 @@ func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
 
 // other is a Service without the label owner=demo.
 func other(name string, owners []metav1.OwnerReference) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners}}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
+		OwnerReferences: owners}}
 }
 
 // pod is a ready pod of localService with the right label, with some changes.
@@ -172,15 +175,18 @@ func TestStatusReasons(t *testing.T) {
 			endpoints: Endpoints{1, 1},
 		},
 		"conflict with a Service that nothing controls": {
-			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", nil)}, EndpointSlices: readySlice},
+			in: Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", nil)},
+				EndpointSlices: readySlice},
 			reason: NameConflict, message: "taken by a Service that nothing controls: delete or rename it",
 		},
 		"conflict with another LocalService": {
-			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledByLocalService("demo-of"))}},
+			in: Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1",
+				controlledByLocalService("demo-of"))}},
 			reason: NameConflict, message: "taken by a Service of LocalService demo-of",
 		},
 		"conflict with another controller": {
-			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r"))}},
+			in: Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1",
+				controlledBy("serving.knative.dev/v1", "Route", "r"))}},
 			reason: NameConflict, message: "taken by a Service of Route r (serving.knative.dev/v1)",
 		},
 		"conflict with another LocalService, and labelled": {
@@ -215,11 +221,14 @@ func TestStatusReasons(t *testing.T) {
 			reason: ServiceMissing, message: "the controller has not noticed yet: is it running?",
 		},
 		"missing, refused": {
-			in:     Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "1 writes failed: exceeded quota"))},
-			reason: ServiceMissing, message: "no such Service: the controller says WriteFailed: 1 writes failed: exceeded quota",
+			in: Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed,
+				"1 writes failed: exceeded quota"))},
+			reason: ServiceMissing, message: "no such Service: the controller says WriteFailed: 1 writes failed: " +
+				"exceeded quota",
 		},
 		"missing, refused at length": {
-			in:     Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, strings.Repeat("é", 1000)))},
+			in: Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed,
+				strings.Repeat("é", 1000)))},
 			reason: ServiceMissing, message: "WriteFailed: " + strings.Repeat("é", statusLength) + "…",
 		},
 		"missing, LocalService deleted": {
@@ -238,14 +247,17 @@ func TestStatusReasons(t *testing.T) {
 			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
 				s.Spec.Selector = map[string]string{"app": "demo"}
 			})}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
-			reason: ServiceOutdated, message: "selects app=demo instead of app=demo,vm/rack=n1", endpoints: Endpoints{1, 1},
+			reason: ServiceOutdated, message: "selects app=demo instead of " +
+				"app=demo,vm/rack=n1", endpoints: Endpoints{1, 1},
 		},
 		"Service without its label": {
-			in:     Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1", controlledByLocalService("demo"))}},
+			in: Input{OtherServices: []*metav1.PartialObjectMetadata{other("demo-n1",
+				controlledByLocalService("demo"))}},
 			reason: ServiceOutdated, message: "has lost its label owner=demo",
 		},
 		"Service orphaned": {
-			in:     Input{Services: []*corev1.Service{service("n1", without)}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
+			in: Input{Services: []*corev1.Service{service("n1", without)}, Pods: []*corev1.Pod{pod("a", "n1")},
+				EndpointSlices: readySlice},
 			reason: ServiceOutdated, message: "nothing controls the Service any more", endpoints: Endpoints{1, 1},
 		},
 		"Service orphaned, and the spec changed since": {
@@ -267,35 +279,43 @@ func TestStatusReasons(t *testing.T) {
 			reason: NameConflict, message: "nothing controls",
 		},
 		"pod elsewhere with this node's label": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))}, EndpointSlices: readySlice},
-			reason: PodsOfOtherNode, message: "labelled vm/rack=n1, but on another node: b (n2)", endpoints: Endpoints{1, 1},
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))},
+				EndpointSlices: readySlice},
+			reason: PodsOfOtherNode, message: "labelled vm/rack=n1, but on another node: b " +
+				"(n2)", endpoints: Endpoints{1, 1},
 		},
 		"ended pod elsewhere with this node's label": {
 			in: Input{Services: services, EndpointSlices: readySlice,
-				Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"), terminating), pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))}},
+				Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"), terminating),
+					pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))}},
 			endpoints: Endpoints{1, 1},
 		},
 		"pod without label": {
 			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", unlabelled)}},
-			reason: PodsUnlabelled, message: "no label vm/rack=n1: a; is the controller running, or was the label refused",
+			reason: PodsUnlabelled, message: "no label vm/rack=n1: a; is the controller running, or was the " +
+				"label refused",
 		},
 		"pod with a wrong label": {
 			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", labelled("n7"))}},
 			reason: PodsUnlabelled, message: `a (has "n7")`,
 		},
 		"pod without label beside a ready one": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", unlabelled)}, EndpointSlices: readySlice},
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", unlabelled)},
+				EndpointSlices: readySlice},
 			reason: PodsUnlabelled, message: ": b;", endpoints: Endpoints{1, 1},
 		},
 		"pods not ready": {
-			in: Input{Services: services, EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", false))},
-				Pods: []*corev1.Pod{pod("d", "n1", crash), pod("c", "n1", crash), pod("b", "n1", notReady(running)), pod("a", "n1", crash), pod("e", "n1", crash)}},
+			in: Input{Services: services, EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1",
+				endpoint("a", "10.0.0.1", false))},
+				Pods: []*corev1.Pod{pod("d", "n1", crash), pod("c", "n1", crash), pod("b", "n1", notReady(running)),
+					pod("a", "n1", crash), pod("e", "n1", crash)}},
 			reason: PodsNotReady, endpoints: Endpoints{0, 1},
 			message: "not ready: a (CrashLoopBackOff), b (readiness probe not passed), c (CrashLoopBackOff), 2 more",
 		},
 		"one of two pods not ready": {
 			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", crash)},
-				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", false))}},
+				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true),
+					endpoint("b", "10.0.0.2", false))}},
 			reason: PodsNotReady, message: "not ready: b (CrashLoopBackOff)", endpoints: Endpoints{1, 2},
 		},
 		"not ready, but published all the same": {
@@ -320,16 +340,20 @@ func TestStatusReasons(t *testing.T) {
 			reason: EndpointsNotPublished, message: "0 of 1 ready pods", endpoints: Endpoints{0, 1},
 		},
 		"only terminating": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", terminating), pod("b", "n1", phase(corev1.PodSucceeded, ""))},
-				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", terminatingEndpoint(endpoint("a", "10.0.0.1", false)))}},
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", terminating),
+				pod("b", "n1", phase(corev1.PodSucceeded, ""))},
+				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1",
+					terminatingEndpoint(endpoint("a", "10.0.0.1", false)))}},
 			reason: PodsTerminating, message: "only terminating pods: a",
 		},
 		"only ended": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", phase(corev1.PodFailed, "Evicted")), pod("b", "n1", phase(corev1.PodSucceeded, ""))}},
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+				pod("b", "n1", phase(corev1.PodSucceeded, ""))}},
 			reason: PodsCompleted, message: "only ended pods: a (Evicted), b (Succeeded)",
 		},
 		"no pod": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n2"), pod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })}},
+			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n2"),
+				pod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })}},
 			reason: NoPods, message: "no pod with app=demo here",
 		},
 		"no pod, but unscheduled ones": {
@@ -344,7 +368,8 @@ func TestStatusReasons(t *testing.T) {
 			c.in.NodeLabelKey, c.in.ClusterDomain = nodeLabel, DefaultClusterDomain
 			c.in.Nodes = []*metav1.PartialObjectMetadata{node("n1")}
 			got := Nodes(c.in).Items[0]
-			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) || (c.reason == "") != (got.Message == "") {
+			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) ||
+				(c.reason == "") != (got.Message == "") {
 				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
 			}
 			if got.Endpoints != c.endpoints {
@@ -359,8 +384,9 @@ func TestNodes(t *testing.T) {
 	ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "yes"} })
 	in := Input{
 		LocalService: ls,
-		Nodes:        []*metav1.PartialObjectMetadata{node("n2", "disk"), node(long, "disk"), node("n1", "disk", "gpu"), node("n3", "gpu")},
-		Services:     []*corev1.Service{service(long), service("n1"), service("n3")},
+		Nodes: []*metav1.PartialObjectMetadata{node("n2", "disk"), node(long, "disk"),
+			node("n1", "disk", "gpu"), node("n3", "gpu")},
+		Services: []*corev1.Service{service(long), service("n1"), service("n3")},
 		EndpointSlices: []*discoveryv1.EndpointSlice{
 			slice(long, endpoint("a", "10.0.0.2", true), endpoint("b", "10.0.0.1", true)),
 			slice(long, endpoint("a", "fd00::2", true), endpoint("b", "fd00::1", false)), // The other address family.
@@ -378,18 +404,22 @@ func TestNodes(t *testing.T) {
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace: "default", LocalService: "demo",
 		Items: []Node{{
-			Node: long, Service: naming.ServiceName("demo", long), DNSName: naming.ServiceName("demo", long) + ".default.svc.example.org",
-			Endpoints: Endpoints{Ready: 4, Total: 4}, Addresses: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.9", "fd00::2"},
+			Node: long, Service: naming.ServiceName("demo", long),
+			DNSName:   naming.ServiceName("demo", long) + ".default.svc.example.org",
+			Endpoints: Endpoints{Ready: 4, Total: 4}, Addresses: []string{"10.0.0.1", "10.0.0.2", "10.0.0.3",
+				"10.0.0.9", "fd00::2"},
 			Pods: []Pod{
 				{Name: "a", Ready: true, NodeLabel: long},
 				{Name: "b", Ready: true, NodeLabel: long},
 				{Name: "c", NodeLabel: long, Reason: "Terminating"},
 			},
 		}, {
-			Node: "n1", Service: "demo-n1", DNSName: "demo-n1.default.svc.example.org", Addresses: []string{}, Pods: []Pod{},
+			Node: "n1", Service: "demo-n1", DNSName: "demo-n1.default.svc.example.org", Addresses: []string{},
+			Pods:   []Pod{},
 			Reason: NoPods, Message: "no pod with app=demo here",
 		}, {
-			Node: "n2", Service: "demo-n2", DNSName: "demo-n2.default.svc.example.org", Addresses: []string{}, Pods: []Pod{},
+			Node: "n2", Service: "demo-n2", DNSName: "demo-n2.default.svc.example.org", Addresses: []string{},
+			Pods:   []Pod{},
 			Reason: ServiceMissing, Message: "no such Service: the controller has not noticed yet: is it running?",
 		}},
 	}
@@ -442,7 +472,8 @@ func TestWhyNotReady(t *testing.T) {
 		return func(p *corev1.Pod) {
 			notReady(waiting("PodInitializing"))(p)
 			p.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: &always}, {Name: "init"}}
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: running}, {Name: "init", State: state}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: running},
+				{Name: "init", State: state}}
 		}
 	}
 	for want, change := range map[string]func(*corev1.Pod){
@@ -489,7 +520,8 @@ func TestWhyNotReady(t *testing.T) {
 // has all its endpoints ready, and no argument is changed.
 func TestInvariants(t *testing.T) {
 	podChanges := []func(*corev1.Pod){
-		func(*corev1.Pod) {}, unlabelled, labelled("n1"), labelled("n2"), terminating, phase(corev1.PodFailed, "Evicted"),
+		func(*corev1.Pod) {}, unlabelled, labelled("n1"), labelled("n2"), terminating,
+		phase(corev1.PodFailed, "Evicted"),
 		notReady(running), notReady(waiting("CrashLoopBackOff")), func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
 		func(p *corev1.Pod) { p.Labels = nil },
 	}
@@ -512,15 +544,18 @@ func TestInvariants(t *testing.T) {
 			}
 			for i := range r.IntN(4) {
 				podName := fmt.Sprintf("%s-%d", name, i)
-				in.Pods = append(in.Pods, pod(podName, []string{name, name, name, ""}[r.IntN(4)], podChanges[r.IntN(len(podChanges))]))
+				in.Pods = append(in.Pods, pod(podName, []string{name, name, name, ""}[r.IntN(4)],
+					podChanges[r.IntN(len(podChanges))]))
 				if r.IntN(3) > 0 {
-					in.EndpointSlices = append(in.EndpointSlices, slice(name, endpoint(podName, "10.0.0.1", r.IntN(2) > 0)))
+					in.EndpointSlices = append(in.EndpointSlices,
+						slice(name, endpoint(podName, "10.0.0.1", r.IntN(2) > 0)))
 				}
 			}
 		}
 		before := clone(in)
 		for _, n := range Nodes(in).Items {
-			if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total || (n.Reason == "") != (n.Message == "") {
+			if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total ||
+				(n.Reason == "") != (n.Message == "") {
 				t.Fatalf("seed %d: %+v", seed, n)
 			}
 		}
@@ -533,7 +568,8 @@ func TestInvariants(t *testing.T) {
 func clone(in Input) Input {
 	in.LocalService = in.LocalService.DeepCopy()
 	in.Nodes, in.OtherServices = deepCopies(in.Nodes), deepCopies(in.OtherServices)
-	in.Services, in.EndpointSlices, in.Pods = deepCopies(in.Services), deepCopies(in.EndpointSlices), deepCopies(in.Pods)
+	in.Services, in.EndpointSlices, in.Pods = deepCopies(in.Services), deepCopies(in.EndpointSlices),
+		deepCopies(in.Pods)
 	return in
 }
 

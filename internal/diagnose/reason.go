@@ -50,13 +50,15 @@ func (v *view) serviceProblem(node, name string) problem {
 	want[v.NodeLabelKey] = naming.NodeLabelValue(node)
 	switch {
 	case holder == plan.Predecessor:
-		return problem{ServiceTerminating, "the Service is one of an earlier LocalService " + v.LocalService.Name + ", and will be deleted with that"}
+		return problem{ServiceTerminating, "the Service is one of an earlier LocalService " +
+			"" + v.LocalService.Name + ", and will be deleted with that"}
 	case holder == plan.Foreign:
 		return problem{NameConflict, Conflict(service)}
 	case service.DeletionTimestamp != nil:
 		return problem{ServiceTerminating, "the Service is being deleted"}
 	case holder == plan.Orphan:
-		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"}
+		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to " +
+			"adopt it?"}
 	case !maps.Equal(service.Spec.Selector, want):
 		return problem{ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
 			labels.Set(service.Spec.Selector), labels.Set(want))}
@@ -100,12 +102,14 @@ func (v *view) podProblem(node string, published Endpoints) problem {
 		return problem{PodsOfOtherNode, fmt.Sprintf("labelled %s, but on another node: %s; is the controller running?",
 			label, describe(strays, func(pod *corev1.Pod) string { return pod.Spec.NodeName }))}
 	case len(pods.unlabelled) > 0:
-		return problem{PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label refused (see the pod's events)?",
+		return problem{PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label "+
+			"refused (see the pod's events)?",
 			label, describe(pods.unlabelled, v.wrongLabel))}
 	case len(pods.notReady) > 0 && (published.Ready == 0 || !v.LocalService.Spec.PublishNotReadyAddresses):
 		return problem{PodsNotReady, "not ready: " + describe(pods.notReady, whyNotReady)}
 	case published.Ready < len(pods.ready), published.Ready < published.Total:
-		return problem{EndpointsNotPublished, fmt.Sprintf("%d of %d ready pods are in the EndpointSlices: is kube-controller-manager running?",
+		return problem{EndpointsNotPublished, fmt.Sprintf("%d of %d ready pods are in the EndpointSlices: is "+
+			"kube-controller-manager running?",
 			published.Ready, max(len(pods.ready), published.Total))}
 	case published.Ready > 0:
 		return problem{}

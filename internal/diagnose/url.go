@@ -29,7 +29,8 @@ func Port(ls *v1alpha1.LocalService, port string) (*v1alpha1.ServicePort, error)
 	isNumber := err == nil && number > 0
 	if len(ports) == 0 {
 		if !isNumber {
-			return nil, fmt.Errorf("LocalService %s/%s names no ports: give the number of the pods' port with --port", ls.Namespace, ls.Name)
+			return nil, fmt.Errorf("LocalService %s/%s names no ports: give the number of the pods' port with "+
+				"--port", ls.Namespace, ls.Name)
 		}
 		return &v1alpha1.ServicePort{Port: int32(number)}, nil
 	}
@@ -38,7 +39,8 @@ func Port(ls *v1alpha1.LocalService, port string) (*v1alpha1.ServicePort, error)
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("LocalService %s/%s has no port %s: choose one of %s", ls.Namespace, ls.Name, port, PortNames(ls))
+	return nil, fmt.Errorf("LocalService %s/%s has no port %s: choose one of "+
+		"%s", ls.Namespace, ls.Name, port, PortNames(ls))
 }
 
 // byProtocol are ports with those of TCP first, otherwise in their order.
@@ -49,7 +51,10 @@ func byProtocol(ports []v1alpha1.ServicePort) []v1alpha1.ServicePort {
 		}
 		return 1
 	}
-	return slices.SortedStableFunc(slices.Values(ports), func(a, b v1alpha1.ServicePort) int { return cmp.Compare(notTCP(a), notTCP(b)) })
+	return slices.SortedStableFunc(slices.Values(ports), func(a,
+		b v1alpha1.ServicePort) int {
+		return cmp.Compare(notTCP(a), notTCP(b))
+	})
 }
 
 // PortNames lists the ports of a LocalService for people.
@@ -69,7 +74,8 @@ func PortNames(ls *v1alpha1.LocalService) string {
 // URL is where the pods of a LocalService on a node answer, for clients inside the cluster. The domain is that of the
 // cluster's DNS; without it, the URL has the short name that every cluster resolves. The EndpointSlices are those of
 // the node's Service, and matter only where URL returns ErrEndpointsNeeded without them.
-func URL(ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort, domain string, endpointSlices []discoveryv1.EndpointSlice) (string, error) {
+func URL(ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort, domain string,
+	endpointSlices []discoveryv1.EndpointSlice) (string, error) {
 	number, err := clientPort(ls, port, endpointSlices)
 	if err != nil {
 		return "", err
@@ -82,7 +88,8 @@ func URL(ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort, dom
 }
 
 // clientPort is the number that clients connect to.
-func clientPort(ls *v1alpha1.LocalService, port *v1alpha1.ServicePort, endpointSlices []discoveryv1.EndpointSlice) (int32, error) {
+func clientPort(ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
+	endpointSlices []discoveryv1.EndpointSlice) (int32, error) {
 	switch {
 	case ls.Spec.ClusterIP != corev1.ClusterIPNone:
 		return port.Port, nil

@@ -24,7 +24,8 @@ func TestURL(t *testing.T) {
 	}
 	dns := v1alpha1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}
 	dnsTCP := v1alpha1.ServicePort{Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP}
-	slices := []discoveryv1.EndpointSlice{{Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(1))}, {Name: new("https"), Port: new(int32(8443))}}}}
+	slices := []discoveryv1.EndpointSlice{{Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(1))},
+		{Name: new("https"), Port: new(int32(8443))}}}}
 
 	for name, c := range map[string]struct {
 		ls           *v1alpha1.LocalService
@@ -32,23 +33,29 @@ func TestURL(t *testing.T) {
 		slices       []discoveryv1.EndpointSlice
 		want         string
 	}{
-		"first port":                   {ls: withPorts("", http, https), want: "http://demo-n1.default:80"},
-		"full name":                    {ls: withPorts("", http), domain: "cluster.local", want: "http://demo-n1.default.svc.cluster.local:80"},
-		"by name":                      {ls: withPorts("", http, https), port: "https", want: "https://demo-n1.default:443"},
-		"by number":                    {ls: withPorts("", http, https), port: "443", want: "https://demo-n1.default:443"},
-		"appProtocol https":            {ls: withPorts("", app("HTTPS")), want: "https://demo-n1.default:1"},
-		"appProtocol wss":              {ls: withPorts("", app("kubernetes.io/wss")), want: "wss://demo-n1.default:1"},
-		"appProtocol ws":               {ls: withPorts("", app("kubernetes.io/ws")), want: "ws://demo-n1.default:1"},
-		"appProtocol of no concern":    {ls: withPorts("", app("mongo")), want: "http://demo-n1.default:1"},
-		"appProtocol beats name":       {ls: withPorts("", v1alpha1.ServicePort{Name: "https", Port: 1, AppProtocol: new("http")}), want: "http://demo-n1.default:1"},
+		"first port": {ls: withPorts("", http, https), want: "http://demo-n1.default:80"},
+		"full name": {ls: withPorts("", http), domain: "cluster.local",
+			want: "http://demo-n1.default.svc.cluster.local:80"},
+		"by name": {ls: withPorts("", http, https), port: "https",
+			want: "https://demo-n1.default:443"},
+		"by number": {ls: withPorts("", http, https), port: "443",
+			want: "https://demo-n1.default:443"},
+		"appProtocol https":         {ls: withPorts("", app("HTTPS")), want: "https://demo-n1.default:1"},
+		"appProtocol wss":           {ls: withPorts("", app("kubernetes.io/wss")), want: "wss://demo-n1.default:1"},
+		"appProtocol ws":            {ls: withPorts("", app("kubernetes.io/ws")), want: "ws://demo-n1.default:1"},
+		"appProtocol of no concern": {ls: withPorts("", app("mongo")), want: "http://demo-n1.default:1"},
+		"appProtocol beats name": {ls: withPorts("", v1alpha1.ServicePort{Name: "https", Port: 1,
+			AppProtocol: new("http")}), want: "http://demo-n1.default:1"},
 		"TCP before others":            {ls: withPorts("", dns, dnsTCP), want: "http://demo-n1.default:53"},
 		"TCP before others, by number": {ls: withPorts("", dns, dnsTCP), port: "53", want: "http://demo-n1.default:53"},
 		"UDP":                          {ls: withPorts("", dns), want: "udp://demo-n1.default:53"},
 		"headless":                     {ls: withPorts("None", http), want: "http://demo-n1.default:8080"},
 		"headless, no targetPort":      {ls: withPorts("None", dnsTCP), want: "http://demo-n1.default:53"},
-		"headless, empty targetPort":   {ls: withPorts("None", v1alpha1.ServicePort{Port: 7, TargetPort: intstr.FromString("")}), want: "http://demo-n1.default:7"},
-		"headless, named targetPort":   {ls: withPorts("None", https), slices: slices, want: "https://demo-n1.default:8443"},
-		"headless, no ports":           {ls: withPorts("None"), port: "9090", want: "http://demo-n1.default:9090"},
+		"headless, empty targetPort": {ls: withPorts("None",
+			v1alpha1.ServicePort{Port: 7, TargetPort: intstr.FromString("")}), want: "http://demo-n1.default:7"},
+		"headless, named targetPort": {ls: withPorts("None", https), slices: slices,
+			want: "https://demo-n1.default:8443"},
+		"headless, no ports": {ls: withPorts("None"), port: "9090", want: "http://demo-n1.default:9090"},
 	} {
 		port, err := Port(c.ls, c.port)
 		if err != nil {

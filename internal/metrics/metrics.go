@@ -33,8 +33,8 @@ var (
 		Help:           "Writes of the node label to pods, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
-	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the controller
-	// does. It is 0, too, before the first pod is scheduled.
+	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the
+	// controller does. It is 0, too, before the first pod is scheduled.
 	PodsLabelledAtBinding = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem:      subsystem,
 		Name:           "pods_labelled_at_binding",

@@ -39,8 +39,8 @@ func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(
 	}
 }
 
-// fields are all that a LocalService decides about the spec of a Service. What is not here (addresses and ports that the
-// API server allocates, fields newer than this program) is never written.
+// fields are all that a LocalService decides about the spec of a Service. What is not here (addresses and ports that
+// the API server allocates, fields newer than this program) is never written.
 var fields = []field{
 	typeField,
 	portsField,
@@ -61,7 +61,10 @@ var fields = []field{
 	ipFamilyPolicyField,
 	plain("trafficDistribution", func(in *v1alpha1.LocalServiceSpec) *string { return in.TrafficDistribution },
 		func(s *corev1.ServiceSpec) **string { return &s.TrafficDistribution }),
-	plain("loadBalancerClass", func(in *v1alpha1.LocalServiceSpec) *string { return ifLoadBalancer(in, in.LoadBalancerClass) },
+	plain("loadBalancerClass", func(in *v1alpha1.LocalServiceSpec) *string {
+		return ifLoadBalancer(in,
+			in.LoadBalancerClass)
+	},
 		func(s *corev1.ServiceSpec) **string { return &s.LoadBalancerClass }),
 	plain("loadBalancerSourceRanges", func(in *v1alpha1.LocalServiceSpec) []string {
 		return ifLoadBalancer(in, in.LoadBalancerSourceRanges)
@@ -119,7 +122,8 @@ var portsField = field{
 	},
 	matches: func(want, have *Content) bool {
 		return len(want.Spec.Ports) == len(have.Spec.Ports) &&
-			apiequality.Semantic.DeepEqual(withNodePorts(want.Spec.Ports, have.Spec.Ports), inOrderOf(want.Spec.Ports, have.Spec.Ports))
+			apiequality.Semantic.DeepEqual(withNodePorts(want.Spec.Ports, have.Spec.Ports),
+				inOrderOf(want.Spec.Ports, have.Spec.Ports))
 	},
 	set: func(want, have *Content) { have.Spec.Ports = withNodePorts(want.Spec.Ports, have.Spec.Ports) },
 }
@@ -162,7 +166,10 @@ func inOrderOf(want, have []corev1.ServicePort) []corev1.ServicePort {
 
 // findPort finds a port by what identifies it in a Service, its number and protocol.
 func findPort(ports []corev1.ServicePort, port *corev1.ServicePort) int {
-	return slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Port == port.Port && p.Protocol == port.Protocol })
+	return slices.IndexFunc(ports, func(p corev1.ServicePort) bool {
+		return p.Port == port.Port &&
+			p.Protocol == port.Protocol
+	})
 }
 
 func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinityConfig {
@@ -176,7 +183,8 @@ func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinit
 	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
 }
 
-// On a Service of type ClusterIP the policy belongs to others: the API server sets it there when somebody adds externalIPs.
+// On a Service of type ClusterIP the policy belongs to others: the API server sets it there when somebody adds
+// externalIPs.
 var externalTrafficPolicyField = field{
 	name: "externalTrafficPolicy",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
@@ -185,7 +193,8 @@ var externalTrafficPolicyField = field{
 		}
 	},
 	matches: func(want, have *Content) bool {
-		return want.Spec.Type == corev1.ServiceTypeClusterIP || want.Spec.ExternalTrafficPolicy == have.Spec.ExternalTrafficPolicy
+		return want.Spec.Type == corev1.ServiceTypeClusterIP ||
+			want.Spec.ExternalTrafficPolicy == have.Spec.ExternalTrafficPolicy
 	},
 	set: func(want, have *Content) { have.Spec.ExternalTrafficPolicy = want.Spec.ExternalTrafficPolicy },
 }
@@ -234,7 +243,8 @@ func controllerMatches(want, have *Content) bool {
 
 func setController(want, have *Content) {
 	ours := want.OwnerReferences[0]
-	others := slices.DeleteFunc(slices.Clone(have.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == ours.UID })
+	others := slices.DeleteFunc(slices.Clone(have.OwnerReferences),
+		func(ref metav1.OwnerReference) bool { return ref.UID == ours.UID })
 	have.OwnerReferences = append(others, ours)
 }
 

@@ -44,8 +44,8 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (P
 	return plan, withheld
 }
 
-// IsMassDeletion reports whether a plan deletes so many of a LocalService's Services that it may be a mistake, and should
-// be announced: most of them, and more than one.
+// IsMassDeletion reports whether a plan deletes so many of a LocalService's Services that it may be a mistake, and
+// should be announced: most of them, and more than one.
 func IsMassDeletion(plan Plan, owned int) bool {
 	deletes := plan.Count(Delete)
 	return deletes > 1 && 2*deletes > owned

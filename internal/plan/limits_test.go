@@ -42,12 +42,15 @@ func (c limitsCase) check(t *testing.T) {
 // TestDeletionLimits: what -max-delete-fraction lets one plan delete.
 func TestDeletionLimits(t *testing.T) {
 	for name, c := range map[string]limitsCase{
-		"no limits":                     {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, Withheld{}},
-		"half may go, and half goes":    {Limits{MaxDeleteFraction: 0.5}, 4, 4, false, everything, Withheld{}},
-		"more than half goes":           {Limits{MaxDeleteFraction: 0.5}, 3, 3, false, []string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 3}},
+		"no limits":                  {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, Withheld{}},
+		"half may go, and half goes": {Limits{MaxDeleteFraction: 0.5}, 4, 4, false, everything, Withheld{}},
+		"more than half goes": {Limits{MaxDeleteFraction: 0.5}, 3, 3, false,
+			[]string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 3}},
 		"more than half, and confirmed": {Limits{MaxDeleteFraction: 0.5}, 3, 3, true, everything, Withheld{}},
-		"all that there are":            {Limits{MaxDeleteFraction: 0.9}, 2, 2, false, []string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 2}},
-		"nothing may go":                {Limits{}, 100, 100, false, []string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 100}},
+		"all that there are": {Limits{MaxDeleteFraction: 0.9}, 2, 2, false,
+			[]string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 2}},
+		"nothing may go": {Limits{}, 100, 100, false, []string{"Create a", "Create b", "Update e"},
+			Withheld{Deletes: 2, Services: 100}},
 	} {
 		t.Run(name, c.check)
 	}
@@ -56,10 +59,13 @@ func TestDeletionLimits(t *testing.T) {
 // TestCapacityLimits: what -max-services-per-namespace lets one plan create.
 func TestCapacityLimits(t *testing.T) {
 	for name, c := range map[string]limitsCase{
-		"no limits":              {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, Withheld{}},
-		"namespace is just full": {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 10, false, everything, Withheld{}},
-		"namespace is too full":  {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 11, false, []string{"Delete c", "Delete d", "Update e"}, Withheld{Creates: 2, Total: 11}},
-		"held ones count, too":   {Limits{MaxServicesPerNamespace: 10}, 3, 9, false, []string{"Update e"}, Withheld{Deletes: 2, Services: 3, Creates: 2, Total: 11}},
+		"no limits": {Limits{MaxDeleteFraction: 1}, 2, 9999, false, everything, Withheld{}},
+		"namespace is just full": {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 10, false,
+			everything, Withheld{}},
+		"namespace is too full": {Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}, 3, 11, false,
+			[]string{"Delete c", "Delete d", "Update e"}, Withheld{Creates: 2, Total: 11}},
+		"held ones count, too": {Limits{MaxServicesPerNamespace: 10}, 3, 9, false, []string{"Update e"},
+			Withheld{Deletes: 2, Services: 3, Creates: 2, Total: 11}},
 	} {
 		t.Run(name, c.check)
 	}

@@ -90,7 +90,8 @@ func Compute(in Input) Plan {
 		if action := c.action(current, node); action == "" {
 			plan.InPlace++
 		} else {
-			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node, Current: current})
+			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node,
+				Current: current})
 		}
 	}
 	if wanted < len(in.Owned) {

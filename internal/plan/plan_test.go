@@ -33,23 +33,29 @@ func TestCompute(t *testing.T) {
 		want    []string
 		inPlace int
 	}{
-		"nothing to do":        {newCluster(ours("a"), ours("b")), []string{"a", "b"}, nil, 2},
-		"no nodes":             {newCluster(), nil, nil, 0},
-		"missing":              {newCluster(ours("a")), []string{"c", "b", "a"}, []string{"Create demo-b", "Create demo-c"}, 1},
-		"orphans":              {newCluster(ours("a"), ours("b"), ours("c")), []string{"b"}, []string{"Delete demo-a", "Delete demo-c"}, 1},
-		"orphans of no nodes":  {newCluster(ours("a")), nil, []string{"Delete demo-a"}, 0},
-		"orphan is going":      {newCluster(ours("a", terminating)), nil, nil, 0},
-		"drifted":              {newCluster(ours("a", func(s *corev1.Service) { s.Spec.Selector = nil })), []string{"a"}, []string{"Update demo-a"}, 0},
-		"not headless":         {newCluster(ours("a", addressed)), []string{"a"}, []string{"Replace demo-a"}, 0},
-		"name taken":           {newCluster(foreign("demo-a")), []string{"a", "b"}, []string{"Conflict demo-a", "Create demo-b"}, 0},
+		"nothing to do": {newCluster(ours("a"), ours("b")), []string{"a", "b"}, nil, 2},
+		"no nodes":      {newCluster(), nil, nil, 0},
+		"missing": {newCluster(ours("a")), []string{"c", "b", "a"},
+			[]string{"Create demo-b", "Create demo-c"}, 1},
+		"orphans": {newCluster(ours("a"), ours("b"), ours("c")), []string{"b"},
+			[]string{"Delete demo-a", "Delete demo-c"}, 1},
+		"orphans of no nodes": {newCluster(ours("a")), nil, []string{"Delete demo-a"}, 0},
+		"orphan is going":     {newCluster(ours("a", terminating)), nil, nil, 0},
+		"drifted": {newCluster(ours("a", func(s *corev1.Service) { s.Spec.Selector = nil })),
+			[]string{"a"}, []string{"Update demo-a"}, 0},
+		"not headless": {newCluster(ours("a", addressed)), []string{"a"}, []string{"Replace demo-a"}, 0},
+		"name taken": {newCluster(foreign("demo-a")), []string{"a", "b"},
+			[]string{"Conflict demo-a", "Create demo-b"}, 0},
 		"foreign and unwanted": {newCluster(foreign("demo-a"), foreign("x")), nil, nil, 0},
 		"being deleted":        {newCluster(ours("a", terminating)), []string{"a"}, []string{"Wait demo-a"}, 0},
-		"left by cascade=orphan": {newCluster(ours("a", uncontrolled), ours("b", uncontrolled, func(s *corev1.Service) { s.Labels = nil }),
+		"left by cascade=orphan": {newCluster(ours("a", uncontrolled),
+			ours("b", uncontrolled, func(s *corev1.Service) { s.Labels = nil }),
 			ours("c", uncontrolled, func(s *corev1.Service) { s.Spec.Selector["vm/rack"] = "x" })),
 			[]string{"a", "b", "c"}, []string{"Adopt demo-a", "Conflict demo-b", "Conflict demo-c"}, 0},
 		"left, and to be replaced": {newCluster(ours("a", uncontrolled, addressed)),
 			[]string{"a"}, []string{"Replace demo-a"}, 0},
-		"controlled by an earlier one of the same name": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
+		"controlled by an earlier one of the same name": {newCluster(ours("a",
+			func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
 			[]string{"a"}, []string{"Wait demo-a"}, 0},
 		"owner, but not controller": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
 			[]string{"a"}, []string{"Adopt demo-a"}, 0},
@@ -187,7 +193,8 @@ func full(tb testing.TB, n int) Input {
 	in := c.input(tmpl, nodes...)
 	shared := in.Owned[naming.ServiceName("demo", nodes[0])].Content()
 	for name, service := range in.Owned {
-		in.Owned[name] = &cached{Service: service, node: service.Node(), controller: service.Controller(), content: shared}
+		in.Owned[name] = &cached{Service: service, node: service.Node(), controller: service.Controller(),
+			content: shared}
 	}
 	return in
 }

@@ -161,8 +161,8 @@ const (
 	// Orphan: the Service was generated for the LocalService and the node, and nothing controls it any more, as after
 	// `kubectl delete localservice --cascade=orphan`. It is adopted.
 	Orphan Holder = "Orphan"
-	// Predecessor: an earlier LocalService of the same name controls the Service. That is gone, so the garbage collector
-	// deletes the Service, or has orphaned it, of which the cache has not heard yet.
+	// Predecessor: an earlier LocalService of the same name controls the Service. That is gone, so the garbage
+	// collector deletes the Service, or has orphaned it, of which the cache has not heard yet.
 	Predecessor Holder = "Predecessor"
 	// Foreign: the Service is somebody else's.
 	Foreign Holder = "Foreign"

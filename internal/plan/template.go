@@ -39,7 +39,8 @@ func NewTemplate(ls *v1alpha1.LocalService, nodeLabelKey string) (*Template, err
 	}
 	t.want.Spec.Selector = maps.Clone(t.want.Spec.Selector)
 	t.want.Spec.Selector[nodeLabelKey] = ownNode
-	t.want.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls, v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
+	t.want.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
+		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
 	t.want.Labels, t.want.Annotations = map[string]string{}, map[string]string{}
 	if m := ls.Spec.ServiceMetadata; m != nil && len(m.Labels)+len(m.Annotations) > 0 {
 		maps.Copy(t.want.Labels, m.Labels)
@@ -78,7 +79,8 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 	if m := ls.Spec.ServiceMetadata; m != nil {
 		for _, key := range []string{nodeLabelKey, v1alpha1.OwnerLabelKey} {
 			if _, found := m.Labels[key]; found {
-				return fmt.Errorf("spec.serviceMetadata.labels names %s, which belongs to the controller: remove it", key)
+				return fmt.Errorf("spec.serviceMetadata.labels names %s, which belongs to the controller: remove "+
+					"it", key)
 			}
 		}
 	}
@@ -158,7 +160,8 @@ func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 		}
 	}
 	want := content.service(node, t.nodeLabelKey)
-	want.Name, want.Namespace, want.UID, want.ResourceVersion = live.Name, live.Namespace, live.UID, live.ResourceVersion
+	want.Name, want.Namespace, want.UID, want.ResourceVersion = live.Name, live.Namespace, live.UID,
+		live.ResourceVersion
 	if live.Spec.Type == corev1.ServiceTypeExternalName {
 		return want // It has no addresses.
 	}
@@ -177,7 +180,8 @@ func (t *Template) mustReplace(have *Content) bool {
 	if have.Spec.ClusterIP != t.want.Spec.ClusterIP {
 		return true
 	}
-	if len(t.want.Spec.IPFamilies) > 0 && len(have.Spec.IPFamilies) > 0 && t.want.Spec.IPFamilies[0] != have.Spec.IPFamilies[0] {
+	if len(t.want.Spec.IPFamilies) > 0 && len(have.Spec.IPFamilies) > 0 &&
+		t.want.Spec.IPFamilies[0] != have.Spec.IPFamilies[0] {
 		return true
 	}
 	const loadBalancer = corev1.ServiceTypeLoadBalancer

@@ -43,14 +43,16 @@ func TestService(t *testing.T) {
 			Namespace:   "default",
 			Labels:      map[string]string{"owner": "demo", "vm/rack": "node2"},
 			Annotations: map[string]string{"localservice.dev/node": "node2"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "localservice.dev/v1alpha1", Kind: "LocalService", Name: "demo", UID: "uid-demo",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "localservice.dev/v1alpha1", Kind: "LocalService",
+				Name: "demo", UID: "uid-demo",
 				Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: corev1.ServiceSpec{
-			Type:                  corev1.ServiceTypeClusterIP,
-			ClusterIP:             "None",
-			Selector:              map[string]string{"app": "demo", "vm/rack": "node2"},
-			Ports:                 []corev1.ServicePort{{Name: "http", Port: 8080, Protocol: "TCP", TargetPort: intstr.FromInt32(8080)}},
+			Type:      corev1.ServiceTypeClusterIP,
+			ClusterIP: "None",
+			Selector:  map[string]string{"app": "demo", "vm/rack": "node2"},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 8080, Protocol: "TCP",
+				TargetPort: intstr.FromInt32(8080)}},
 			SessionAffinity:       corev1.ServiceAffinityNone,
 			InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
 			IPFamilyPolicy:        new(corev1.IPFamilyPolicySingleStack),
@@ -97,23 +99,30 @@ func mismatches(t *Template, live *corev1.Service) string {
 	return strings.Join(t.mismatches(ContentOf(live, nodeLabelKey)), ", ")
 }
 
-// TestEveryFieldDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names nothing else.
+// TestEveryFieldDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names
+// nothing else.
 func TestEveryFieldDrift(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  string
 		drift func(*corev1.Service)
 		patch string
 	}{
-		"selector": {"headless", func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, `{"spec":{"selector":{"app":"demo"}}}`},
+		"selector": {"headless", func(s *corev1.Service) { s.Spec.Selector["app"] = "x" },
+			`{"spec":{"selector":{"app":"demo"}}}`},
 		"node in the selector": {"headless", func(s *corev1.Service) { s.Spec.Selector["vm/rack"] = "node1" },
 			`{"spec":{"selector":{"vm/rack":"node2"}}}`},
-		"selector added": {"headless", func(s *corev1.Service) { s.Spec.Selector["x"] = "y" }, `{"spec":{"selector":{"x":null}}}`},
+		"selector added": {"headless", func(s *corev1.Service) { s.Spec.Selector["x"] = "y" },
+			`{"spec":{"selector":{"x":null}}}`},
 		"selector gone": {"headless", func(s *corev1.Service) { s.Spec.Selector = nil },
 			`{"spec":{"selector":{"app":"demo","vm/rack":"node2"}}}`},
-		"owner label":      {"headless", func(s *corev1.Service) { delete(s.Labels, "owner") }, `{"metadata":{"labels":{"owner":"demo"}}}`},
-		"node label":       {"headless", func(s *corev1.Service) { s.Labels["vm/rack"] = "x" }, `{"metadata":{"labels":{"vm/rack":"node2"}}}`},
-		"labels gone":      {"headless", func(s *corev1.Service) { s.Labels = nil }, `{"metadata":{"labels":{"owner":"demo","vm/rack":"node2"}}}`},
-		"annotations gone": {"headless", func(s *corev1.Service) { s.Annotations = nil }, `{"metadata":{"annotations":{"localservice.dev/node":"node2"}}}`},
+		"owner label": {"headless", func(s *corev1.Service) { delete(s.Labels, "owner") },
+			`{"metadata":{"labels":{"owner":"demo"}}}`},
+		"node label": {"headless", func(s *corev1.Service) { s.Labels["vm/rack"] = "x" },
+			`{"metadata":{"labels":{"vm/rack":"node2"}}}`},
+		"labels gone": {"headless", func(s *corev1.Service) { s.Labels = nil },
+			`{"metadata":{"labels":{"owner":"demo","vm/rack":"node2"}}}`},
+		"annotations gone": {"headless", func(s *corev1.Service) { s.Annotations = nil },
+			`{"metadata":{"annotations":{"localservice.dev/node":"node2"}}}`},
 		"a label of serviceMetadata": {"metadata", func(s *corev1.Service) { s.Labels["team"] = "b" },
 			`{"metadata":{"labels":{"team":"a"}}}`},
 		"port": {"headless", func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 },
@@ -121,10 +130,12 @@ func TestEveryFieldDrift(t *testing.T) {
 		"target port keeps the node port": {"node port", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("x") },
 			`{"spec":{"ports":[{"name":"http","nodePort":30000,"port":8080,"protocol":"TCP","targetPort":8080}]}}`},
 		"type": {"cluster IP", func(s *corev1.Service) {
-			s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyCluster, 30000
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort,
+				corev1.ServiceExternalTrafficPolicyCluster, 30000
 		}, `{"spec":{"externalTrafficPolicy":null,"ports":[{"name":"http","port":8080,"protocol":"TCP","targetPort":8080}],"type":"ClusterIP"}}`},
 		"external name": {"headless", func(s *corev1.Service) {
-			s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "", nil, "example.com"
+			s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.ExternalName = corev1.ServiceTypeExternalName,
+				"", nil, "example.com"
 		}, `{"spec":{"clusterIP":"None","externalName":null,"type":"ClusterIP"}}`},
 		"not ready addresses": {"headless", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
 			`{"spec":{"publishNotReadyAddresses":null}}`},
@@ -187,11 +198,14 @@ func withResourceVersion(t *testing.T, patch string) string {
 // TestEveryFieldOfOthers: what others write, and what the API server allocates, never causes a write.
 func TestEveryFieldOfOthers(t *testing.T) {
 	for name, edit := range map[string]func(*corev1.Service){
-		"labels":       func(s *corev1.Service) { s.Labels["x"] = "y" },
-		"annotations":  func(s *corev1.Service) { s.Annotations["cloud.example.com/lb"] = "7" },
-		"finalizers":   func(s *corev1.Service) { s.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"} },
-		"status":       func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} },
-		"cluster IP":   func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.9.9", []string{"10.96.9.9"} },
+		"labels":      func(s *corev1.Service) { s.Labels["x"] = "y" },
+		"annotations": func(s *corev1.Service) { s.Annotations["cloud.example.com/lb"] = "7" },
+		"finalizers":  func(s *corev1.Service) { s.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"} },
+		"status":      func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} },
+		"cluster IP": func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.9.9",
+				[]string{"10.96.9.9"}
+		},
 		"node port":    func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 32000 },
 		"health check": func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 32001 },
 		"external IPs": func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} },
@@ -216,7 +230,8 @@ func TestEveryFieldOfOthers(t *testing.T) {
 	// An API server sets externalTrafficPolicy where somebody has added external IPs to a Service of type ClusterIP.
 	tmpl := template(t, localService(specs["cluster IP"]))
 	live := stored(tmpl.Service("node2"))
-	live.Spec.ExternalIPs, live.Spec.ExternalTrafficPolicy = []string{"192.0.2.1"}, corev1.ServiceExternalTrafficPolicyCluster
+	live.Spec.ExternalIPs, live.Spec.ExternalTrafficPolicy = []string{"192.0.2.1"},
+		corev1.ServiceExternalTrafficPolicyCluster
 	if action := actionOn(tmpl, live, "node2"); action != "" {
 		t.Errorf("%s because of %s", action, mismatches(tmpl, live))
 	}
@@ -236,7 +251,8 @@ func TestEveryFieldServiceMetadata(t *testing.T) {
 	}
 	got := mergePatch(t, live, patch)
 	wantLabels := map[string]string{"owner": "demo", "vm/rack": "node2", "tier": "cache", "theirs": "x"}
-	wantAnnotations := map[string]string{"localservice.dev/node": "node2", "localservice.dev/applied-metadata": `{"labels":["tier"]}`, "theirs": "y"}
+	wantAnnotations := map[string]string{"localservice.dev/node": "node2",
+		"localservice.dev/applied-metadata": `{"labels":["tier"]}`, "theirs": "y"}
 	if diff := cmp.Diff(wantLabels, got.Labels) + cmp.Diff(wantAnnotations, got.Annotations); diff != "" {
 		t.Errorf("wrong metadata (-want +got):\n%s", diff)
 	}
@@ -258,7 +274,8 @@ func TestNewTemplateRefuses(t *testing.T) {
 	}{
 		"empty selector": {func(ls *v1alpha1.LocalService) { ls.Spec.Selector = nil }, "selector is empty"},
 		"node label":     {func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }, "vm/rack"},
-		"long name":      {func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 53) }, "53 characters, of which 52 fit"},
+		"long name": {func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 53) },
+			"53 characters, of which 52 fit"},
 		"owner label": {func(ls *v1alpha1.LocalService) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"owner": "x"}}
 		}, "owner"},
@@ -267,7 +284,8 @@ func TestNewTemplateRefuses(t *testing.T) {
 		}, "vm/rack"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewTemplate(localService(c.edit), nodeLabelKey); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := NewTemplate(localService(c.edit), nodeLabelKey); err == nil ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want an error about %q", err, c.says)
 			}
 		})

@@ -58,26 +58,36 @@ func TestImmutableTransitions(t *testing.T) {
 	}
 }
 
-// TestAdoption: a Service is adopted if, and only if, nobody controls it, and it has the LocalService's name in its owner
-// label and the node's in its selector; what else has changed since makes no difference.
+// TestAdoption: a Service is adopted if, and only if, nobody controls it, and it has the LocalService's name in its
+// owner label and the node's in its selector; what else has changed since makes no difference.
 func TestAdoption(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*corev1.Service)
 		want Action
 	}{
-		"as it was left":                      {func(*corev1.Service) {}, Adopt},
-		"with another port":                   {func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 }, Adopt},
-		"with another selector":               {func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, Adopt},
-		"without annotations":                 {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
-		"without the node label":              {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
-		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner("ConfigMap", false) }, Adopt},
-		"with an address, and headless now":   {func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"} }, Replace},
-		"being deleted":                       {func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }, Wait},
-		"controlled by somebody else":         {func(s *corev1.Service) { s.OwnerReferences = owner("ConfigMap", true) }, Conflict},
-		"of a LocalService of another name":   {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},
-		"without the owner label":             {func(s *corev1.Service) { delete(s.Labels, "owner") }, Conflict},
-		"of another node":                     {func(s *corev1.Service) { s.Spec.Selector[nodeLabelKey] = "node1" }, Conflict},
-		"without a selector":                  {func(s *corev1.Service) { s.Spec.Selector = nil }, Conflict},
+		"as it was left":         {func(*corev1.Service) {}, Adopt},
+		"with another port":      {func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 }, Adopt},
+		"with another selector":  {func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, Adopt},
+		"without annotations":    {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
+		"without the node label": {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
+		"with an owner that does not control": {func(s *corev1.Service) {
+			s.OwnerReferences = owner("ConfigMap",
+				false)
+		}, Adopt},
+		"with an address, and headless now": {func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1",
+				[]string{"10.96.0.1"}
+		}, Replace},
+		"being deleted": {func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }, Wait},
+		"controlled by somebody else": {func(s *corev1.Service) {
+			s.OwnerReferences = owner("ConfigMap",
+				true)
+		}, Conflict},
+		"of a LocalService of another name": {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},
+		"without the owner label":           {func(s *corev1.Service) { delete(s.Labels, "owner") }, Conflict},
+		"of another node": {func(s *corev1.Service) { s.Spec.Selector[nodeLabelKey] = "node1" },
+			Conflict},
+		"without a selector": {func(s *corev1.Service) { s.Spec.Selector = nil }, Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl := template(t, localService())

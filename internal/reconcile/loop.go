@@ -48,15 +48,16 @@ func New[K comparable](name string, clk clock.WithTicker, reconcile Func[K]) *Lo
 	}
 }
 
-// Add has a key reconciled soon. A key that is waiting already is not added twice. Before Run it does nothing, because Run
-// begins with all keys: the queue of an instance that does not lead must not fill up.
+// Add has a key reconciled soon. A key that is waiting already is not added twice. Before Run it does nothing, because
+// Run begins with all keys: the queue of an instance that does not lead must not fill up.
 func (l *Loop[K]) Add(key K) {
 	if l.running.Load() {
 		l.queue.Add(key)
 	}
 }
 
-// AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does nothing.
+// AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does
+// nothing.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
@@ -69,8 +70,8 @@ func (l *Loop[K]) Running() bool { return l.running.Load() }
 // Len is the number of keys that are waiting.
 func (l *Loop[K]) Len() int { return l.queue.Len() }
 
-// Run reconciles all keys, and then those that are added, with so many workers until ctx is done. It returns when all of
-// them have stopped: what is under way then is finished; what is waiting is not begun.
+// Run reconciles all keys, and then those that are added, with so many workers until ctx is done. It returns when all
+// of them have stopped: what is under way then is finished; what is waiting is not begun.
 func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) {
 	l.running.Store(true) // Before the keys are listed, so that none that comes meanwhile is lost.
 	for key := range all() {

@@ -120,7 +120,10 @@ func TestLoopRecovers(t *testing.T) {
 			t.Errorf("%d good and %d bad calls, want 1 good, and the bad one tried again", good.Load(), bad.Load())
 		}
 	})
-	err := New("test", clock.RealClock{}, func(context.Context, string) error { panic("no such thing") }).call(t.Context(), "key")
+	err := New("test", clock.RealClock{}, func(context.Context,
+		string) error {
+		panic("no such thing")
+	}).call(t.Context(), "key")
 	if err == nil || !strings.Contains(err.Error(), "no such thing") || !strings.Contains(err.Error(), "loop_test.go") {
 		t.Errorf("error %v, want the panic and where it was", err)
 	}

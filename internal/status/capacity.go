@@ -10,9 +10,9 @@ import (
 )
 
 // The scale that Kubernetes is tested with. The thresholds at
-// https://github.com/kubernetes/community/blob/main/sig-scalability/configs-and-limits/thresholds.md give the first two.
-// The third is where pods begin to fail to start, because each Service with a cluster IP becomes several environment
-// variables of every pod of its namespace: https://github.com/kubernetes/kubernetes/issues/92615.
+// https://github.com/kubernetes/community/blob/main/sig-scalability/configs-and-limits/thresholds.md give the first
+// two. The third is where pods begin to fail to start, because each Service with a cluster IP becomes several
+// environment variables of every pod of its namespace: https://github.com/kubernetes/kubernetes/issues/92615.
 const (
 	servicesPerCluster            = 10000
 	servicesPerNamespace          = 5000
@@ -27,20 +27,25 @@ func nearCapacity(c *plan.Capacity) metav1.Condition {
 	switch {
 	case c.FreeClusterIPs >= 0 && c.NeededClusterIPs > c.FreeClusterIPs:
 		out.Reason = v1alpha1.ReasonFewClusterIPs
-		out.Message = fmt.Sprintf("%d Services still need a cluster IP, and %d addresses are free: use headless Services "+
+		out.Message = fmt.Sprintf("%d Services still need a cluster IP, and %d addresses are free: use headless "+
+			"Services "+
 			"(clusterIP: None), or add a ServiceCIDR", c.NeededClusterIPs, c.FreeClusterIPs)
 	case c.ClusterIPsInNamespace > clusterIPServicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyEnvironmentVariables
-		out.Message = fmt.Sprintf("the namespace has %d Services with a cluster IP; each becomes environment variables of every "+
-			"new pod, and beyond %d pods may fail to start: use headless Services (clusterIP: None), or enableServiceLinks: "+
+		out.Message = fmt.Sprintf("the namespace has %d Services with a cluster IP; each becomes environment "+
+			"variables of every "+
+			"new pod, and beyond %d pods may fail to start: use headless Services (clusterIP: None), or "+
+			"enableServiceLinks: "+
 			"false in the pods", c.ClusterIPsInNamespace, clusterIPServicesPerNamespace)
 	case c.InNamespace > servicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the namespace has %d Services; Kubernetes is tested with up to %d: let nodeSelector choose "+
+		out.Message = fmt.Sprintf("the namespace has %d Services; Kubernetes is tested with up to %d: let "+
+			"nodeSelector choose "+
 			"fewer nodes, or use another namespace", c.InNamespace, servicesPerNamespace)
 	case c.InCluster > servicesPerCluster:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the cluster has %d Services; Kubernetes is tested with up to %d: let nodeSelector choose "+
+		out.Message = fmt.Sprintf("the cluster has %d Services; Kubernetes is tested with up to %d: let "+
+			"nodeSelector choose "+
 			"fewer nodes", c.InCluster, servicesPerCluster)
 	default:
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity

@@ -22,21 +22,30 @@ func TestStatus(t *testing.T) {
 		ready, progressing, conflicted string
 		says                           string
 	}{
-		"all in place": {Report{Nodes: 3, InPlace: 3}, "True ServicesInPlace", "False ServicesInPlace", "False NoConflict", "every selected node"},
-		"no nodes":     {Report{}, "True NoNodes", "False ServicesInPlace", "False NoConflict", "nodeSelector"},
-		"writing":      {Report{Nodes: 3, InPlace: 1, Writing: true}, "False WritingServices", "True WritingServices", "False NoConflict", "being written"},
-		"conflict": {Report{Nodes: 3, InPlace: 2, Conflicts: conflicts("demo-b")}, "False NameTaken", "False ServicesInPlace", "True NameTaken",
-			"1 Service names are taken by Services that this LocalService does not control: demo-b (controlled by nothing)."},
-		"waiting": {Report{Nodes: 3, InPlace: 2, Waiting: 1}, "False WaitingForDeletion", "True WritingServices", "False NoConflict", "deleted"},
-		"failed": {Report{Nodes: 3, InPlace: 1, Refused: []error{errors.New("quota"), errors.New("quota")}}, "False WriteFailed", "True WriteFailed", "False NoConflict",
+		"all in place": {Report{Nodes: 3, InPlace: 3}, "True ServicesInPlace", "False ServicesInPlace",
+			"False NoConflict", "every selected node"},
+		"no nodes": {Report{}, "True NoNodes", "False ServicesInPlace", "False NoConflict", "nodeSelector"},
+		"writing": {Report{Nodes: 3, InPlace: 1, Writing: true}, "False WritingServices", "True WritingServices",
+			"False NoConflict", "being written"},
+		"conflict": {Report{Nodes: 3, InPlace: 2, Conflicts: conflicts("demo-b")}, "False NameTaken",
+			"False ServicesInPlace", "True NameTaken",
+			"1 Service names are taken by Services that this LocalService does not control: demo-b (controlled " +
+				"by nothing)."},
+		"waiting": {Report{Nodes: 3, InPlace: 2, Waiting: 1}, "False WaitingForDeletion", "True WritingServices",
+			"False NoConflict", "deleted"},
+		"failed": {Report{Nodes: 3, InPlace: 1, Refused: []error{errors.New("quota"), errors.New("quota")}},
+			"False WriteFailed", "True WriteFailed", "False NoConflict",
 			"2 writes failed: 2 × quota"},
-		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "False NoConflict", "bad"},
+		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "False NoConflict",
+			"bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
-			for kind, want := range map[string]string{"Ready": c.ready, "Progressing": c.progressing, "Conflicted": c.conflicted} {
+			for kind, want := range map[string]string{"Ready": c.ready, "Progressing": c.progressing,
+				"Conflicted": c.conflicted} {
 				got := meta.FindStatusCondition(status.Conditions, kind)
-				if got == nil || string(got.Status)+" "+got.Reason != want || got.ObservedGeneration != 7 || got.Message == "" {
+				if got == nil || string(got.Status)+" "+got.Reason != want || got.ObservedGeneration != 7 ||
+					got.Message == "" {
 					t.Errorf("%s is %+v, want %s", kind, got, want)
 				}
 			}
@@ -82,7 +91,8 @@ func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 func conflicts(names ...string) []plan.Change {
 	var out []plan.Change
 	for _, name := range names {
-		out = append(out, plan.Change{Action: plan.Conflict, Name: name, Current: plan.FromAPI(testobject.ForeignService(name), "vm/rack")})
+		out = append(out, plan.Change{Action: plan.Conflict, Name: name,
+			Current: plan.FromAPI(testobject.ForeignService(name), "vm/rack")})
 	}
 	return out
 }
@@ -93,13 +103,16 @@ func TestStatusStaysSmall(t *testing.T) {
 	var refused []error
 	for i := range 5000 {
 		names = append(names, fmt.Sprintf("demo-node%d", i))
-		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i], Err: fmt.Errorf("%s is refused: %s", names[i], strings.Repeat("x", 2000))})
+		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i],
+			Err: fmt.Errorf("%s is refused: %s", names[i], strings.Repeat("x", 2000))})
 		refused = append(refused, fmt.Errorf("cause %d", i))
 	}
-	if got := summarizeConflicts(conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") || !strings.Contains(got, "4995 more") {
+	if got := summarizeConflicts(conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
+		!strings.Contains(got, "4995 more") {
 		t.Errorf("conflicts: %s", got)
 	}
-	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") || !strings.Contains(got, "4998 more causes") {
+	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
+		!strings.Contains(got, "4998 more causes") {
 		t.Errorf("errors: %s", got)
 	}
 }
@@ -107,16 +120,19 @@ func TestStatusStaysSmall(t *testing.T) {
 // TestSummarize: errors are told by cause and counted, in the same words whichever Services were tried first.
 func TestSummarize(t *testing.T) {
 	refused := func(action plan.Action, name, why string) error {
-		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is forbidden: %s", name, why)}
+		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
+			"forbidden: %s", name, why)}
 	}
 	for name, c := range map[string]struct {
 		errs []error
 		want string
 	}{
-		"one": {[]error{refused(plan.Create, "demo-a", "quota")}, `1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
+		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
+			`1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
 		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},
 			`2 writes failed: 2 × create Service: services "<name>" is forbidden: quota`},
-		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"), refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
+		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
+			refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
 			`3 writes failed: 2 × create Service: services "<name>" is forbidden: quota; 1 × update Service: services "<name>" is forbidden: policy`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,26 +150,33 @@ func TestSummarize(t *testing.T) {
 // TestWarnings: what begins to need attention, or changes while it does, is worth an event; other numbers are not.
 func TestWarnings(t *testing.T) {
 	ready := func(reason, message string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason,
+			Message: message}
 	}
 	conflicted := func(message string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNameTaken, Message: message}
+		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
+			Reason: v1alpha1.ReasonNameTaken, Message: message}
 	}
 	near := func(reason, message string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+		return metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue, Reason: reason,
+			Message: message}
 	}
 	for name, c := range map[string]struct {
 		before, after metav1.Condition
 		want          bool
 	}{
-		"fails":                    {metav1.Condition{}, ready(v1alpha1.ReasonWriteFailed, "x"), true},
-		"is writing":               {metav1.Condition{}, ready(v1alpha1.ReasonWritingServices, "x"), false},
-		"fails as before":          {ready(v1alpha1.ReasonWriteFailed, "3 × x"), ready(v1alpha1.ReasonWriteFailed, "4 × x"), false},
-		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "3 × x"), ready(v1alpha1.ReasonWriteFailed, "3 × y"), true},
-		"another name is taken":    {conflicted("demo-node1"), conflicted("demo-node2"), true},
-		"the same name is taken":   {conflicted("demo-node1"), conflicted("demo-node1"), false},
-		"more Services":            {near(v1alpha1.ReasonManyServices, "10001"), near(v1alpha1.ReasonManyServices, "10002"), false},
-		"another limit":            {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonFewClusterIPs, "1"), true},
+		"fails":      {metav1.Condition{}, ready(v1alpha1.ReasonWriteFailed, "x"), true},
+		"is writing": {metav1.Condition{}, ready(v1alpha1.ReasonWritingServices, "x"), false},
+		"fails as before": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
+			ready(v1alpha1.ReasonWriteFailed, "4 × x"), false},
+		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
+			ready(v1alpha1.ReasonWriteFailed, "3 × y"), true},
+		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
+		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
+		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),
+			near(v1alpha1.ReasonManyServices, "10002"), false},
+		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonFewClusterIPs, "1"),
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Warnings([]metav1.Condition{c.before}, []metav1.Condition{c.after}); (len(got) == 1) != c.want {
@@ -170,14 +193,19 @@ func TestWithheld(t *testing.T) {
 		withheld             plan.Withheld
 		reason, says, advice string
 	}{
-		"deletions": {plan.Withheld{Deletes: 2, Services: 3, Limits: limits}, "DeletionHeld", "2 of 3 Services", "allow-deletion=true"},
-		"creations": {plan.Withheld{Creates: 2, Total: 11, Limits: limits}, "TooManyServices", "would have 11", "nodeSelector"},
-		"both":      {plan.Withheld{Creates: 2, Total: 11, Deletes: 2, Services: 3, Limits: limits}, "TooManyServices", "allows 10", "raise the limit"},
+		"deletions": {plan.Withheld{Deletes: 2, Services: 3, Limits: limits}, "DeletionHeld", "2 of 3 Services",
+			"allow-deletion=true"},
+		"creations": {plan.Withheld{Creates: 2, Total: 11, Limits: limits}, "TooManyServices", "would have 11",
+			"nodeSelector"},
+		"both": {plan.Withheld{Creates: 2, Total: 11, Deletes: 2, Services: 3, Limits: limits},
+			"TooManyServices", "allows 10", "raise the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Report{Nodes: 1, Withheld: c.withheld}
-			got := meta.FindStatusCondition(r.Status(v1alpha1.LocalServiceStatus{}, 1).Conditions, v1alpha1.ConditionReady)
-			if got.Reason != c.reason || !strings.Contains(got.Message, c.says) || !strings.Contains(got.Message, c.advice) {
+			got := meta.FindStatusCondition(r.Status(v1alpha1.LocalServiceStatus{}, 1).Conditions,
+				v1alpha1.ConditionReady)
+			if got.Reason != c.reason || !strings.Contains(got.Message, c.says) ||
+				!strings.Contains(got.Message, c.advice) {
 				t.Errorf("%s: %s; want %s with %q and %q", got.Reason, got.Message, c.reason, c.says, c.advice)
 			}
 		})
@@ -185,7 +213,8 @@ func TestWithheld(t *testing.T) {
 }
 
 func TestWritten(t *testing.T) {
-	if got := Written(map[plan.Action]int{plan.Delete: 1, plan.Create: 3, plan.Adopt: 0}); got != "Services: created 3, deleted 1" {
+	if got := Written(map[plan.Action]int{plan.Delete: 1, plan.Create: 3,
+		plan.Adopt: 0}); got != "Services: created 3, deleted 1" {
 		t.Error(got)
 	}
 	if got := Written(nil); got != "" {

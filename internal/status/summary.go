@@ -73,8 +73,8 @@ func truncate(s string, length int) string {
 	return s[:length] + "…"
 }
 
-// summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and says
-// what to do.
+// summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and
+// says what to do.
 func summarizeConflicts(conflicts []plan.Change) string {
 	var list []string
 	for i := range conflicts[:min(len(conflicts), namesInMessage)] {
@@ -85,7 +85,8 @@ func summarizeConflicts(conflicts []plan.Change) string {
 	if more := len(conflicts) - namesInMessage; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d Service names are taken by Services that this LocalService does not control: %s. Delete or rename "+
+	return fmt.Sprintf("%d Service names are taken by Services that this LocalService does not control: %s. "+
+		"Delete or rename "+
 		"those, or give this LocalService another name", len(conflicts), names)
 }
 

@@ -13,7 +13,8 @@ import (
 // LocalService is a headless LocalService default/demo, edited.
 func LocalService(edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
 	ls := &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1, ResourceVersion: "1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1,
+			ResourceVersion: "1"},
 		Spec: v1alpha1.LocalServiceSpec{
 			ClusterIP: corev1.ClusterIPNone,
 			Selector:  map[string]string{"app": "demo"},
@@ -73,7 +74,8 @@ func Stored(service *corev1.Service) *corev1.Service {
 
 // ForeignService is a Service of somebody else, with a label of ours.
 func ForeignService(name string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("foreign-" + name),
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
+		UID:    types.UID("foreign-" + name),
 		Labels: map[string]string{v1alpha1.OwnerLabelKey: "demo"}}}
 }
 
@@ -131,5 +133,8 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 			Annotations: map[string]string{"external-dns.example.com/ttl": "60"},
 		}
 	},
-	"selector": func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "other", "tier": "cache"} },
+	"selector": func(ls *v1alpha1.LocalService) {
+		ls.Spec.Selector = map[string]string{"app": "other",
+			"tier": "cache"}
+	},
 }

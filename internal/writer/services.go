@@ -46,8 +46,8 @@ type Written struct {
 // Outcome is what became of the changes of a plan.
 type Outcome struct {
 	Written []Written
-	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan, from a
-	// newer cache, will be right.
+	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan,
+	// from a newer cache, will be right.
 	Refused, Stale []error
 	// Stopped is why not all changes were tried: ErrNamespaceTerminating, or the error of next or of the context. It is
 	// nil, too, if the API server refused too many.
@@ -63,10 +63,11 @@ func (o *Outcome) Counts() map[plan.Action]int {
 	return counts
 }
 
-// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has none;
-// otherwise the order is random, so that no refused one comes first each time. next is called before each write, with
-// the number of changes made that were no deletions; when it returns an error, no other write is begun.
-func (s *Services) Write(ctx context.Context, template *plan.Template, changes []plan.Change, next func(inPlace int) error) Outcome {
+// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has
+// none; otherwise the order is random, so that no refused one comes first each time. next is called before each write,
+// with the number of changes made that were no deletions; when it returns an error, no other write is begun.
+func (s *Services) Write(ctx context.Context, template *plan.Template, changes []plan.Change,
+	next func(inPlace int) error) Outcome {
 	var deletes, others []plan.Change
 	for _, change := range changes {
 		if change.Action == plan.Delete {
@@ -89,7 +90,8 @@ func (o *Outcome) add(other Outcome) {
 	o.Stopped = other.Stopped
 }
 
-func (s *Services) batch(ctx context.Context, template *plan.Template, changes []plan.Change, next func(int) error) Outcome {
+func (s *Services) batch(ctx context.Context, template *plan.Template, changes []plan.Change,
+	next func(int) error) Outcome {
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	var terminating atomic.Bool
 	result := Write(ctx, s.writer, Batch[plan.Change, Written]{
@@ -137,10 +139,12 @@ func (s *Services) write(ctx context.Context, template *plan.Template, change pl
 	return Written{Change: change, Service: service}, nil
 }
 
-func (s *Services) request(ctx context.Context, namespace string, template *plan.Template, change plan.Change) (*corev1.Service, error) {
+func (s *Services) request(ctx context.Context, namespace string, template *plan.Template,
+	change plan.Change) (*corev1.Service, error) {
 	client := s.kube.CoreV1().Services(namespace)
 	create := func() (*corev1.Service, error) {
-		return client.Create(ctx, template.Service(change.Node), metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+		return client.Create(ctx, template.Service(change.Node),
+			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	}
 	remove := func() error {
 		// The precondition keeps a successor of the same name alive that the cache does not have yet.
@@ -166,7 +170,8 @@ func (s *Services) request(ctx context.Context, namespace string, template *plan
 	if err != nil {
 		return nil, err
 	}
-	return client.Patch(ctx, change.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
+	return client.Patch(ctx, change.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 }
 
 // isStale reports whether a write failed because the cache was behind the API server.

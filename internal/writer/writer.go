@@ -41,7 +41,8 @@ type Batch[T, R any] struct {
 type Result[R any] struct {
 	Done   []R
 	Failed []error
-	// Stopped is why not all writes were tried: the error of Next, or of the context. It is nil, too, if too many failed.
+	// Stopped is why not all writes were tried: the error of Next, or of the context. It is nil, too, if too many
+	// failed.
 	Stopped error
 }
 

@@ -32,12 +32,13 @@ func TestWriteConcurrency(t *testing.T) {
 		w := New(concurrency)
 		var running, most atomic.Int64
 		batch := func() {
-			result := Write(t.Context(), w, Batch[int, int]{Items: items(100), Next: always, Write: func(_ context.Context, i int) (int, error) {
-				most.Store(max(most.Load(), running.Add(1)))
-				defer running.Add(-1)
-				time.Sleep(time.Second)
-				return i, nil
-			}})
+			result := Write(t.Context(), w, Batch[int, int]{Items: items(100), Next: always,
+				Write: func(_ context.Context, i int) (int, error) {
+					most.Store(max(most.Load(), running.Add(1)))
+					defer running.Add(-1)
+					time.Sleep(time.Second)
+					return i, nil
+				}})
 			slices.Sort(result.Done)
 			if !slices.Equal(result.Done, items(100)) || len(result.Failed) > 0 || result.Stopped != nil {
 				t.Errorf("%+v, want all done", result)
@@ -99,14 +100,16 @@ func TestWriteRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				result := Write(t.Context(), New(1), Batch[int, int]{Items: items(100), Next: always, Write: func(_ context.Context, i int) (int, error) {
-					if c.refused(i) {
-						return 0, errRefusedByServer
-					}
-					return i, nil
-				}})
+				result := Write(t.Context(), New(1), Batch[int, int]{Items: items(100), Next: always,
+					Write: func(_ context.Context, i int) (int, error) {
+						if c.refused(i) {
+							return 0, errRefusedByServer
+						}
+						return i, nil
+					}})
 				if len(result.Done) != c.done || len(result.Failed) != c.failed || result.Stopped != nil {
-					t.Errorf("%d done, %d failed, stopped by %v; want %d and %d", len(result.Done), len(result.Failed), result.Stopped, c.done, c.failed)
+					t.Errorf("%d done, %d failed, stopped by %v; want %d and "+
+						"%d", len(result.Done), len(result.Failed), result.Stopped, c.done, c.failed)
 				}
 			})
 		})
@@ -117,18 +120,20 @@ func TestWriteRefused(t *testing.T) {
 func TestWriteBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int64
-		Write(t.Context(), New(16), Batch[int, int]{Items: items(100), Next: always, Write: func(context.Context, int) (int, error) {
-			defer running.Add(-1)
-			if running.Add(1) > 1 {
-				t.Error("two at a time")
-			}
-			time.Sleep(time.Second)
-			return 0, errRefusedByServer
-		}})
+		Write(t.Context(), New(16), Batch[int, int]{Items: items(100), Next: always,
+			Write: func(context.Context, int) (int, error) {
+				defer running.Add(-1)
+				if running.Add(1) > 1 {
+					t.Error("two at a time")
+				}
+				time.Sleep(time.Second)
+				return 0, errRefusedByServer
+			}})
 	})
 }
 
-// TestWriteStops: what has begun is finished, nothing else is begun, and the reason is told. Afterwards others can write.
+// TestWriteStops: what has begun is finished, nothing else is begun, and the reason is told. Afterwards others can
+// write.
 func TestWriteStops(t *testing.T) {
 	errStop := errors.New("stop")
 	for name, c := range map[string]struct {
@@ -165,10 +170,13 @@ func TestWriteStops(t *testing.T) {
 					return i, nil
 				}
 				result := Write(ctx, w, Batch[int, int]{Items: items(100), Write: write, Next: c.stop(cancel)})
-				if !errors.Is(result.Stopped, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() || int64(len(result.Done)) != ended.Load() {
-					t.Errorf("stopped by %v, %d begun, %d ended, %d done", result.Stopped, begun.Load(), ended.Load(), len(result.Done))
+				if !errors.Is(result.Stopped, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() ||
+					int64(len(result.Done)) != ended.Load() {
+					t.Errorf("stopped by %v, %d begun, %d ended, %d "+
+						"done", result.Stopped, begun.Load(), ended.Load(), len(result.Done))
 				}
-				if again := Write(t.Context(), w, Batch[int, int]{Items: items(4), Write: write, Next: always}); len(again.Done) != 4 {
+				if again := Write(t.Context(), w, Batch[int, int]{Items: items(4), Write: write,
+					Next: always}); len(again.Done) != 4 {
 					t.Errorf("afterwards %+v", again)
 				}
 			})
@@ -178,13 +186,15 @@ func TestWriteStops(t *testing.T) {
 
 // TestWritePanics: a panic over one item is an error of that item.
 func TestWritePanics(t *testing.T) {
-	result := Write(t.Context(), New(2), Batch[int, int]{Items: items(3), Next: always, Write: func(_ context.Context, i int) (int, error) {
-		if i == 1 {
-			panic("no such thing")
-		}
-		return i, nil
-	}})
-	if len(result.Done) != 2 || len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Error(), "no such thing") {
+	result := Write(t.Context(), New(2), Batch[int, int]{Items: items(3), Next: always,
+		Write: func(_ context.Context, i int) (int, error) {
+			if i == 1 {
+				panic("no such thing")
+			}
+			return i, nil
+		}})
+	if len(result.Done) != 2 || len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Error(),
+		"no such thing") {
 		t.Errorf("%+v", result)
 	}
 }

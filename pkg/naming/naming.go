@@ -113,7 +113,8 @@ func isLabelChar(c byte) bool {
 	return isAlphanumeric(c) || c == '-'
 }
 
-// sanitize replaces by '-' what can stand neither in a DNS label nor in also, and trims what may not begin or end a name.
+// sanitize replaces by '-' what can stand neither in a DNS label nor in also, and trims what may not begin or end a
+// name.
 func sanitize(s string, also ...rune) string {
 	s = strings.Map(func(r rune) rune {
 		if r < 0x80 && isLabelChar(byte(r)) || slices.Contains(also, r) {

@@ -9,8 +9,9 @@ import (
 
 var (
 	node63  = strings.Repeat("n", 63)
-	node253 = strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + "." + strings.Repeat("c", 63) + "." + strings.Repeat("d", 61)
-	name52  = strings.Repeat("s", MaxLocalServiceLength)
+	node253 = strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + "." + strings.Repeat("c",
+		63) + "." + strings.Repeat("d", 61)
+	name52 = strings.Repeat("s", MaxLocalServiceLength)
 )
 
 // TestNamesGolden holds the names of a release: clients compute them, so no change of the code may change one.
@@ -23,12 +24,16 @@ func TestNamesGolden(t *testing.T) {
 		{"demo", "1", "demo-1", "1"},
 		{"cache", "ip-10-0-0-3.ec2.internal", "cache-ip-10-0-0-3-ec2-internal-kzjq6nuiht", "ip-10-0-0-3.ec2.internal"},
 		{"cache", "ip-10-0-0-3-ec2.internal", "cache-ip-10-0-0-3-ec2-internal-n3wnyjhiwi", "ip-10-0-0-3-ec2.internal"},
-		{"cache", "worker-0.cluster.example.com", "cache-worker-0-cluster-example-com-myzakto4iy", "worker-0.cluster.example.com"},
+		{"cache", "worker-0.cluster.example.com", "cache-worker-0-cluster-example-com-myzakto4iy",
+			"worker-0.cluster.example.com"},
 		{"x", strings.Repeat("n", 61), "x-" + strings.Repeat("n", 61), strings.Repeat("n", 61)},
-		{"x", strings.Repeat("n", 62), "x-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-rdn2nwpnq7", strings.Repeat("n", 62)},
+		{"x", strings.Repeat("n", 62), "x-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-rdn2nwpnq7",
+			strings.Repeat("n", 62)},
 		{"demo", node63, "demo-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-opoptfsboi", node63},
-		{"demo", node63 + "n", "demo-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo", "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo"},
-		{"demo", node253, "demo-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq"},
+		{"demo", node63 + "n", "demo-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo",
+			"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo"},
+		{"demo", node253, "demo-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq",
+			"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq"},
 		{name52, "k8s03", name52 + "-k8s03", "k8s03"},
 		{name52, node63, "ssssssssssssssssssssssssssssssssssssssssssssssssssss-opoptfsboi", node63},
 	} {

@@ -1,0 +1,61 @@
+package internal_test
+
+import (
+	"go/build"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/localservice-dev/local-service-controller/"
+
+// rooms are the packages, and what each may import of the module and of Kubernetes' clients. Nothing goes back up: a
+// package imports only those above it.
+var rooms = []struct {
+	name string
+	// pure packages have neither clients nor locks.
+	pure    bool
+	imports []string
+}{
+	{"pkg/naming", true, nil},
+	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
+	{"internal/status", true, []string{"pkg/apis", "internal/plan"}},
+	{"internal/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan"}},
+	{"internal/metrics", false, nil},
+	{"internal/reconcile", false, nil},
+	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
+	{"internal/writer", false, []string{"pkg/apis", "internal/metrics", "internal/plan", "internal/status"}},
+	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose", "internal/plan"}},
+}
+
+func TestRooms(t *testing.T) {
+	for _, room := range rooms {
+		t.Run(room.name, func(t *testing.T) {
+			pkg, err := build.ImportDir("../"+room.name, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range pkg.Imports {
+				ours, isOurs := strings.CutPrefix(path, module)
+				switch {
+				case isOurs && !slices.ContainsFunc(room.imports,
+					func(may string) bool { return strings.HasPrefix(ours, may) }):
+					t.Errorf("imports %s, and may import only %v of this module", ours, room.imports)
+				case room.pure && !isOurs && !isPure(path):
+					t.Errorf("imports %s, and may have neither clients nor locks", path)
+				}
+			}
+		})
+	}
+}
+
+// isPure reports whether a package of others has types and functions only.
+func isPure(path string) bool {
+	switch {
+	case path == "sync", strings.HasPrefix(path, "sync/"), path == "net/http", path == "os", path == "context":
+		return false
+	}
+	return !strings.Contains(path, ".") || strings.HasPrefix(path, "k8s.io/api/") ||
+		strings.HasPrefix(path, "k8s.io/apimachinery/pkg/")
+}
