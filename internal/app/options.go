@@ -98,37 +98,24 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 // validate finds contradictions, and fills in the defaults that depend on where the program runs.
 func (o *Options) validate(flags *flag.FlagSet) error {
 	var errs []error
-	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("unexpected argument %q: flags begin with a dash, as in "+
-			"-kubeconfig=FILE", flags.Arg(0)))
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if problems := validation.IsQualifiedName(o.NodeLabelKey); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("-node-label-key=%s is no label key: %s",
-			o.NodeLabelKey, strings.Join(problems, "; ")))
-	}
-	if o.NodeLabelKey == v1alpha1.OwnerLabelKey {
-		errs = append(errs, fmt.Errorf("-node-label-key=%s is the label that holds the LocalService of a "+
-			"Service: choose another one", o.NodeLabelKey))
-	}
-	if o.Workers < 1 {
-		errs = append(errs, fmt.Errorf("-workers=%d must be at least 1", o.Workers))
-	}
-	if o.WriteConcurrency < 1 {
-		errs = append(errs, fmt.Errorf("-write-concurrency=%d must be at least 1", o.WriteConcurrency))
-	}
-	if f := o.Limits.MaxDeleteFraction; !(f >= 0 && f <= 1) {
-		errs = append(errs, fmt.Errorf("-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", f))
-	}
-	if o.Limits.MaxServicesPerNamespace < 0 {
-		errs = append(errs, fmt.Errorf("-max-services-per-namespace=%d must not be negative",
-			o.Limits.MaxServicesPerNamespace))
-	}
-	if o.resyncPeriod < 0 {
-		errs = append(errs, fmt.Errorf("-resync-period=%s must not be negative", o.resyncPeriod))
-	}
-	if o.leaseDuration < 2*time.Second {
-		errs = append(errs, fmt.Errorf("-leader-election-lease-duration=%s must be at least 2s", o.leaseDuration))
-	}
+	must(flags.NArg() == 0, "unexpected argument %q: flags begin with a dash, as in -kubeconfig=FILE", flags.Arg(0))
+	problems := validation.IsQualifiedName(o.NodeLabelKey)
+	must(len(problems) == 0, "-node-label-key=%s is no label key: %s", o.NodeLabelKey, strings.Join(problems, "; "))
+	must(o.NodeLabelKey != v1alpha1.OwnerLabelKey, "-node-label-key=%s is the label that holds the LocalService of a "+
+		"Service: choose another one", o.NodeLabelKey)
+	must(o.Workers >= 1, "-workers=%d must be at least 1", o.Workers)
+	must(o.WriteConcurrency >= 1, "-write-concurrency=%d must be at least 1", o.WriteConcurrency)
+	must(o.Limits.MaxDeleteFraction >= 0 && o.Limits.MaxDeleteFraction <= 1,
+		"-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", o.Limits.MaxDeleteFraction)
+	must(o.Limits.MaxServicesPerNamespace >= 0, "-max-services-per-namespace=%d must not be negative",
+		o.Limits.MaxServicesPerNamespace)
+	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
+	must(o.leaseDuration >= 2*time.Second, "-leader-election-lease-duration=%s must be at least 2s", o.leaseDuration)
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["leader-elect"] {

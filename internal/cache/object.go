@@ -43,8 +43,7 @@ func (i *Identity) GetObjectMeta() metav1.Object {
 // other.
 func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// Labels are the labels of an object in one string, in the form of labels.Set.String: those that are equal are ==. They
-// are a labels.Labels.
+// Labels are the labels of an object in one string, in the form of labels.Set.String: those that are equal are ==.
 type Labels string
 
 func labelsOf(set map[string]string) Labels { return Labels(labels.Set(set).String()) }
@@ -68,16 +67,4 @@ func (l Labels) Lookup(key string) (value string, exists bool) {
 		}
 	}
 	return "", false
-}
-
-// Has reports whether there is a label.
-func (l Labels) Has(key string) bool {
-	_, exists := l.Lookup(key)
-	return exists
-}
-
-// Get returns the value of a label, "" if there is none.
-func (l Labels) Get(key string) string {
-	value, _ := l.Lookup(key)
-	return value
 }

@@ -9,39 +9,27 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-const subsystem = "localservice"
-
 var (
 	// ServiceWrites counts writes of Services, by action (Create, Adopt, Update, Replace, Delete) and result.
-	ServiceWrites = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "service_writes_total",
-		Help:           "Writes of Services, by action and result.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"action", "result"})
+	ServiceWrites = counter("service_writes_total", "Writes of Services, by action and result.", "action", "result")
 	// StatusWrites counts writes of the status of LocalServices, by result.
-	StatusWrites = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "status_writes_total",
-		Help:           "Writes of the status of LocalServices, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result"})
+	StatusWrites = counter("status_writes_total", "Writes of the status of LocalServices, by result.", "result")
 	// PodLabelWrites counts writes of the node label to pods, by result.
-	PodLabelWrites = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "pod_label_writes_total",
-		Help:           "Writes of the node label to pods, by result.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result"})
+	PodLabelWrites = counter("pod_label_writes_total", "Writes of the node label to pods, by result.", "result")
 	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the
 	// controller does. It is 0, too, before the first pod is scheduled.
 	PodsLabelledAtBinding = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem:      subsystem,
-		Name:           "pods_labelled_at_binding",
+		Name:           "localservice_pods_labelled_at_binding",
 		Help:           "1 if the pod that was scheduled last had its node label from the beginning.",
 		StabilityLevel: metrics.ALPHA,
 	})
 )
+
+func counter(name, help string, labels ...string) *metrics.CounterVec {
+	return metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "localservice_" + name, Help: help, StabilityLevel: metrics.ALPHA,
+	}, labels)
+}
 
 // Register makes the metrics visible.
 var Register = sync.OnceFunc(func() {

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -188,18 +186,23 @@ func (p *Plan) With(keep func(Action) bool) []Change {
 	return kept
 }
 
+// Labels are the labels of an object, such as labels.Set.
+type Labels interface {
+	Lookup(key string) (value string, exists bool)
+}
+
 // Selects reports whether a LocalService gives a node a Service, by the node's labels.
-func Selects[L labels.Labels](ls *v1alpha1.LocalService, node L) bool {
+func Selects[L Labels](ls *v1alpha1.LocalService, node L) bool {
 	return subset(ls.Spec.NodeSelector, node)
 }
 
 // SelectsPod reports whether a pod with these labels is one of the pods that a LocalService's Services select, if it
 // is on the right node.
-func SelectsPod[L labels.Labels](ls *v1alpha1.LocalService, pod L) bool {
+func SelectsPod[L Labels](ls *v1alpha1.LocalService, pod L) bool {
 	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, pod)
 }
 
-func subset[L labels.Labels](want map[string]string, have L) bool {
+func subset[L Labels](want map[string]string, have L) bool {
 	for key, value := range want {
 		if got, ok := have.Lookup(key); !ok || got != value {
 			return false

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,8 +46,8 @@ type Written struct {
 // Outcome is what became of the changes of a plan.
 type Outcome struct {
 	Written []Written
-	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan,
-	// from a newer cache, will be right.
+	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan, from
+	// a newer cache, will be right.
 	Refused, Stale []error
 	// Stopped is why not all changes were tried: ErrNamespaceTerminating, or the error of next or of the context. It is
 	// nil, too, if the API server refused too many.
@@ -63,11 +63,12 @@ func (o *Outcome) Counts() map[plan.Action]int {
 	return counts
 }
 
-// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has
-// none; otherwise the order is random, so that no refused one comes first each time. next is called before each write,
-// with the number of changes made that were no deletions; when it returns an error, no other write is begun.
+// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has none;
+// otherwise the order is random, so that no refused one comes first each time. next is called before each write, with
+// the number of Services put in place; when it returns an error, no other write is begun.
 func (s *Services) Write(ctx context.Context, template *plan.Template, changes []plan.Change,
 	next func(inPlace int) error) Outcome {
+	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	var deletes, others []plan.Change
 	for _, change := range changes {
 		if change.Action == plan.Delete {
@@ -76,67 +77,85 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 			others = append(others, change)
 		}
 	}
-	out := s.batch(ctx, template, deletes, func(int) error { return next(0) })
-	if out.Stopped == nil {
-		out.add(s.batch(ctx, template, others, next))
+	var o outcome
+	o.Stopped = s.each(ctx, template, deletes, &o, next)
+	o.deleted = len(o.Written)
+	if o.Stopped == nil {
+		o.Stopped = s.each(ctx, template, others, &o, next)
 	}
-	return out
+	return o.Outcome
 }
 
-func (o *Outcome) add(other Outcome) {
-	o.Written = append(o.Written, other.Written...)
-	o.Refused = append(o.Refused, other.Refused...)
-	o.Stale = append(o.Stale, other.Stale...)
-	o.Stopped = other.Stopped
+// outcome is an Outcome that several goroutines add to.
+type outcome struct {
+	mu sync.Mutex
+	Outcome
+	deleted     int
+	terminating bool
 }
 
-func (s *Services) batch(ctx context.Context, template *plan.Template, changes []plan.Change,
-	next func(int) error) Outcome {
-	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-	var terminating atomic.Bool
-	result := Write(ctx, s.writer, Batch[plan.Change, Written]{
-		Items: changes,
-		Write: func(ctx context.Context, change plan.Change) (Written, error) {
-			written, err := s.write(ctx, template, change)
-			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				terminating.Store(true)
-			}
-			return written, err
-		},
-		Next: func(done int) error {
-			if terminating.Load() {
-				return ErrNamespaceTerminating
-			}
-			return next(done)
-		},
-	})
-	out := Outcome{Written: result.Done, Stopped: result.Stopped}
-	if terminating.Load() {
-		out.Stopped = ErrNamespaceTerminating
-	}
-	for _, err := range result.Failed {
-		if isStale(err) {
-			out.Stale = append(out.Stale, err)
-		} else {
-			out.Refused = append(out.Refused, err)
+func (s *Services) each(ctx context.Context, template *plan.Template, changes []plan.Change, o *outcome,
+	next func(inPlace int) error) error {
+	err := s.writer.Each(ctx, len(changes), func() error {
+		inPlace, err := o.progress()
+		if err != nil {
+			return err
 		}
+		return next(inPlace)
+	}, func(i int) error {
+		var service *corev1.Service
+		err := recovered(func() (err error) {
+			service, err = s.write(ctx, template, changes[i])
+			return err
+		})
+		o.add(changes[i], service, err)
+		return err
+	})
+	if _, terminating := o.progress(); terminating != nil {
+		return terminating
 	}
-	return out
+	if errors.Is(err, errRefused) {
+		return nil
+	}
+	return err
+}
+
+func (o *outcome) progress() (inPlace int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.terminating {
+		return 0, ErrNamespaceTerminating
+	}
+	return len(o.Written) - o.deleted, nil
+}
+
+func (o *outcome) add(change plan.Change, service *corev1.Service, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case err == nil:
+		o.Written = append(o.Written, Written{change, service})
+	case isStale(err):
+		o.Stale = append(o.Stale, err)
+	default:
+		o.Refused = append(o.Refused, err)
+		o.terminating = o.terminating || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	}
 }
 
 // write makes one change.
-func (s *Services) write(ctx context.Context, template *plan.Template, change plan.Change) (Written, error) {
+func (s *Services) write(ctx context.Context, template *plan.Template, change plan.Change) (*corev1.Service, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	namespace := template.Namespace()
 	service, err := s.request(ctx, namespace, template, change)
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
-		return Written{}, &status.WriteError{Action: change.Action, Namespace: namespace, Name: change.Name, Err: err}
+		return nil, &status.WriteError{Action: change.Action, Namespace: namespace, Name: change.Name, Err: err}
 	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(namespace, change.Name), "node", change.Node)
-	return Written{Change: change, Service: service}, nil
+	return service, nil
 }
 
 func (s *Services) request(ctx context.Context, namespace string, template *plan.Template,

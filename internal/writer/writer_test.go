@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,34 +13,32 @@ import (
 var errRefusedByServer = errors.New("no")
 
 // always never stops a batch.
-func always(int) error { return nil }
+func always() error { return nil }
 
-func items(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
-// TestWriteConcurrency: a batch that is alone has all the room, several have no more than that together, and a batch
-// begins with one write.
-func TestWriteConcurrency(t *testing.T) {
+// TestConcurrency: a batch that is alone has all the room, several have no more than that together, and a batch begins
+// with one write.
+func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 4
 		w := New(concurrency)
 		var running, most atomic.Int64
 		batch := func() {
-			result := Write(t.Context(), w, Batch[int, int]{Items: items(100), Next: always,
-				Write: func(_ context.Context, i int) (int, error) {
-					most.Store(max(most.Load(), running.Add(1)))
-					defer running.Add(-1)
-					time.Sleep(time.Second)
-					return i, nil
-				}})
-			slices.Sort(result.Done)
-			if !slices.Equal(result.Done, items(100)) || len(result.Failed) > 0 || result.Stopped != nil {
-				t.Errorf("%+v, want all done", result)
+			var done [100]atomic.Bool
+			if err := w.Each(t.Context(), len(done), always, func(i int) error {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				time.Sleep(time.Second)
+				if done[i].Swap(true) {
+					t.Errorf("%d is written twice", i)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			for i := range done {
+				if !done[i].Load() {
+					t.Errorf("%d is not written", i)
+				}
 			}
 		}
 		began := time.Now()
@@ -53,30 +50,30 @@ func TestWriteConcurrency(t *testing.T) {
 		for range 3 {
 			go batch()
 		}
-		synctest.Wait()
 		time.Sleep(2 * time.Minute)
-		synctest.Wait()
 		if most.Load() != concurrency {
 			t.Errorf("%d writes at a time, want %d", most.Load(), concurrency)
 		}
 	})
 }
 
-// TestWriteIsFair: a short batch is not held up by long ones.
-func TestWriteIsFair(t *testing.T) {
+// TestFairness: a short batch is not held up by long ones.
+func TestFairness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		w := New(2)
-		write := func(_ context.Context, i int) (int, error) {
+		write := func(int) error {
 			time.Sleep(time.Second)
-			return i, nil
+			return nil
 		}
 		for range 10 {
-			go Write(ctx, w, Batch[int, int]{Items: items(1000), Write: write, Next: always})
+			go w.Each(ctx, 1000, always, write)
 		}
 		time.Sleep(time.Minute)
 		began := time.Now()
-		Write(ctx, w, Batch[int, int]{Items: items(1), Write: write, Next: always})
+		if err := w.Each(ctx, 1, always, write); err != nil {
+			t.Error(err)
+		}
 		// One write of each of the others, two at a time, and its own.
 		if got := time.Since(began); got > 7*time.Second {
 			t.Errorf("one write took %s", got)
@@ -86,76 +83,62 @@ func TestWriteIsFair(t *testing.T) {
 	})
 }
 
-// TestWriteRefused: where all is refused little is tried, one at a time; where some is, the others are made.
-func TestWriteRefused(t *testing.T) {
+// TestRefusals: where all is refused little is tried, one at a time; where some is, the others are made.
+func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused      func(i int) bool
 		done, failed int
+		want         error
 	}{
-		"nothing":             {func(int) bool { return false }, 100, 0},
-		"everything":          {func(int) bool { return true }, 0, maxRefusals},
-		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50},
-		"almost everything":   {func(i int) bool { return i%maxRefusals != 0 }, 10, 90},
-		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals},
+		"nothing":             {func(int) bool { return false }, 100, 0, nil},
+		"everything":          {func(int) bool { return true }, 0, maxRefusals, errRefused},
+		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50, nil},
+		"almost everything":   {func(i int) bool { return i%maxRefusals != 0 }, 10, 90, nil},
+		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals, errRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				result := Write(t.Context(), New(1), Batch[int, int]{Items: items(100), Next: always,
-					Write: func(_ context.Context, i int) (int, error) {
-						if c.refused(i) {
-							return 0, errRefusedByServer
-						}
-						return i, nil
-					}})
-				if len(result.Done) != c.done || len(result.Failed) != c.failed || result.Stopped != nil {
-					t.Errorf("%d done, %d failed, stopped by %v; want %d and "+
-						"%d", len(result.Done), len(result.Failed), result.Stopped, c.done, c.failed)
+			var done, failed int
+			err := New(1).Each(t.Context(), 100, always, func(i int) error {
+				if c.refused(i) {
+					failed++
+					return errRefusedByServer
 				}
+				done++
+				return nil
 			})
+			if done != c.done || failed != c.failed || !errors.Is(err, c.want) {
+				t.Errorf("%d done, %d failed, %v; want %d, %d, %v", done, failed, err, c.done, c.failed, c.want)
+			}
 		})
 	}
 }
 
-// TestWriteBeginsSlowly: while nothing has succeeded, there is one write at a time, so that few are lost.
-func TestWriteBeginsSlowly(t *testing.T) {
+// TestBeginsSlowly: while nothing has succeeded, there is one write at a time, so that few are lost.
+func TestBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int64
-		Write(t.Context(), New(16), Batch[int, int]{Items: items(100), Next: always,
-			Write: func(context.Context, int) (int, error) {
-				defer running.Add(-1)
-				if running.Add(1) > 1 {
-					t.Error("two at a time")
-				}
-				time.Sleep(time.Second)
-				return 0, errRefusedByServer
-			}})
+		if err := New(16).Each(t.Context(), 100, always, func(int) error {
+			defer running.Add(-1)
+			if running.Add(1) > 1 {
+				t.Error("two at a time")
+			}
+			time.Sleep(time.Second)
+			return errRefusedByServer
+		}); !errors.Is(err, errRefused) {
+			t.Error(err)
+		}
 	})
 }
 
-// TestWriteStops: what has begun is finished, nothing else is begun, and the reason is told. Afterwards others can
-// write.
-func TestWriteStops(t *testing.T) {
+// TestStops: what has begun is finished, nothing else is begun, and the reason is told. Afterwards others can write.
+func TestStops(t *testing.T) {
 	errStop := errors.New("stop")
 	for name, c := range map[string]struct {
-		stop func(cancel func()) func(done int) error
+		next func(cancel func()) error // called after 5 writes
 		want error
 	}{
-		"Next": {func(func()) func(int) error {
-			return func(done int) error {
-				if done >= 5 {
-					return errStop
-				}
-				return nil
-			}
-		}, errStop},
-		"the context": {func(cancel func()) func(int) error {
-			return func(done int) error {
-				if done == 5 {
-					cancel()
-				}
-				return nil
-			}
-		}, context.Canceled},
+		"next":        {func(func()) error { return errStop }, errStop},
+		"the context": {func(cancel func()) error { cancel(); return nil }, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -163,38 +146,36 @@ func TestWriteStops(t *testing.T) {
 				defer cancel()
 				w := New(2)
 				var begun, ended atomic.Int64
-				write := func(_ context.Context, i int) (int, error) {
+				write := func(int) error {
 					begun.Add(1)
 					time.Sleep(time.Second)
 					ended.Add(1)
-					return i, nil
+					return nil
 				}
-				result := Write(ctx, w, Batch[int, int]{Items: items(100), Write: write, Next: c.stop(cancel)})
-				if !errors.Is(result.Stopped, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() ||
-					int64(len(result.Done)) != ended.Load() {
-					t.Errorf("stopped by %v, %d begun, %d ended, %d "+
-						"done", result.Stopped, begun.Load(), ended.Load(), len(result.Done))
+				err := w.Each(ctx, 100, func() error {
+					if ended.Load() >= 5 {
+						return c.next(cancel)
+					}
+					return nil
+				}, write)
+				if !errors.Is(err, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() {
+					t.Errorf("%v, %d begun, %d ended", err, begun.Load(), ended.Load())
 				}
-				if again := Write(t.Context(), w, Batch[int, int]{Items: items(4), Write: write,
-					Next: always}); len(again.Done) != 4 {
-					t.Errorf("afterwards %+v", again)
+				if err := w.Each(t.Context(), 4, always, write); err != nil {
+					t.Errorf("afterwards: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// TestWritePanics: a panic over one item is an error of that item.
-func TestWritePanics(t *testing.T) {
-	result := Write(t.Context(), New(2), Batch[int, int]{Items: items(3), Next: always,
-		Write: func(_ context.Context, i int) (int, error) {
-			if i == 1 {
-				panic("no such thing")
-			}
-			return i, nil
-		}})
-	if len(result.Done) != 2 || len(result.Failed) != 1 || !strings.Contains(result.Failed[0].Error(),
-		"no such thing") {
-		t.Errorf("%+v", result)
+// TestRecovered: a panic over one item is an error of that item, and says where it was.
+func TestRecovered(t *testing.T) {
+	err := recovered(func() error { panic("no such thing") })
+	if err == nil || !strings.Contains(err.Error(), "no such thing") || !strings.Contains(err.Error(), "writer_test.go") {
+		t.Error(err)
+	}
+	if err := recovered(func() error { return errRefusedByServer }); !errors.Is(err, errRefusedByServer) {
+		t.Error(err)
 	}
 }
