@@ -82,7 +82,7 @@ if [[ ! -e bin/playground ]]; then
     download=$!
 fi
 hack/packages.sh --demo
-say 'Building the controller and the application'
+say 'Building the controller and the application, which takes a minute or two the first time'
 build
 end "$download" # The build downloads the rest, and tells about it.
 download=''
