@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 app=localservice-app
-cluster='' controller='' progress='' # process ids, and the file descriptor with what the cluster says
+cluster='' controller='' download='' progress='' # process ids, and the file descriptor with what the cluster says
 tmp=$(mktemp -d)
 bold='' plain=''
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; fi
@@ -48,6 +48,7 @@ cleanup() {
         tail -n 30 "$tmp/controller.log"
     fi >&2
     [[ -z $cluster ]] || say 'Cleaning up'
+    end "$download"
     end "$controller"
     end "$cluster"
     [[ -z $progress ]] || cat <&"$progress"
@@ -58,10 +59,10 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# build runs make, with a line now and then while Go compiles.
+# build runs make, and tells how long it will still take.
 build() {
     GOFLAGS="$(go env GOFLAGS) -v" make --no-print-directory build 2>&1 |
-        awk '/^go: downloading/ { next } / / { print; next } ++n % 100 == 0 { print "compiled " n " packages" } { fflush() }'
+        hack/playground/progress.sh . ./cmd/kubectl-localservice ./artifacts/app
 }
 
 has_services() { [[ $(kubectl get service -l "owner=$app" -o name | wc -l) == "$1" ]]; }
@@ -75,12 +76,19 @@ mkdir -p bin
 exec {lock}<bin # for as long as this script runs
 flock --nonblock "$lock" || die 'a demo is already running in this directory: end it with Ctrl-C where it runs'
 
+# While packages are installed and the controller is compiled, the modules of the playground, 0.9 GB, are downloaded.
+if [[ ! -e bin/playground ]]; then
+    (cd hack/playground && exec go list -deps . ./cmd/pause tool) {lock}<&- >/dev/null 2>&1 &
+    download=$!
+fi
 hack/packages.sh --demo
+say 'Building the controller and the application, which takes a minute or two the first time'
+build
+end "$download" # The build downloads the rest, and tells about it.
+download=''
 say 'Building the playground: all of Kubernetes, which takes some minutes the first time'
 hack/playground/build.sh
-bin/playground preflight >/dev/null # before more is built
-say 'Building the controller and the application'
-build
+bin/playground preflight >/dev/null
 
 say 'Starting a cluster of three nodes'
 export no_proxy='*' KUBECACHEDIR=$tmp/kubectl # The cluster is on this machine, and nothing of it is to be left here.

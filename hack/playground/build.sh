@@ -19,31 +19,11 @@ for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   ldflags+=" -X $pkg.gitVersion=$version -X $pkg.gitMajor=$major -X $pkg.gitMinor=$minor -X $pkg.gitTreeState=clean"
 done
 
-# Reads what `go build -v` prints: the import path of a package about to be compiled, or a message. Every few seconds,
-# says how far it has come.
-progress() {
-  local line total='' compiled=0 shown=0 next=0 status
-  while true; do
-    status=0
-    IFS= read -r -t 5 line || status=$?
-    if ((status > 128)); then line=''; elif ((status > 0)); then break; fi
-    case $line in
-      '') ;;
-      'go: downloading '*) ((SECONDS < next)) || { echo "downloading ${line#go: downloading }"; next=$((SECONDS + 5)); } ;;
-      *[[:space:]]*) printf '%s\n' "$line" ;;
-      *) ((++compiled)) ;;
-    esac
-    ((compiled > 0 && SECONDS >= next)) || continue
-    : "${total:=$(go list -deps . ./cmd/pause tool 2>/dev/null | wc -l)}"
-    # Nothing new in the meantime: that is the linker, or one of the big packages.
-    if ((compiled > shown)); then echo "compiled $compiled of up to $total packages"; else echo "still compiling or linking"; fi
-    shown=$compiled next=$((SECONDS + 5))
-  done
-}
-
 mkdir -p "$bin/playground.d"
 export CGO_ENABLED=0
-build() { go build -v -buildvcs=false -ldflags "$ldflags" "$@" 2>&1 | progress >&2; }
-build -o "$bin/playground" .
-build -o "$bin/playground.d/" ./cmd/pause tool
+# One command for all: the other programs are compiled while the linker, which needs one core, is at work on the first.
+packages=(. ./cmd/pause tool)
+go build -v -buildvcs=false -ldflags "$ldflags" -o "$bin/playground.d/" "${packages[@]}" 2>&1 |
+  ./progress.sh "${packages[@]}" >&2
+[[ $bin/playground -ef $bin/playground.d/playground ]] || ln -f "$bin/playground.d/playground" "$bin/playground"
 install -m 755 runc.sh "$bin/playground.d/runc"
