@@ -17,7 +17,7 @@ for document in "${documents[@]}"; do
     # shellcheck disable=SC2016 # the backquotes are those of Markdown
     while IFS= read -r path; do
         [[ -e $path || -e $folder/$path ]] || git check-ignore -q "$path" || complain "$document: there is no $path"
-    done < <(grep -oP '`\K(artifacts|hack|pkg|test|\.ci)/[A-Za-z0-9_./-]*(?=`)' "$document" || true)
+    done < <(grep -oP '`\K(artifacts|cmd|hack|internal|pkg|test|\.ci)/[A-Za-z0-9_./-]*(?=`)' "$document" || true)
     # shellcheck disable=SC2016
     while IFS= read -r target; do
         grep -q "^$target:" Makefile || complain "$document: there is no make target $target"

@@ -93,7 +93,7 @@ func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) 
 	logger.V(2).Info("Workers stopped")
 }
 
-func (l *Loop[K]) processNext(ctx context.Context) bool {
+func (l *Loop[K]) processNext(ctx context.Context) (more bool) {
 	key, shutdown := l.queue.Get()
 	if shutdown {
 		return false
@@ -102,18 +102,15 @@ func (l *Loop[K]) processNext(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true // Shutting down: let the queue drain.
 	}
-	l.handle(ctx, key, l.call(ctx, key))
-	return true
-}
-
-// call turns a panic into an error, so that one object that nobody thought of cannot stop the work on all others.
-func (l *Loop[K]) call(ctx context.Context, key K) (err error) {
 	defer func() {
+		// One object that nobody thought of must not stop the work on all others.
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			more = true
+			l.handle(ctx, key, fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
 		}
 	}()
-	return l.reconcile(ctx, key)
+	l.handle(ctx, key, l.reconcile(ctx, key))
+	return true
 }
 
 func (l *Loop[K]) handle(ctx context.Context, key K, err error) {

@@ -13,14 +13,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 )
 
 // start runs a loop in a bubble of fake time until the test ends.
 func start(t *testing.T, workers int, f Func[string]) *Loop[string] {
-	_, ctx := ktesting.NewTestContext(t)
-	ctx, stop := context.WithCancel(ctx)
+	loop, _ := startLogged(t, workers, f)
+	return loop
+}
+
+// startLogged is start, and also returns what gives the log.
+func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func() string) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	loop := New("test", clock.RealClock{}, f)
 	stopped := make(chan struct{})
 	go func() {
@@ -32,7 +39,7 @@ func start(t *testing.T, workers int, f Func[string]) *Loop[string] {
 		<-stopped
 	})
 	synctest.Wait() // Now it runs.
-	return loop
+	return loop, func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
 }
 
 func none() iter.Seq[string] { return slices.Values([]string(nil)) }
@@ -104,7 +111,7 @@ func TestLoopRetries(t *testing.T) {
 func TestLoopRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var good, bad atomic.Int64
-		loop := start(t, 1, func(_ context.Context, key string) error {
+		loop, logs := startLogged(t, 1, func(_ context.Context, key string) error {
 			if key == "bad" {
 				bad.Add(1)
 				panic("no such thing")
@@ -116,17 +123,13 @@ func TestLoopRecovers(t *testing.T) {
 		loop.Add("good")
 		time.Sleep(time.Second)
 		synctest.Wait()
+		if log := logs(); !strings.Contains(log, "no such thing") || !strings.Contains(log, "loop_test.go") {
+			t.Errorf("the log lacks the panic and where it was: %s", log)
+		}
 		if good.Load() != 1 || bad.Load() < 2 {
 			t.Errorf("%d good and %d bad calls, want 1 good, and the bad one tried again", good.Load(), bad.Load())
 		}
 	})
-	err := New("test", clock.RealClock{}, func(context.Context,
-		string) error {
-		panic("no such thing")
-	}).call(t.Context(), "key")
-	if err == nil || !strings.Contains(err.Error(), "no such thing") || !strings.Contains(err.Error(), "loop_test.go") {
-		t.Errorf("error %v, want the panic and where it was", err)
-	}
 }
 
 // TestLoopStops: what is under way is finished, what is waiting is not begun, and Run returns after that.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -63,9 +65,9 @@ func (o *Outcome) Counts() map[plan.Action]int {
 	return counts
 }
 
-// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has none;
-// otherwise the order is random, so that no refused one comes first each time. next is called before each write, with
-// the number of Services put in place; when it returns an error, no other write is begun.
+// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has
+// none; otherwise the order is random, so that no refused one comes first each time. next is called before each write,
+// with the number of Services put in place; when it returns an error, no other write is begun.
 func (s *Services) Write(ctx context.Context, template *plan.Template, changes []plan.Change,
 	next func(inPlace int) error) Outcome {
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
@@ -77,120 +79,97 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 			others = append(others, change)
 		}
 	}
-	var o outcome
-	o.Stopped = s.each(ctx, template, deletes, &o, next)
-	o.deleted = len(o.Written)
-	if o.Stopped == nil {
-		o.Stopped = s.each(ctx, template, others, &o, next)
-	}
-	return o.Outcome
-}
-
-// outcome is an Outcome that several goroutines add to.
-type outcome struct {
-	mu sync.Mutex
-	Outcome
-	deleted     int
-	terminating bool
-}
-
-func (s *Services) each(ctx context.Context, template *plan.Template, changes []plan.Change, o *outcome,
-	next func(inPlace int) error) error {
-	err := s.writer.Each(ctx, len(changes), func() error {
-		inPlace, err := o.progress()
-		if err != nil {
-			return err
-		}
-		return next(inPlace)
-	}, func(i int) error {
-		var service *corev1.Service
-		err := recovered(func() (err error) {
-			service, err = s.write(ctx, template, changes[i])
-			return err
+	var out Outcome
+	var mu sync.Mutex
+	inPlace := 0
+	for _, batch := range [][]plan.Change{deletes, others} {
+		var terminating atomic.Bool
+		failed, err := s.writer.Each(ctx, len(batch), func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if terminating.Load() {
+				return ErrNamespaceTerminating
+			}
+			return next(inPlace)
+		}, func(i int) error {
+			service, err := s.write(ctx, template, batch[i])
+			if err != nil {
+				terminating.Store(terminating.Load() || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out.Written = append(out.Written, Written{batch[i], service})
+			if service != nil {
+				inPlace++
+			}
+			return nil
 		})
-		o.add(changes[i], service, err)
-		return err
-	})
-	if _, terminating := o.progress(); terminating != nil {
-		return terminating
+		out.addFailures(failed)
+		if terminating.Load() {
+			err = ErrNamespaceTerminating
+		}
+		if err != nil && !errors.Is(err, ErrRefused) {
+			out.Stopped = err
+			break
+		}
 	}
-	if errors.Is(err, errRefused) {
-		return nil
-	}
-	return err
+	return out
 }
 
-func (o *outcome) progress() (inPlace int, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.terminating {
-		return 0, ErrNamespaceTerminating
-	}
-	return len(o.Written) - o.deleted, nil
-}
-
-func (o *outcome) add(change plan.Change, service *corev1.Service, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case err == nil:
-		o.Written = append(o.Written, Written{change, service})
-	case isStale(err):
-		o.Stale = append(o.Stale, err)
-	default:
-		o.Refused = append(o.Refused, err)
-		o.terminating = o.terminating || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+func (o *Outcome) addFailures(errs []error) {
+	for _, err := range errs {
+		if isStale(err) {
+			o.Stale = append(o.Stale, err)
+		} else {
+			o.Refused = append(o.Refused, err)
+		}
 	}
 }
 
-// write makes one change.
-func (s *Services) write(ctx context.Context, template *plan.Template, change plan.Change) (*corev1.Service, error) {
+// write makes one change, and returns the Service as the API server has it then.
+func (s *Services) write(ctx context.Context, template *plan.Template, change plan.Change) (service *corev1.Service,
+	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	namespace := template.Namespace()
-	service, err := s.request(ctx, namespace, template, change)
+	client := s.kube.CoreV1().Services(template.Namespace())
+	switch change.Action {
+	case plan.Create:
+		service, err = client.Create(ctx, template.Service(change.Node),
+			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+	case plan.Delete:
+		err = remove(ctx, client, change)
+	case plan.Replace:
+		if err = remove(ctx, client, change); err == nil {
+			service, err = client.Create(ctx, template.Service(change.Node),
+				metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+		}
+	default:
+		var patch []byte
+		if patch, err = template.Patch(change.Current, change.Node); err == nil {
+			service, err = client.Patch(ctx, change.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
+		}
+	}
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
-		return nil, &status.WriteError{Action: change.Action, Namespace: namespace, Name: change.Name, Err: err}
+		return nil, &status.WriteError{Action: change.Action, Namespace: template.Namespace(), Name: change.Name,
+			Err: err}
 	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
-		"service", klog.KRef(namespace, change.Name), "node", change.Node)
+		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)
 	return service, nil
 }
 
-func (s *Services) request(ctx context.Context, namespace string, template *plan.Template,
-	change plan.Change) (*corev1.Service, error) {
-	client := s.kube.CoreV1().Services(namespace)
-	create := func() (*corev1.Service, error) {
-		return client.Create(ctx, template.Service(change.Node),
-			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+// remove deletes the Service that a plan has seen. The precondition keeps a successor of the same name alive that the
+// cache does not have yet.
+func remove(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) error {
+	uid := change.Current.GetUID()
+	err := client.Delete(ctx, change.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // It has gone already.
 	}
-	remove := func() error {
-		// The precondition keeps a successor of the same name alive that the cache does not have yet.
-		uid := change.Current.GetUID()
-		err := client.Delete(ctx, change.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // It has gone already.
-		}
-		return err
-	}
-	switch change.Action {
-	case plan.Create:
-		return create()
-	case plan.Delete:
-		return nil, remove()
-	case plan.Replace:
-		if err := remove(); err != nil {
-			return nil, err
-		}
-		return create()
-	}
-	patch, err := template.Patch(change.Current, change.Node)
-	if err != nil {
-		return nil, err
-	}
-	return client.Patch(ctx, change.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
+	return err
 }
 
 // isStale reports whether a write failed because the cache was behind the API server.

@@ -15,7 +15,8 @@ import (
 // as beyond a quota, no more are tried; where it refuses some, the others are made, as batches come in random order.
 const maxRefusals = 10
 
-var errRefused = errors.New("too many writes in a row have failed")
+// ErrRefused is returned for a batch that was given up because too many writes in a row have failed.
+var ErrRefused = errors.New("too many writes in a row have failed")
 
 // Writer bounds the writes that are under way. Every batch has at most one write waiting for its turn, and who waits
 // first is served first: so a short batch is not held up by long ones, and a batch that is alone has all the room.
@@ -32,22 +33,29 @@ func New(concurrency int) *Writer {
 // Each makes a batch of n writes, and returns when those that were begun have ended. It begins with one, and allows one
 // more at a time for each that succeeds, so that little is tried where all is refused.
 //
-// next is called before each write, by one goroutine; write is called with the number of the write, by several. The error
-// says why not all were tried: that of next or of ctx, or errRefused. Those of write are for write to keep.
-func (w *Writer) Each(ctx context.Context, n int, next func() error, write func(i int) error) error {
+// next is called before each write, by one goroutine; write is called with the number of the write, by several. Each
+// returns the errors of writes, and why not all were tried: the error of next or of ctx, or ErrRefused.
+func (w *Writer) Each(ctx context.Context, n int, next func() error, write func(i int) error) (failed []error,
+	err error) {
 	b := batch{window: make(chan struct{}, w.concurrency), allowed: 1}
 	b.window <- struct{}{}
-	defer b.running.Wait()
 	for i := range n {
-		if err := b.begin(ctx, w.turns, next); err != nil {
-			return err
+		if err = b.begin(ctx, w.turns, next); err != nil {
+			break
 		}
 		b.running.Go(func() {
 			defer w.turns.Release(1)
+			defer func() {
+				// One object that nobody thought of must not stop the work on all others.
+				if p := recover(); p != nil {
+					b.end(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+				}
+			}()
 			b.end(write(i))
 		})
 	}
-	return nil
+	b.running.Wait()
+	return b.failed, err
 }
 
 // batch is what is known of a batch while it is being written.
@@ -58,6 +66,7 @@ type batch struct {
 	mu       sync.Mutex
 	allowed  int // tokens that there are
 	refusals int // in a row
+	failed   []error
 }
 
 // begin waits until a write may be begun. After an error there is nothing to release.
@@ -68,7 +77,7 @@ func (b *batch) begin(ctx context.Context, turns *semaphore.Weighted, next func(
 		return ctx.Err()
 	}
 	if b.isRefused() {
-		return errRefused
+		return ErrRefused
 	}
 	if err := turns.Acquire(ctx, 1); err != nil {
 		return err
@@ -93,6 +102,7 @@ func (b *batch) end(err error) {
 	b.window <- struct{}{}
 	if err != nil {
 		b.refusals++
+		b.failed = append(b.failed, err)
 		return
 	}
 	b.refusals = 0
@@ -100,14 +110,4 @@ func (b *batch) end(err error) {
 		b.allowed++
 		b.window <- struct{}{}
 	}
-}
-
-// recovered turns a panic into an error, so that one object that nobody thought of cannot stop the work on all others.
-func recovered(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f()
 }

@@ -24,7 +24,7 @@ func TestConcurrency(t *testing.T) {
 		var running, most atomic.Int64
 		batch := func() {
 			var done [100]atomic.Bool
-			if err := w.Each(t.Context(), len(done), always, func(i int) error {
+			if failed, err := w.Each(t.Context(), len(done), always, func(i int) error {
 				most.Store(max(most.Load(), running.Add(1)))
 				defer running.Add(-1)
 				time.Sleep(time.Second)
@@ -32,8 +32,8 @@ func TestConcurrency(t *testing.T) {
 					t.Errorf("%d is written twice", i)
 				}
 				return nil
-			}); err != nil {
-				t.Error(err)
+			}); err != nil || failed != nil {
+				t.Error(failed, err)
 			}
 			for i := range done {
 				if !done[i].Load() {
@@ -71,7 +71,7 @@ func TestFairness(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		began := time.Now()
-		if err := w.Each(ctx, 1, always, write); err != nil {
+		if _, err := w.Each(ctx, 1, always, write); err != nil {
 			t.Error(err)
 		}
 		// One write of each of the others, two at a time, and its own.
@@ -91,23 +91,22 @@ func TestRefusals(t *testing.T) {
 		want         error
 	}{
 		"nothing":             {func(int) bool { return false }, 100, 0, nil},
-		"everything":          {func(int) bool { return true }, 0, maxRefusals, errRefused},
+		"everything":          {func(int) bool { return true }, 0, maxRefusals, ErrRefused},
 		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50, nil},
 		"almost everything":   {func(i int) bool { return i%maxRefusals != 0 }, 10, 90, nil},
-		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals, errRefused},
+		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals, ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var done, failed int
-			err := New(1).Each(t.Context(), 100, always, func(i int) error {
+			var done int
+			failed, err := New(1).Each(t.Context(), 100, always, func(i int) error {
 				if c.refused(i) {
-					failed++
 					return errRefusedByServer
 				}
 				done++
 				return nil
 			})
-			if done != c.done || failed != c.failed || !errors.Is(err, c.want) {
-				t.Errorf("%d done, %d failed, %v; want %d, %d, %v", done, failed, err, c.done, c.failed, c.want)
+			if done != c.done || len(failed) != c.failed || !errors.Is(err, c.want) {
+				t.Errorf("%d done, %d failed, %v; want %d, %d, %v", done, len(failed), err, c.done, c.failed, c.want)
 			}
 		})
 	}
@@ -117,15 +116,15 @@ func TestRefusals(t *testing.T) {
 func TestBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int64
-		if err := New(16).Each(t.Context(), 100, always, func(int) error {
+		if failed, err := New(16).Each(t.Context(), 100, always, func(int) error {
 			defer running.Add(-1)
 			if running.Add(1) > 1 {
 				t.Error("two at a time")
 			}
 			time.Sleep(time.Second)
 			return errRefusedByServer
-		}); !errors.Is(err, errRefused) {
-			t.Error(err)
+		}); !errors.Is(err, ErrRefused) || len(failed) != maxRefusals {
+			t.Error(failed, err)
 		}
 	})
 }
@@ -152,7 +151,7 @@ func TestStops(t *testing.T) {
 					ended.Add(1)
 					return nil
 				}
-				err := w.Each(ctx, 100, func() error {
+				_, err := w.Each(ctx, 100, func() error {
 					if ended.Load() >= 5 {
 						return c.next(cancel)
 					}
@@ -161,7 +160,7 @@ func TestStops(t *testing.T) {
 				if !errors.Is(err, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() {
 					t.Errorf("%v, %d begun, %d ended", err, begun.Load(), ended.Load())
 				}
-				if err := w.Each(t.Context(), 4, always, write); err != nil {
+				if _, err := w.Each(t.Context(), 4, always, write); err != nil {
 					t.Errorf("afterwards: %v", err)
 				}
 			})
@@ -169,13 +168,18 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestRecovered: a panic over one item is an error of that item, and says where it was.
-func TestRecovered(t *testing.T) {
-	err := recovered(func() error { panic("no such thing") })
-	if err == nil || !strings.Contains(err.Error(), "no such thing") || !strings.Contains(err.Error(), "writer_test.go") {
-		t.Error(err)
-	}
-	if err := recovered(func() error { return errRefusedByServer }); !errors.Is(err, errRefusedByServer) {
-		t.Error(err)
+// TestPanic: a panic over one item is an error of that item, and says where it was.
+func TestPanic(t *testing.T) {
+	var done atomic.Int64
+	failed, err := New(2).Each(t.Context(), 3, always, func(i int) error {
+		if i == 1 {
+			panic("no such thing")
+		}
+		done.Add(1)
+		return nil
+	})
+	if err != nil || done.Load() != 2 || len(failed) != 1 || !strings.Contains(failed[0].Error(), "no such thing") ||
+		!strings.Contains(failed[0].Error(), "writer_test.go") {
+		t.Errorf("%d done, %v, %v", done.Load(), failed, err)
 	}
 }
