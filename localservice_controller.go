@@ -14,21 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
-	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	v1alpha1apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
@@ -162,8 +158,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
 	if err != nil {
 		statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err})
-		return errors.Join(statusErr, reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: "+
-			"%w", key, err)))
+		return errors.Join(statusErr, reconcile.Terminal(
+			fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err)))
 	}
 
 	nodeChanges := c.nodeChanges.Load()
@@ -212,8 +208,8 @@ func (c *localServiceController) isStillThere(ctx context.Context, ls *v1alpha1.
 	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil:
 		return nil
 	case err == nil || apierrors.IsNotFound(err):
-		return reconcile.Stale(fmt.Errorf("adopt Services of LocalService %s: the LocalService has been "+
-			"deleted", keyOf(ls)))
+		return reconcile.Stale(
+			fmt.Errorf("adopt Services of LocalService %s: the LocalService has been deleted", keyOf(ls)))
 	}
 	return fmt.Errorf("adopt Services of LocalService %s: is it still there? %w", keyOf(ls), err)
 }
@@ -221,11 +217,10 @@ func (c *localServiceController) isStillThere(ctx context.Context, ls *v1alpha1.
 // announce tells, before anything is written, what somebody may not have meant.
 func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	report status.Report, owned int) {
-	wasWriting := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing)
-	if plan.IsMassDeletion(*p, owned) && !wasWriting {
+	if plan.IsMassDeletion(*p, owned) {
 		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
-			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any "+
-				"more", p.Count(plan.Delete), owned))
+			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
+				p.Count(plan.Delete), owned))
 	}
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
 	if status.IsNearCapacity(&report.Capacity) && !told && p.Count(plan.Create) > 0 {
@@ -238,13 +233,12 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
 	nodeChanges int64) func(int) error {
 	began := c.clock.Now()
-	told := began
-	inPlace := report.InPlace
+	told, inPlace := began, report.InPlace
 	return func(done int) error {
 		now := c.clock.Now()
 		current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
-		if current == nil || current.UID != ls.UID || current.Generation != ls.Generation ||
-			current.DeletionTimestamp != nil ||
+		isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
+		if isGone || current.Generation != ls.Generation ||
 			now.Sub(began) >= replanInterval && c.nodeChanges.Load() != nodeChanges {
 			return errOutdated
 		}
@@ -307,29 +301,16 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 func (c *localServiceController) awaitCaches(ctx context.Context, namespace string, written []writer.Written) {
 	// When the time is up, the next sync may meet a conflict, which is harmless.
 	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, echoTimeout, true, func(context.Context) (bool, error) {
-		for len(written) > 0 && c.isShown(namespace, &written[0]) {
+		for len(written) > 0 && c.caches.Shows(namespace, written[0].Change, written[0].Service) {
 			written = written[1:]
 		}
 		return len(written) == 0, nil
 	})
 }
 
-func (c *localServiceController) isShown(namespace string, written *writer.Written) bool {
-	cached := c.caches.Services.Get(namespace, written.Change.Name)
-	switch {
-	case written.Service == nil:
-		return cached == nil || cached.GetUID() != written.Change.Current.GetUID() || cached.Terminating()
-	case cached == nil:
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.Service.ResourceVersion)
-	return err != nil || order >= 0
-}
-
 // writeStatus writes the status that tells a report, if it is another than the LocalService has.
 func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
 	report status.Report) error {
-	key := keyOf(ls)
 	if newer := c.caches.LocalServices.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
 	}
@@ -340,35 +321,11 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
 		c.recorder.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writer.Timeout)
-	defer cancel()
-	written, err := c.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx,
-		v1alpha1apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(&after)),
-		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
-	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // It has been deleted, and maybe made anew: the watch will tell.
+	written, err := writer.Status(ctx, c.client, ls, &after)
+	if written != nil {
+		c.caches.LocalServices.Wrote(written)
 	}
-	if err != nil {
-		return fmt.Errorf("write the status of LocalService %s: %w", key, err)
-	}
-	c.caches.LocalServices.Wrote(written)
-	return nil
-}
-
-func applyConfiguration(status *v1alpha1.LocalServiceStatus) *v1alpha1apply.LocalServiceStatusApplyConfiguration {
-	out := v1alpha1apply.LocalServiceStatus().
-		WithObservedGeneration(status.ObservedGeneration).
-		WithNodes(status.Nodes).
-		WithServices(status.Services).
-		WithReadyNodes(status.ReadyNodes).
-		WithReady(status.Ready)
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
-			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
-	}
-	return out
+	return err
 }
 
 func keyOf(object klog.KMetadata) types.NamespacedName {

@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
@@ -164,6 +165,20 @@ func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
 		owned[service.GetName()] = service
 	}
 	return owned
+}
+
+// Shows reports whether the cache of Services has heard of a change that was made. Service is what the API server
+// answered, nil to a deletion.
+func (c *Caches) Shows(namespace string, change plan.Change, service *corev1.Service) bool {
+	cached := c.Services.Get(namespace, change.Name)
+	switch {
+	case service == nil:
+		return cached == nil || cached.GetUID() != change.Current.GetUID() || cached.Terminating()
+	case cached == nil:
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), service.ResourceVersion)
+	return err != nil || order >= 0
 }
 
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.

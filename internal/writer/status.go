@@ -1,0 +1,50 @@
+package writer
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+)
+
+// Status writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has
+// been deleted, and maybe made anew, of which the watch will tell.
+func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalService,
+	status *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	// The UID keeps it from another LocalService of the same name.
+	object := apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(status))
+	written, err := client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
+		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
+	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
+	}
+	return written, nil
+}
+
+func applyConfiguration(status *v1alpha1.LocalServiceStatus) *apply.LocalServiceStatusApplyConfiguration {
+	out := apply.LocalServiceStatus().
+		WithObservedGeneration(status.ObservedGeneration).
+		WithNodes(status.Nodes).
+		WithServices(status.Services).
+		WithReadyNodes(status.ReadyNodes).
+		WithReady(status.Ready)
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
+			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	return out
+}
