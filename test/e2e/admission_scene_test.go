@@ -302,7 +302,7 @@ func (s *admissionScene) policies() []string {
 // podWrites are the requests by which controllers, ours, have changed pods of this scene.
 func (s *admissionScene) podWrites() framework.Requests {
 	return s.Audit.Since(s.mark).ByController().Writes().Namespace(s.namespace).
-		Where(func(r *framework.Request) bool { return r.Object.Resource == "pods" })
+		Where(func(r *framework.Request) bool { return r.ObjectRef.Resource == "pods" })
 }
 
 // podWatch is what a watch has shown of the pods of a namespace.

@@ -66,9 +66,9 @@ func TestAdmissionOnNodes(t *testing.T) {
 		return err
 	})
 	for _, r := range s.Audit.Since(s.mark).Writes() {
-		refused := r.Response.Code == 403 || r.Response.Code == 422 || r.Response.Code >= 500
-		if refused && (r.Object.Resource == "pods" || r.Object.Resource == "bindings") && strings.HasPrefix(r.User.Username, "system:") {
-			t.Errorf("%s may not %s %s %s: %d", r.User.Username, r.Verb, r.Resource(), r.Object.Name, r.Response.Code)
+		refused := r.ResponseStatus.Code == 403 || r.ResponseStatus.Code == 422 || r.ResponseStatus.Code >= 500
+		if refused && (r.ObjectRef.Resource == "pods" || r.ObjectRef.Resource == "bindings") && strings.HasPrefix(r.User.Username, "system:") {
+			t.Errorf("%s may not %s %s %s: %d", r.User.Username, r.Verb, framework.Resource(&r), r.ObjectRef.Name, r.ResponseStatus.Code)
 		}
 	}
 
@@ -170,7 +170,7 @@ func TestAdmissionAThousandPods(t *testing.T) {
 	if writes := s.podWrites(); len(writes) > 0 {
 		t.Errorf("the controller has written to pods: %s", writes)
 	}
-	bound := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("pods/binding").Verb("create").Where(func(r *framework.Request) bool { return r.Response.Code == 201 })
+	bound := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("pods/binding").Verb("create").Where(func(r *framework.Request) bool { return r.ResponseStatus.Code == 201 })
 	if len(bound) != pods {
 		t.Errorf("the scheduler has bound %d pods", len(bound))
 	}

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 const (
@@ -101,10 +103,10 @@ func TestPermissions(t *testing.T) {
 			if r.User.Username != controllerUser {
 				continue
 			}
-			delete(unused, r.Verb+" "+r.Resource())
+			delete(unused, r.Verb+" "+framework.Resource(&r))
 			// In other namespaces, those of tests before this one, it may be refused because they are being deleted.
-			if r.Response.Code == http.StatusForbidden && r.Object.Namespace == s.namespace {
-				t.Fatalf("the controller may not %s %s", r.Verb, r.Resource())
+			if r.ResponseStatus.Code == http.StatusForbidden && r.ObjectRef.Namespace == s.namespace {
+				t.Fatalf("the controller may not %s %s", r.Verb, framework.Resource(&r))
 			}
 		}
 		if len(unused) > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -18,7 +19,7 @@ var (
 	controllerProgram = program{"local-service-controller", "CONTROLLER_BIN", "build"}
 )
 
-// path is where the binary is: where its variable says, else in bin/ of the module. A binary that is not there is an
+// path is where the binary is: where its variable says, else in bin/ of the repository. A binary that is not there is an
 // error that says how to build it, and never a reason to skip a test.
 func (p program) path() (string, error) {
 	path := os.Getenv(p.variable)
@@ -39,25 +40,30 @@ func (p program) path() (string, error) {
 	return filepath.Abs(path)
 }
 
-// moduleRoot is the directory of the go.mod above the working directory, which is that of the test's package.
+// productModule is the first line of the go.mod at the top of the repository. Tests and benchmark are other modules.
+const productModule = "module github.com/localservice-dev/local-service-controller\n"
+
+// moduleRoot is the directory of the product's go.mod, above the working directory.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		} else if !errors.Is(err, os.ErrNotExist) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
 		}
+		if strings.HasPrefix(string(content), productModule) {
+			return dir, nil
+		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("there is no go.mod above %s", start)
+			return "", fmt.Errorf("%s is not in a checkout of local-service-controller", start)
 		}
 	}
 })
 
-// ModuleFile is the path of a file of the module, for example artifacts/examples/crd.yaml.
+// ModuleFile is the path of a file of the product's module, for example artifacts/examples/crd.yaml.
 func ModuleFile(elem ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {

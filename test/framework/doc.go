@@ -20,5 +20,5 @@
 // Nothing here waits for a time to pass: Eventually polls for a condition until a deadline, and prints the state of
 // the cluster when it passes. Everything that is started ends with the test binary, also when that is killed.
 //
-// The programs are found in bin/ of the module, or where $PLAYGROUND_BIN and $CONTROLLER_BIN say.
+// The programs are found in bin/ of the repository, or where $PLAYGROUND_BIN and $CONTROLLER_BIN say.
 package framework

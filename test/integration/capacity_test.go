@@ -51,10 +51,8 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 				if events[i].Message != says {
 					continue
 				}
-				for j := range creates {
-					if creates[j].Received.Before(events[i].EventTime.Time) {
-						return errors.New("it came after the first Service")
-					}
+				if len(creates) > 0 && creates.First().Before(events[i].EventTime.Time) {
+					return errors.New("it came after the first Service")
 				}
 				return equal("type", events[i].Type, corev1.EventTypeWarning)
 			}
@@ -112,7 +110,7 @@ func TestCapacityEnvironmentVariables(t *testing.T) {
 		t.Error(err)
 	}
 	writes := s.requests().Writes().Where(notAbout("events"))
-	if len(writes) < 3 || writes[0].Resource() != "localservices/status" {
+	if len(writes) < 3 || framework.Resource(&writes[0]) != "localservices/status" {
 		t.Errorf("the first write is not the status, which is to warn before: %s", writes)
 	}
 	s.eventually("one Warning tells the numbers", func(ctx context.Context) error {

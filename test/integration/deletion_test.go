@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ import (
 const collectTimeout = 90 * time.Second
 
 // failed are the requests that the API server has refused.
-func failed(r *framework.Request) bool { return r.Response.Code >= http.StatusBadRequest }
 
 // TestDeletionOfANodeThatComesBack tests that a node that is deleted and comes back under its name keeps its Service or gets it
 // anew, and never has two.
@@ -55,7 +53,7 @@ func TestDeletionOfANodeThatComesBack(t *testing.T) {
 		}
 	}
 	writes := s.requests().Resource("services").Writes()
-	done := writes.Where(func(r *framework.Request) bool { return !failed(r) })
+	done := writes.Where(framework.Succeeded)
 	if deletes, creates := len(done.Verb("delete")), len(done.Verb("create")); deletes != creates || deletes > rounds*len(names) {
 		s.fatalf("the controller's writes of services: %s; want as many creates as deletes, and at most %d", writes, rounds*len(names))
 	}
@@ -145,7 +143,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			t.Logf("the controller's requests while the namespace was deleted: %s", requests)
 			// Of each LocalService no more is tried than what is tried at the same time, until the first answer.
 			const writeConcurrency = 16
-			if refused := requests.Where(failed); len(refused) > localServices*writeConcurrency {
+			if refused := requests.Where(framework.Failed); len(refused) > localServices*writeConcurrency {
 				t.Errorf("%d requests of the controller were refused, for %d Services of %d LocalServices: %s",
 					len(refused), nodes*localServices, localServices, refused)
 			}
@@ -233,12 +231,7 @@ func TestDeletionByATypo(t *testing.T) {
 	if len(deletes) != len(nodes) {
 		s.fatalf("the controller's deletes of Services: %s; want %d", deletes, len(nodes))
 	}
-	first := deletes[0].Received
-	for _, r := range deletes {
-		if r.Received.Before(first) {
-			first = r.Received
-		}
-	}
+	first := deletes.First()
 	s.eventually("one event announces the deletion", func(ctx context.Context) error {
 		events, err := s.events(ctx, "demo", "DeletingServices")
 		if err != nil {

@@ -105,7 +105,7 @@ func checkService(t *testing.T, service *corev1.Service, ls *v1alpha1.LocalServi
 
 // notAbout keeps the requests that are about no resource of these.
 func notAbout(resources ...string) func(*framework.Request) bool {
-	return func(r *framework.Request) bool { return !slices.Contains(resources, r.Object.Resource) }
+	return func(r *framework.Request) bool { return !slices.Contains(resources, r.ObjectRef.Resource) }
 }
 
 func TestNodesComeAndGo(t *testing.T) {

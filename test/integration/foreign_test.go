@@ -227,7 +227,7 @@ func TestForeignServicesOfARival(t *testing.T) {
 		f.passLocalServices()
 	}
 	s.wantUntouched(service)
-	if done := s.requests().Resource("services").Writes().Where(func(r *framework.Request) bool { return !failed(r) }); len(done) != 1 {
+	if done := s.requests().Resource("services").Writes().Where(framework.Succeeded); len(done) != 1 {
 		s.fatalf("the controller's writes of services: %s; want 1 create", s.requests().Resource("services").Writes())
 	}
 }
@@ -262,7 +262,7 @@ func TestForeignServicesHealAtOnce(t *testing.T) {
 		if len(freed) != 1 || len(taken) != i+1 {
 			s.fatalf("%d names were freed; requests about Services: %s; those of the controller: %s", i+1, all, taken)
 		}
-		quickest = min(quickest, taken[i].Received.Sub(freed[0].Received))
+		quickest = min(quickest, taken[i].RequestReceivedTimestamp.Sub(freed[0].RequestReceivedTimestamp.Time))
 	}
 	t.Logf("a freed name was taken after %v", quickest)
 	// The machine may be busy with something else, but not each time.

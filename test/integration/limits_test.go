@@ -200,9 +200,9 @@ func TestCapacityFewClusterIPs(t *testing.T) {
 		t.Error(err)
 	}
 	writes := s.requests().Writes().Where(func(r *framework.Request) bool {
-		return r.Resource() == "services" || r.Resource() == "localservices/status"
+		return framework.Resource(r) == "services" || framework.Resource(r) == "localservices/status"
 	})
-	if len(writes) == 0 || writes[0].Resource() != "localservices/status" {
+	if len(writes) == 0 || framework.Resource(&writes[0]) != "localservices/status" {
 		t.Errorf("the first write is not the status, which is to warn before: %s", writes)
 	}
 	s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })

@@ -177,7 +177,7 @@ func TestStatusPlugin(t *testing.T) {
 		requests := s.Audit.Since(mark).Where(func(r *framework.Request) bool { return strings.HasPrefix(r.UserAgent, pluginName+"/") })
 		count := map[string]int{}
 		for i := range requests {
-			count[requests[i].Verb+" "+requests[i].Resource()]++
+			count[requests[i].Verb+" "+framework.Resource(&requests[i])]++
 		}
 		s.must(equal("requests", count, map[string]int{
 			"get localservices": 1, "list nodes": 1, "list services": 2, "list endpointslices": 1, "list pods": 1}))

@@ -307,7 +307,7 @@ func (s *scene) wantOneTryAPod(pods int) {
 	tries := map[string]int{}
 	writes := s.requests().Resource("pods").Writes()
 	for i := range writes {
-		tries[writes[i].Object.Name]++
+		tries[writes[i].ObjectRef.Name]++
 	}
 	if len(tries) > pods {
 		s.fatalf("the controller's writes of pods: %s; want no more than one for each of %d", writes, pods)

@@ -133,8 +133,8 @@ func TestPodsWrittenByOthers(t *testing.T) {
 	writes := s.requests().Resource("pods").Writes()
 	t.Logf("all requests for the pod: %s; those of the controller: %s", all, writes)
 	// It is written once, and once more, without effect, only if the watch is behind and tells of a change from before.
-	changes := all.Writes().Where(func(r *framework.Request) bool { return !failed(r) })
-	if n := len(writes); n < 1 || n > 1+len(changes)-n || len(writes.Where(failed)) > 0 {
+	changes := all.Writes().Where(framework.Succeeded)
+	if n := len(writes); n < 1 || n > 1+len(changes)-n || len(writes.Where(framework.Failed)) > 0 {
 		s.fatalf("the controller's writes of the pod: %s; want 1, or very few", writes)
 	}
 }

@@ -344,7 +344,7 @@ func TestWhatIsMissing(t *testing.T) {
 		return func() {
 			mark := cluster.Audit.Mark()
 			cluster.Eventually(t, namespace, "the controller asks for "+path+" again", func(context.Context) error {
-				n := len(cluster.Audit.Since(mark).ByController().Where(func(r *framework.Request) bool { return strings.HasPrefix(r.URI, path) }))
+				n := len(cluster.Audit.Since(mark).ByController().Where(func(r *framework.Request) bool { return strings.HasPrefix(r.RequestURI, path) }))
 				if n < more {
 					return fmt.Errorf("it has asked %d times", n)
 				}
@@ -389,7 +389,7 @@ func TestWhatIsMissing(t *testing.T) {
 		}
 	})
 	if denied := cluster.Audit.Since(0).ByController().Where(func(r *framework.Request) bool {
-		return r.User.Username == "system:serviceaccount:"+namespace+":"+account && r.Response.Code == http.StatusForbidden
+		return r.User.Username == "system:serviceaccount:"+namespace+":"+account && r.ResponseStatus.Code == http.StatusForbidden
 	}); len(denied) > 0 {
 		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)
 	}

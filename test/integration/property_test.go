@@ -307,7 +307,7 @@ func (r *randomRun) checkWrites(planned *fanout.Plan, ls *v1alpha1.LocalService,
 		got[writes[i].Verb]++
 	}
 	r.writes += len(writes)
-	if !maps.Equal(got, want) || len(writes.Where(failed)) > 0 {
+	if !maps.Equal(got, want) || len(writes.Where(framework.Failed)) > 0 {
 		before := "none"
 		for _, service := range old {
 			before = fmt.Sprintf("%+v", service.Spec)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // deny has the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
@@ -200,7 +201,7 @@ func TestPodsLabelIsRefused(t *testing.T) {
 		s.patchPod("pod", fmt.Sprintf(`{"status":{"message":"change %d"}}`, i), "status")
 		f.passPods()
 	}
-	if writes := s.requests().Resource("pods").Writes(); len(writes) > 1+changes || len(writes.Where(failed)) != len(writes) {
+	if writes := s.requests().Resource("pods").Writes(); len(writes) > 1+changes || len(writes.Where(framework.Failed)) != len(writes) {
 		s.fatalf("the controller's writes of pods: %s; want at most 1 more for each of %d changes, all refused", writes, changes)
 	}
 	allow()
