@@ -180,17 +180,14 @@ func startShell(t *testing.T) *shell {
 			t.Error(err)
 		}
 	})
-	artifacts, err := framework.ModuleFile("artifacts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	artifacts := framework.MustModuleFile(t, "artifacts")
 	// Beside this test, others may run on the machine, and the port of the controller may be taken.
-	wrapper := fmt.Sprintf("#!/bin/sh\nexec %s -http-address=127.0.0.1:0 \"$@\"\n", quote(controllerBin))
+	wrapper := fmt.Sprintf("#!/bin/sh\nexec %s -http-address=127.0.0.1:0 \"$@\"\n", quote(framework.ControllerProgram.MustPath(t)))
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(dir, "bin"), 0o755),
 		os.Symlink(artifacts, filepath.Join(dir, "artifacts")),
-		os.Symlink(playgroundBin, filepath.Join(dir, "bin", "playground")),
-		os.Symlink(appBin, filepath.Join(dir, "bin", "localservice-app")),
+		os.Symlink(framework.PlaygroundProgram.MustPath(t), filepath.Join(dir, "bin", "playground")),
+		os.Symlink(framework.AppProgram.MustPath(t), filepath.Join(dir, "bin", "localservice-app")),
 		os.WriteFile(filepath.Join(dir, "bin", "local-service-controller"), []byte(wrapper), 0o755),
 	); err != nil {
 		t.Fatal(err)
@@ -264,8 +261,8 @@ func (s *shell) run(st step) (output *os.File, exitCode int, err error) {
 		}
 		_, err := fmt.Sscan(result, &exitCode)
 		return output, exitCode, err
-	case <-time.After(2 * patience):
-		return output, 0, errors.Join(fmt.Errorf("it has not ended after %v", 2*patience), s.endChildren())
+	case <-time.After(2 * framework.DefaultTimeout):
+		return output, 0, errors.Join(fmt.Errorf("it has not ended after %v", framework.DefaultTimeout), s.endChildren())
 	}
 }
 
@@ -299,11 +296,7 @@ func (s *shell) readLines(output *os.File) ([]string, error) {
 // TestWalkThrough types the commands of README.md, one after the other, and compares what they print with what it says.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
-	path, err := framework.ModuleFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := os.ReadFile(path)
+	document, err := os.ReadFile(framework.MustModuleFile(t, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +346,7 @@ func (s *shell) follow(ctx context.Context, st step) error {
 			err = checkOutput(st.command, st.output, got)
 		}
 		again := looks || asks && exitCode != 0 // An answer from a wrong node is none to wait for a better one.
-		if err == nil || !again || time.Since(began) > patience || ctx.Err() != nil {
+		if err == nil || !again || time.Since(began) > framework.DefaultTimeout || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -362,7 +355,7 @@ func (s *shell) follow(ctx context.Context, st step) error {
 // waitForOutput waits until a background command has printed what is expected.
 func (s *shell) waitForOutput(ctx context.Context, st step, output *os.File) error {
 	var hasEnded error
-	err := framework.Poll(ctx, 2*patience, func(context.Context) error {
+	err := framework.Poll(ctx, func(context.Context) error {
 		exitCode, endErr := os.ReadFile(output.Name() + ended)
 		got, err := s.readLines(output)
 		if err == nil {
@@ -384,7 +377,7 @@ func (s *shell) outputs() string {
 		if out, err := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("output-%d", i))); err != nil {
 			fmt.Fprintln(&b, err)
 		} else if len(out) > 0 {
-			fmt.Fprintf(&b, "--- output %d, its end:\n%s\n", i, lastLines(string(out), 30))
+			fmt.Fprintf(&b, "--- output %d, its end:\n%s\n", i, framework.LastLines(string(out), 30))
 		}
 	}
 	return b.String()

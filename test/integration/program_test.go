@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -132,10 +131,10 @@ func TestHTTPServer(t *testing.T) {
 	}
 	// Something to count.
 	s := newScene(t, shared, "metrics")
-	node := s.addNodes("a")[0]
-	s.createReady("demo")
-	s.createPod("pod", node, map[string]string{"app": "demo"})
-	s.waitLabelled("pod", node)
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	s.CreatePod("pod", node, map[string]string{"app": "demo"})
+	s.WaitLabelled("pod", node)
 	for _, test := range tests {
 		t.Run(test.path, func(t *testing.T) {
 			status, body, err := controller.Get(t.Context(), test.path)
@@ -161,10 +160,10 @@ func TestHTTPServer(t *testing.T) {
 func TestLogsAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "json")
-	s.addNodes("a")
+	s.AddNodes("a")
 	controller := s.NewController(t, "-logging-format=json", "-v=2")
-	s.createReady("demo")
-	s.must(controller.Stop())
+	s.CreateReady("demo")
+	s.Must(controller.Stop())
 	written := false
 	for line := range strings.Lines(controller.Output()) {
 		var entry map[string]any
@@ -176,7 +175,7 @@ func TestLogsAsJSON(t *testing.T) {
 			t.Errorf("a line of the log lacks msg or ts: %s", line)
 		}
 		if localService, ok := entry["localService"].(map[string]any); ok && entry["msg"] == "Services written" {
-			written = localService["namespace"] == s.namespace && localService["name"] == "demo"
+			written = localService["namespace"] == s.Namespace && localService["name"] == "demo"
 		}
 	}
 	if !written {
@@ -190,7 +189,7 @@ func TestLogAtDefaultVerbosity(t *testing.T) {
 	s := newScene(t, solo(t), "quiet")
 	controller := s.NewController(t)
 	s.settle()
-	s.must(controller.Stop())
+	s.Must(controller.Stop())
 	// The mutation detector, which only tests switch on, says so.
 	lines := slices.DeleteFunc(controller.LogLines(""), func(line string) bool { return strings.Contains(line, "Mutation detector") })
 	if len(lines) > 5 {
@@ -203,15 +202,15 @@ func TestLabelAllPods(t *testing.T) {
 	s := newScene(t, solo(t), "allpods")
 	s.NewController(t, "-label-all-pods")
 	f := s.newFence()
-	node := s.addNodes("a")[0]
-	s.createPod("without-labels", node, nil)
-	s.createPod("not-selected", node, map[string]string{"app": "other"})
-	s.createPod("later", "", nil)
-	s.bindPod("later", node)
-	completed := s.createPod("not-scheduled", "", nil)
+	node := s.AddNodes("a")[0]
+	s.CreatePod("without-labels", node, nil)
+	s.CreatePod("not-selected", node, map[string]string{"app": "other"})
+	s.CreatePod("later", "", nil)
+	s.BindPod("later", node, nil)
+	completed := s.CreatePod("not-scheduled", "", nil)
 	pods := []string{"without-labels", "not-selected", "later"}
 	for _, pod := range pods {
-		s.waitLabelled(pod, node)
+		s.WaitLabelled(pod, node)
 	}
 	f.passPods()
 	for _, pod := range pods {
@@ -225,39 +224,39 @@ func TestNodeLabelKey(t *testing.T) {
 	const key = "example.com/node"
 	s := newScene(t, solo(t), "labelkey")
 	s.NewController(t, "-node-label-key="+key)
-	node := s.addNodes("a")[0]
-	s.createReady("demo")
-	s.createPod("pod", node, map[string]string{"app": "demo"})
-	s.eventually("the pod has the label", func(ctx context.Context) error {
-		pod, err := s.pods().Get(ctx, "pod", metav1.GetOptions{})
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	s.CreatePod("pod", node, map[string]string{"app": "demo"})
+	s.Eventually("the pod has the label", func(ctx context.Context) error {
+		pod, err := s.PodClient().Get(ctx, "pod", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		return equal("labels", pod.Labels, map[string]string{"app": "demo", key: node})
+		return framework.Equal("labels", pod.Labels, map[string]string{"app": "demo", key: node})
 	})
-	service := s.getService("demo-" + node)
+	service := s.GetService("demo-" + node)
 	for _, err := range []error{
-		equal("selector", service.Spec.Selector, map[string]string{"app": "demo", key: node}),
-		equal("labels", service.Labels, map[string]string{v1alpha1.OwnerLabelKey: "demo", key: node}),
+		framework.Equal("selector", service.Spec.Selector, map[string]string{"app": "demo", key: node}),
+		framework.Equal("labels", service.Labels, map[string]string{v1alpha1.OwnerLabelKey: "demo", key: node}),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	// The CustomResourceDefinition does not know of the other key. The controller does.
-	s.create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = node })
-	s.eventually("the LocalService tells what is wrong", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "bad", metav1.GetOptions{})
+	s.Create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = node })
+	s.Eventually("the LocalService tells what is wrong", func(ctx context.Context) error {
+		ls, err := s.LocalServiceClient().Get(ctx, "bad", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		return errors.Join(
-			checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec),
-			checkConditionSays(ls, v1alpha1.ConditionReady, "remove it, and use nodeSelector to choose nodes"),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "remove it, and use nodeSelector to choose nodes"),
 		)
 	})
-	s.update("bad", func(ls *v1alpha1.LocalService) { delete(ls.Spec.Selector, key) })
-	s.mustOwn(s.waitReady("bad"), 1)
+	s.Update("bad", func(ls *v1alpha1.LocalService) { delete(ls.Spec.Selector, key) })
+	s.MustOwn(s.WaitReady("bad"), 1)
 }
 
 // TestAllNodes tests a LocalService without a nodeSelector, and the end by Ctrl-C.
@@ -265,19 +264,19 @@ func TestAllNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "allnodes")
 	controller := s.NewController(t)
-	nodes := s.addNodes("a", "b")
-	s.create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
+	nodes := s.AddNodes("a", "b")
+	s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
 	for _, node := range nodes {
-		s.eventually("node "+node+" has its Service", func(ctx context.Context) error {
-			_, err := s.services().Get(ctx, "demo-"+node, metav1.GetOptions{})
+		s.Eventually("node "+node+" has its Service", func(ctx context.Context) error {
+			_, err := s.ServiceClient().Get(ctx, "demo-"+node, metav1.GetOptions{})
 			return err
 		})
 	}
-	s.waitReady("demo")
-	s.deleteNode(nodes[0])
-	s.waitServiceGone("demo-" + nodes[0])
-	s.must(controller.Signal(os.Interrupt))
-	if exitCode, err := controller.Wait(framework.ControllerStopTimeout); err != nil || exitCode != 0 {
+	s.WaitReady("demo")
+	s.DeleteNode(nodes[0])
+	s.WaitServiceGone("demo-" + nodes[0])
+	s.Must(controller.Signal(os.Interrupt))
+	if exitCode, err := controller.Wait(); err != nil || exitCode != 0 {
 		t.Errorf("after Ctrl-C: exit code %d, %v", exitCode, err)
 	}
 }
@@ -291,11 +290,11 @@ func TestWithoutHTTPServer(t *testing.T) {
 		Args: []string{"-http-address="},
 		Env:  []string{"KUBECONFIG=" + s.Kubeconfig},
 	})
-	s.must(err)
+	s.Must(err)
 	t.Cleanup(controller.Kill)
-	s.addNodes("a")
-	s.mustOwn(s.createReady("demo"), 1)
-	s.must(controller.Stop())
+	s.AddNodes("a")
+	s.MustOwn(s.CreateReady("demo"), 1)
+	s.Must(controller.Stop())
 }
 
 // TestWhatIsMissing tells the story of a controller that is started too early: nothing listens at the API server's
@@ -379,10 +378,10 @@ func TestWhatIsMissing(t *testing.T) {
 
 	t.Run("the CustomResourceDefinition goes and comes back", func(t *testing.T) {
 		s := s.in(t)
-		s.must(s.RemoveCRD(ctx))
+		s.Must(s.RemoveCRD(ctx))
 		_, err := controller.WaitLog(ctx, "The cluster does not know this resource any more: install it with `kubectl create -f artifacts/examples/crd.yaml`")
-		s.must(err)
-		s.must(s.InstallCRD(ctx))
+		s.Must(err)
+		s.Must(s.InstallCRD(ctx))
 		s.work("again")
 		if lines := controller.LogLines("The cluster does not know this resource any more"); len(lines) != 1 {
 			t.Errorf("the log says %d times that the CustomResourceDefinition is missing:\n%s", len(lines), strings.Join(lines, "\n"))
@@ -412,7 +411,7 @@ func TestUnreachable(t *testing.T) {
 	t.Cleanup(controller.Kill)
 	const complaint = "cannot be reached: check -kubeconfig, and that the cluster runs"
 	// Each look at the API server is some attempts to connect, for ten seconds altogether.
-	shared.EventuallyWithin(t, time.Minute, "none", "the controller has looked several times", func(context.Context) error {
+	shared.Eventually(t, "none", "the controller has looked several times", func(context.Context) error {
 		if n := proxy.Attempts(); n < 25 {
 			return fmt.Errorf("it has tried %d times to connect", n)
 		}
@@ -429,21 +428,21 @@ func TestUnreachable(t *testing.T) {
 // work has a controller do all that it does: create, patch, replace and delete Services, label a pod, write the status
 // and an event. Its nodes are gone in the end.
 func (s *scene) work(name string) {
-	s.t.Helper()
-	nodes := s.addNodes(name+"-a", name+"-b")
-	s.createReady(name)
-	s.createPod(name, nodes[0], map[string]string{"app": name})
-	s.waitLabelled(name, nodes[0])
-	s.update(name, func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.waitReady(name)
-	s.update(name, withClusterIP)
-	s.waitReady(name)
+	s.T.Helper()
+	nodes := s.AddNodes(name+"-a", name+"-b")
+	s.CreateReady(name)
+	s.CreatePod(name, nodes[0], map[string]string{"app": name})
+	s.WaitLabelled(name, nodes[0])
+	s.Update(name, func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
+	s.WaitReady(name)
+	s.Update(name, framework.WithClusterIP)
+	s.WaitReady(name)
 	for _, node := range nodes {
-		s.deleteNode(node)
-		s.waitServiceGone(name + "-" + node)
+		s.DeleteNode(node)
+		s.WaitServiceGone(name + "-" + node)
 	}
-	s.eventually("there is an event", func(ctx context.Context) error {
-		events, err := s.events(ctx, name, "ServicesWritten")
+	s.Eventually("there is an event", func(ctx context.Context) error {
+		events, err := s.Events(ctx, name, "ServicesWritten")
 		if err == nil && len(events) == 0 {
 			err = errors.New("there is none")
 		}
@@ -456,8 +455,8 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "warning")
 	controller := s.NewController(t)
-	s.addNodes("a", "b", "c", "d", "e")
-	s.createReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") })
+	s.AddNodes("a", "b", "c", "d", "e")
+	s.CreateReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") })
 	if lines := controller.LogLines("PreferClose"); len(lines) > 1 {
 		t.Errorf("the API server's warning is logged %d times:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
@@ -468,33 +467,33 @@ func TestWarnings(t *testing.T) {
 func TestPermissionsTakenAway(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "revoked")
-	kubectl := func(args ...string) { t.Helper(); s.kubectl(args...) }
+	kubectl := func(args ...string) { t.Helper(); s.MustKubectl(args...) }
 	kubectl("create", "serviceaccount", "controller")
-	binding := s.namespace
+	binding := s.Namespace
 	grant := func() {
 		t.Helper()
-		kubectl("create", "clusterrolebinding", binding, "--clusterrole=cluster-admin", "--serviceaccount="+s.namespace+":controller")
+		kubectl("create", "clusterrolebinding", binding, "--clusterrole=cluster-admin", "--serviceaccount="+s.Namespace+":controller")
 		t.Cleanup(func() {
 			_, _ = s.Kubectl(context.Background(), "delete", "clusterrolebinding", binding, "--ignore-not-found")
 		})
 	}
 	grant()
-	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, s.namespace, "controller"))
-	s.must(controller.WaitReady(s.ctx()))
-	node := s.addNodes("a", "b")[0]
-	s.createReady("demo")
+	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, s.Namespace, "controller"))
+	s.Must(controller.WaitReady(s.Ctx()))
+	node := s.AddNodes("a", "b")[0]
+	s.CreateReady("demo")
 
 	kubectl("delete", "clusterrolebinding", binding)
-	s.deleteService("demo-" + node)
-	line, err := controller.WaitLog(s.ctx(), s.namespace+"/demo", "forbidden")
-	s.must(err)
+	s.DeleteService("demo-" + node)
+	line, err := controller.WaitLog(s.Ctx(), s.Namespace+"/demo", "forbidden")
+	s.Must(err)
 	if !regexp.MustCompile(`create Service .* is forbidden`).MatchString(line) {
 		t.Errorf("the log does not say what is forbidden: %s", line)
 	}
 	grant()
-	s.waitReady("demo")
-	s.eventually("the Service is back", func(ctx context.Context) error {
-		_, err := s.services().Get(ctx, "demo-"+node, metav1.GetOptions{})
+	s.WaitReady("demo")
+	s.Eventually("the Service is back", func(ctx context.Context) error {
+		_, err := s.ServiceClient().Get(ctx, "demo-"+node, metav1.GetOptions{})
 		return err
 	})
 }

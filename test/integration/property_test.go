@@ -173,8 +173,8 @@ func (e *editor) editLoadBalancer(spec *v1alpha1.LocalServiceSpec) {
 }
 
 func (e *editor) editNodeSelector(spec *v1alpha1.LocalServiceSpec) {
-	spec.NodeSelector = pick(e, nil, map[string]string{sceneLabel: e.namespace}, map[string]string{sceneLabel: e.namespace},
-		map[string]string{sceneLabel: e.namespace, "disk": "ssd"}, map[string]string{"disk": "hdd"}, map[string]string{"disk": "none"})
+	spec.NodeSelector = pick(e, nil, map[string]string{framework.SceneLabel: e.namespace}, map[string]string{framework.SceneLabel: e.namespace},
+		map[string]string{framework.SceneLabel: e.namespace, "disk": "ssd"}, map[string]string{"disk": "hdd"}, map[string]string{"disk": "none"})
 }
 
 func (e *editor) editMetadata(spec *v1alpha1.LocalServiceSpec) {
@@ -194,12 +194,12 @@ func TestEveryFieldRandomEdits(t *testing.T) {
 	s := newScene(t, cluster, "random")
 	s.NewController(t, "-v=4")
 	f := s.newFence()
-	s.createNode(s.node("a"), map[string]string{"disk": "ssd"})
-	s.createNode(s.node("b"), map[string]string{"disk": "hdd"})
-	s.createNode(s.node("c"), nil)
+	s.CreateNode(s.NodeName("a"), map[string]string{"disk": "ssd"})
+	s.CreateNode(s.NodeName("b"), map[string]string{"disk": "hdd"})
+	s.CreateNode(s.NodeName("c"), nil)
 	r := &randomRun{scene: s, fence: f, others: map[types.UID]string{},
-		editor: &editor{Rand: rand.New(rand.NewPCG(seed, 0)), namespace: s.namespace}}
-	s.createReady("demo")
+		editor: &editor{Rand: rand.New(rand.NewPCG(seed, 0)), namespace: s.Namespace}}
+	s.CreateReady("demo")
 	f.passLocalServices()
 	accepted, refused := 0, 0
 	for accepted < acceptedEdits && refused < refusedEdits {
@@ -209,7 +209,7 @@ func TestEveryFieldRandomEdits(t *testing.T) {
 			refused++
 		}
 		if t.Failed() {
-			s.fatalf("after %d edits, with seed %d", accepted, seed)
+			s.Fatalf("after %d edits, with seed %d", accepted, seed)
 		}
 	}
 	t.Logf("%d edits were accepted and %d refused; the Services were written %d times", accepted, refused, r.writes)
@@ -231,59 +231,59 @@ type randomRun struct {
 
 // step makes an edit, and checks what becomes of it. It returns false if the API server refuses the edit.
 func (r *randomRun) step() (accepted bool) {
-	r.t.Helper()
-	ls, err := r.localServices().Get(r.ctx(), "demo", metav1.GetOptions{})
-	r.must(err)
+	r.T.Helper()
+	ls, err := r.LocalServiceClient().Get(r.Ctx(), "demo", metav1.GetOptions{})
+	r.Must(err)
 	old, spec := r.mustOwnAny(ls), ls.Spec.DeepCopy()
 	for apiequality.Semantic.DeepEqual(ls.Spec, *spec) {
 		r.editor.edit(spec)
 	}
-	r.resetCount()
+	r.ResetCount()
 	ls.Spec = *spec
-	ls, err = r.localServices().Update(r.ctx(), ls, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	ls, err = r.LocalServiceClient().Update(r.Ctx(), ls, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if apierrors.IsInvalid(err) {
 		return false
 	}
-	r.must(err)
+	r.Must(err)
 	planned := r.plan(ls, old)
 
-	ls = r.waitReady("demo")
+	ls = r.WaitReady("demo")
 	r.fence.passServices()
 	r.fence.passLocalServices()
 	live := r.mustOwnAny(ls)
 	if plan := r.plan(ls, live); len(plan.Changes) > 0 || plan.InPlace != int(ls.Status.Nodes) {
-		r.fatalf("%d Services are in place, of %d; still to be done: %+v", plan.InPlace, ls.Status.Nodes, plan.Changes)
+		r.Fatalf("%d Services are in place, of %d; still to be done: %+v", plan.InPlace, ls.Status.Nodes, plan.Changes)
 	}
 	r.checkWrites(&planned, ls, old)
 	r.checkServices(ls, live)
 
-	r.resetCount()
+	r.ResetCount()
 	r.touch(live)
 	r.fence.passServices()
-	if writes := r.requests().Writes(); len(writes) > 0 {
-		r.fatalf("at rest, when others had changed what is theirs, the controller wrote: %s", writes)
+	if writes := r.Requests().Writes(); len(writes) > 0 {
+		r.Fatalf("at rest, when others had changed what is theirs, the controller wrote: %s", writes)
 	}
 	return true
 }
 
 func (r *randomRun) mustOwnAny(ls *v1alpha1.LocalService) map[string]*corev1.Service {
-	r.t.Helper()
-	owned, err := r.ownedServices(r.ctx(), ls)
-	r.must(err)
+	r.T.Helper()
+	owned, err := r.OwnedServices(r.Ctx(), ls)
+	r.Must(err)
 	return owned
 }
 
 // plan is what is to be done about some Services.
 func (r *randomRun) plan(ls *v1alpha1.LocalService, owned map[string]*corev1.Service) fanout.Plan {
-	r.t.Helper()
+	r.T.Helper()
 	template, err := fanout.NewTemplate(ls, nodeLabel)
-	r.must(err)
-	nodes, err := r.Kube.CoreV1().Nodes().List(r.ctx(), metav1.ListOptions{})
-	r.must(err)
+	r.Must(err)
+	nodes, err := r.Kube.CoreV1().Nodes().List(r.Ctx(), metav1.ListOptions{})
+	r.Must(err)
 	in := fanout.Input{Template: template, Owned: map[string]*fanout.Service{}, Lookup: func(string) *fanout.Service { return nil }}
 	for name, service := range owned {
 		in.Owned[name], err = fanout.NewService(service.DeepCopy(), nodeLabel)
-		r.must(err)
+		r.Must(err)
 	}
 	for i := range nodes.Items {
 		if fanout.Selects(ls, labels.Set(nodes.Items[i].Labels)) {
@@ -295,14 +295,14 @@ func (r *randomRun) plan(ls *v1alpha1.LocalService, owned map[string]*corev1.Ser
 
 // checkWrites compares the controller's writes of Services with those that were to be expected.
 func (r *randomRun) checkWrites(planned *fanout.Plan, ls *v1alpha1.LocalService, old map[string]*corev1.Service) {
-	r.t.Helper()
+	r.T.Helper()
 	want := map[string]int{
 		"create": planned.Count(fanout.Create, fanout.Replace),
 		"delete": planned.Count(fanout.Delete, fanout.Replace),
 		"patch":  planned.Count(fanout.Update),
 	}
 	got := map[string]int{"create": 0, "delete": 0, "patch": 0}
-	writes := r.requests().Resource("services").Writes()
+	writes := r.Requests().Resource("services").Writes()
 	for i := range writes {
 		got[writes[i].Verb]++
 	}
@@ -312,20 +312,20 @@ func (r *randomRun) checkWrites(planned *fanout.Plan, ls *v1alpha1.LocalService,
 		for _, service := range old {
 			before = fmt.Sprintf("%+v", service.Spec)
 		}
-		r.fatalf("the controller's writes of services: %s; want %v. One of the Services before: %s. The spec: %+v", writes, want, before, ls.Spec)
+		r.Fatalf("the controller's writes of services: %s; want %v. One of the Services before: %s. The spec: %+v", writes, want, before, ls.Spec)
 	}
 }
 
 // checkServices compares Services with the spec, and with what others have set on them.
 func (r *randomRun) checkServices(ls *v1alpha1.LocalService, live map[string]*corev1.Service) {
-	r.t.Helper()
+	r.T.Helper()
 	ls = ls.DeepCopy()
 	slices.SortFunc(ls.Spec.Ports, func(a, b v1alpha1.ServicePort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
 	})
 	for _, service := range live {
 		if want, found := r.others[service.UID]; found && (service.Labels[theirs] != want || service.Annotations[theirs] != want) {
-			r.fatalf("what others had set on Service %s, %s, is not there any more: labels %v, annotations %v", service.Name, want, service.Labels, service.Annotations)
+			r.Fatalf("what others had set on Service %s, %s, is not there any more: labels %v, annotations %v", service.Name, want, service.Labels, service.Annotations)
 		}
 		delete(service.Labels, theirs)
 		delete(service.Annotations, theirs)
@@ -342,13 +342,13 @@ func (r *randomRun) checkServices(ls *v1alpha1.LocalService, live map[string]*co
 
 // touch does what cloud controllers and `kubectl annotate` do to the Services.
 func (r *randomRun) touch(live map[string]*corev1.Service) {
-	r.t.Helper()
+	r.T.Helper()
 	for name, service := range live {
 		r.touches++
 		value := fmt.Sprint(r.touches)
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`, theirs, value, theirs, value)
-		_, err := r.services().Patch(r.ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "by-hand"})
-		r.must(err)
+		_, err := r.ServiceClient().Patch(r.Ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "by-hand"})
+		r.Must(err)
 		r.others[service.UID] = value
 	}
 }
@@ -359,27 +359,27 @@ func TestEachChangeIsTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "told")
 	f := s.newFence()
-	nodes := s.addNodes("a", "b")
-	s.createReady("demo")
+	nodes := s.AddNodes("a", "b")
+	s.CreateReady("demo")
 	wantTold := func(what string, created, updated int) {
 		t.Helper()
-		s.eventually(what+" is told", func(ctx context.Context) error {
+		s.Eventually(what+" is told", func(ctx context.Context) error {
 			gotCreated, err1 := s.told(ctx, "demo", "created")
 			gotUpdated, err2 := s.told(ctx, "demo", "updated")
 			return errors.Join(err1, err2,
-				equal("created Services in events", gotCreated, created),
-				equal("updated Services in events", gotUpdated, updated))
+				framework.Equal("created Services in events", gotCreated, created),
+				framework.Equal("updated Services in events", gotUpdated, updated))
 		})
 	}
 	wantTold("the fan-out", 2, 0)
-	edited := s.getService("demo-" + nodes[0])
-	s.editService(edited.Name, func(service *corev1.Service) { service.Spec.Ports[0].Port = 81 })
+	edited := s.GetService("demo-" + nodes[0])
+	s.EditService(edited.Name, func(service *corev1.Service) { service.Spec.Ports[0].Port = 81 })
 	s.waitRepaired(edited)
 	f.passServices()
 	wantTold("the repair", 2, 1)
-	deleted := s.getService("demo-" + nodes[1])
-	s.deleteService(deleted.Name)
-	s.waitServiceReplaced(deleted)
+	deleted := s.GetService("demo-" + nodes[1])
+	s.DeleteService(deleted.Name)
+	s.WaitServiceReplaced(deleted)
 	f.passServices()
 	wantTold("the replacement of a deleted Service", 3, 1)
 }
