@@ -258,7 +258,7 @@ func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalServi
 // Update changes a LocalService, and begins again if somebody else was quicker.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
-	s.Must(retryConflicts(func() error {
+	s.Must(RetryConflicts(func() error {
 		ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -271,9 +271,9 @@ func (s *Scene) Update(name string, changes ...Change) {
 	}))
 }
 
-// retryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so
+// RetryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so
 // there are many tries: those of retry.DefaultBackoff would be over in a moment.
-func retryConflicts(write func() error) error {
+func RetryConflicts(write func() error) error {
 	backoff := retry.DefaultBackoff
 	backoff.Steps, backoff.Factor = 100, 1
 	return retry.RetryOnConflict(backoff, write)
@@ -298,7 +298,7 @@ func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
 // EditService changes a Service by hand.
 func (s *Scene) EditService(name string, edit func(service *corev1.Service)) {
 	s.T.Helper()
-	s.Must(retryConflicts(func() error {
+	s.Must(RetryConflicts(func() error {
 		service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err

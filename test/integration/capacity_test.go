@@ -37,7 +37,11 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 		s.ResetCount()
 		s.Create("four", framework.WithClusterIP)
 		ls := s.WaitNotReady("four", v1alpha1.ReasonWriteFailed, "range is full")
-		if err := framework.Equal("status.services", int(ls.Status.Services), free); err != nil {
+		if err := errors.Join(
+			framework.Equal("status.services", int(ls.Status.Services), free),
+			framework.CheckCondition(ls, v1alpha1.ConditionNearCapacity, metav1.ConditionTrue, v1alpha1.ReasonFewClusterIPs),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionNearCapacity, "use headless Services (clusterIP: None)"),
+		); err != nil {
 			t.Error(err)
 		}
 		s.Eventually("a Warning told the numbers before", func(ctx context.Context) error {
@@ -58,6 +62,8 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 			}
 			return fmt.Errorf("none of %d events says %q", len(events), says)
 		})
+		s.Update("four", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })
+		s.MustOwn(s.WaitReady("four"), nodes)
 		s.Must(s.LocalServiceClient().Delete(s.Ctx(), "four", metav1.DeleteOptions{}))
 		s.WaitServiceCount(0)
 	})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -284,11 +283,7 @@ func TestStoppedInTheMiddle(t *testing.T) {
 		}
 		return nil
 	})
-	began := time.Now()
 	s.Must(controller.Stop())
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the controller took %v to stop", took)
-	}
 	made := len(s.Requests().Resource("services").Verb("create"))
 	if made == nodes {
 		t.Fatalf("the controller was not stopped in the middle: all %d Services exist", made)
