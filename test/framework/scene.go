@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	localserviceclient "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/typed/localservice/v1alpha1"
+	typed "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/typed/localservice/v1alpha1"
 )
 
 const (
@@ -168,7 +168,7 @@ func (s *Scene) WantNoWrites(when string) {
 }
 
 // LocalServiceClient is the client for the LocalServices of the scene.
-func (s *Scene) LocalServiceClient() localserviceclient.LocalServiceInterface {
+func (s *Scene) LocalServiceClient() typed.LocalServiceInterface {
 	return s.LocalServices.LocalserviceV1alpha1().LocalServices(s.Namespace)
 }
 
@@ -215,7 +215,8 @@ func (s *Scene) createNode(name string, more map[string]string) error {
 // PatchNode changes a node with a JSON merge patch.
 func (s *Scene) PatchNode(name, patch string, subresources ...string) {
 	s.T.Helper()
-	_, err := s.Kube.CoreV1().Nodes().Patch(s.Ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	nodes, options := s.Kube.CoreV1().Nodes(), metav1.PatchOptions{}
+	_, err := nodes.Patch(s.Ctx(), name, types.MergePatchType, []byte(patch), options, subresources...)
 	s.Must(err)
 }
 

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -394,11 +393,7 @@ func TestStatusIsApart(t *testing.T) {
 		t.Errorf("a write of the status changed the spec, or not the status: %+v", updated)
 	}
 	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
-	s.Eventually("the status tells the truth again", func(ctx context.Context) error {
-		ls, err := s.LocalServiceClient().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.WaitLocalService("demo", "the status tells the truth again", func(ls *v1alpha1.LocalService) error {
 		return framework.Equal("status.nodes", ls.Status.Nodes, 0)
 	})
 }

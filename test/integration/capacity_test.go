@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,17 +118,5 @@ func TestCapacityEnvironmentVariables(t *testing.T) {
 	if len(writes) < 3 || framework.Resource(&writes[0]) != "localservices/status" {
 		t.Errorf("the first write is not the status, which is to warn before: %s", writes)
 	}
-	s.Eventually("one Warning tells the numbers", func(ctx context.Context) error {
-		events, err := s.Events(ctx, "demo", v1alpha1.ReasonManyEnvironmentVariables)
-		if err != nil {
-			return err
-		}
-		if err := framework.Equal("number of events", len(events), 1); err != nil {
-			return err
-		}
-		if !strings.HasPrefix(events[0].Message, says) {
-			return fmt.Errorf("it says %q", events[0].Message)
-		}
-		return framework.Equal("type", events[0].Type, corev1.EventTypeWarning)
-	})
+	s.WaitEvents("demo", v1alpha1.ReasonManyEnvironmentVariables, "one Warning tells the numbers", framework.OneWarning(says))
 }

@@ -9,7 +9,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -86,13 +85,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			f.passServices()
 			s.ResetCount()
 			s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
-			s.Eventually("the Services are gone", func(ctx context.Context) error {
-				list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
-				if err != nil {
-					return err
-				}
-				return framework.Equal("number of Services", len(list.Items), 0)
-			})
+			s.WaitServiceCount(0)
 			f.passAll()
 			requests := s.Requests()
 			t.Logf("the controller's requests while the namespace was deleted: %s", requests)
@@ -112,16 +105,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			}
 			s.ResetCount()
 			release()
-			s.Eventually("the namespace is gone", func(ctx context.Context) error {
-				_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
-				if err == nil {
-					return errors.New("it is still there")
-				}
-				if !apierrors.IsNotFound(err) {
-					return err
-				}
-				return nil
-			})
+			s.WaitNamespaceGone()
 			f.passAll()
 			if requests := s.Requests(); len(requests) > 0 {
 				s.Fatalf("when the Services had gone the controller still tried: %s", requests)
@@ -151,13 +135,7 @@ func TestDeletionDuringFanOut(t *testing.T) {
 	f.passAll()
 	creates := s.Requests().Resource("services").Verb("create")
 	t.Logf("%d of %d Services had been created", len(creates), nodes)
-	s.Eventually("no Service is left", func(ctx context.Context) error {
-		list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		return framework.Equal("number of Services", len(list.Items), 0)
-	})
+	s.WaitServiceCount(0)
 	s.ResetCount()
 	f.passAll()
 	if requests := s.Requests(); len(requests) > 0 {
@@ -220,19 +198,7 @@ func TestDeletionHeldIsTold(t *testing.T) {
 	held := s.WaitNotReady("demo", v1alpha1.ReasonDeletionHeld, "3 of 4 Services")
 	f.passServices()
 	f.passLocalServices()
-	s.Eventually("one Warning tells of it", func(ctx context.Context) error {
-		events, err := s.Events(ctx, "demo", v1alpha1.ReasonDeletionHeld)
-		if err != nil {
-			return err
-		}
-		if len(events) != 1 || events[0].Series != nil {
-			return fmt.Errorf("got %+v", events)
-		}
-		if !strings.HasPrefix(events[0].Message, "3 of 4 Services ") {
-			return fmt.Errorf("it says %q", events[0].Message)
-		}
-		return framework.Equal("type", events[0].Type, corev1.EventTypeWarning)
-	})
+	s.WaitEvents("demo", v1alpha1.ReasonDeletionHeld, "one Warning tells of it", framework.OneWarning("3 of 4 Services "))
 	if err := framework.Equal("status.nodes", held.Status.Nodes, 1); err != nil {
 		t.Error(err)
 	}
@@ -247,9 +213,7 @@ func TestDeletionHeldIsTold(t *testing.T) {
 	f.passPods()
 	f.passServices()
 	f.passLocalServices()
-	if writes := s.Requests().Writes(); len(writes) > 0 {
-		s.Fatalf("while the deletion is held the controller wrote: %s", writes)
-	}
+	s.WantNoWrites("while the deletion is held")
 	s.Update("demo", func(ls *v1alpha1.LocalService) {
 		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
 	})

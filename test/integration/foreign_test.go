@@ -16,11 +16,7 @@ import (
 // waitConflict waits until a LocalService says that so many of its nodes' Services have a name that is taken.
 func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalService {
 	s.T.Helper()
-	var ls *v1alpha1.LocalService
-	s.Eventually(fmt.Sprintf("%s reports %d conflicts", name, conflicts), func(ctx context.Context) (err error) {
-		if ls, err = s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
+	return s.WaitLocalService(name, fmt.Sprintf("reports %d conflicts", conflicts), func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
 			framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonNameTaken),
 			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken),
@@ -29,7 +25,6 @@ func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalS
 			framework.Equal("status.services", int(ls.Status.Services), nodes-conflicts),
 		)
 	})
-	return ls
 }
 
 // TestForeignServicesNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
@@ -82,30 +77,13 @@ func TestForeignServicesNameTaken(t *testing.T) {
 				t.Errorf("the end of the other Service is an event, but the controller asked for it: %s", reads)
 			}
 			s.WantWrites("services", "2 create services 201")
-			s.Eventually("one Warning tells of the conflict", func(ctx context.Context) error {
-				events, err := s.Events(ctx, "demo", v1alpha1.ReasonNameTaken)
-				if err != nil {
-					return err
-				}
-				for i := range events {
-					if err := framework.Equal("type", events[i].Type, corev1.EventTypeWarning); err != nil {
-						return err
-					}
-				}
-				return framework.Equal("number of events", len(events), 1)
-			})
+			s.WaitEvents("demo", v1alpha1.ReasonNameTaken, "one Warning tells of the conflict", framework.OneWarning(""))
 			// Nor was one repeated: one event tells of the Services that were made, the other of the conflict.
 			s.WantWrites("events", "2 create events 201")
 
 			s.ResetCount()
 			s.DeleteService(foreign.Name)
-			s.Eventually("the freed name is taken at once", func(ctx context.Context) error {
-				service, err := s.ServiceClient().Get(ctx, foreign.Name, metav1.GetOptions{})
-				if err == nil && !metav1.IsControlledBy(service, ls) {
-					err = errors.New("the Service is not ours")
-				}
-				return err
-			})
+			s.WaitServices(ls, "demo-"+nodes[0], "demo-"+nodes[1], "demo-"+nodes[2])
 			s.WaitReady("demo")
 			f.passServices()
 			s.WantWrites("services", "1 create services 201")
@@ -208,11 +186,7 @@ func TestForeignServicesOfARival(t *testing.T) {
 		_, err := s.LocalServiceClient().Create(s.Ctx(), s.NewLocalService(names[i], framework.OnNodesWith("for", names[i])), metav1.CreateOptions{})
 		return err
 	})
-	s.Eventually("one of them has the name", func(ctx context.Context) error {
-		_, err := s.ServiceClient().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-	service := s.GetService(name)
+	service := s.WaitServiceExists(name)
 	holder, rival := names[0], names[1]
 	if service.OwnerReferences[0].Name == rival {
 		holder, rival = rival, holder

@@ -237,8 +237,9 @@ func TestLeaderCrashes(t *testing.T) {
 	s.AddNodes("a")
 	s.Create("demo")
 	s.waitLeading(second)
-	if got := s.getLease().Spec.LeaseDurationSeconds; got == nil || *got != int32(lease.Seconds()) {
-		t.Errorf("the Lease is one of %v seconds; want %v", got, lease)
+	// The flag bounds how long that takes: what the Lease lasts, and the time until the standby asks again.
+	if got := *s.getLease().Spec.LeaseDurationSeconds; got > int32(lease.Seconds()) {
+		t.Errorf("the Lease is one of %d seconds; want at most %v", got, lease)
 	}
 	s.MustOwn(s.WaitReady("demo"), 1)
 }

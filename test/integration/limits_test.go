@@ -1,14 +1,11 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -95,11 +92,7 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 // waitReadyNodes waits until a LocalService says that so many of its nodes have a ready endpoint.
 func (s *scene) waitReadyNodes(name, want string) {
 	s.T.Helper()
-	s.Eventually(name+" has "+want+" ready nodes", func(ctx context.Context) error {
-		ls, err := s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.WaitLocalService(name, name+" has "+want+" ready nodes", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
 			framework.Equal("status.ready", ls.Status.Ready, want),
 			framework.Equal("status.readyNodes", fmt.Sprintf("%d/%d", ls.Status.ReadyNodes, ls.Status.Nodes), want),

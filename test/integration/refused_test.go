@@ -83,11 +83,7 @@ func TestOneServiceIsRefused(t *testing.T) {
 	allow := s.deny("services", admissionregistrationv1.Create, fmt.Sprintf("object.metadata.name != %q", refused))
 	s.waitUntil(true, createService)
 	s.Create("demo")
-	s.Eventually("the others exist, and the LocalService tells of the one that does not", func(ctx context.Context) error {
-		ls, err := s.LocalServiceClient().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.WaitLocalService("demo", "the others exist, and the LocalService tells of the one that does not", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
 			framework.Equal("status.services", ls.Status.Services, nodes-1),
 			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
@@ -123,11 +119,7 @@ func TestQuota(t *testing.T) {
 	s.AddNodes("a", "b", "c", "d", "e")
 	s.limitServices(3)
 	s.Create("demo")
-	s.Eventually("three Services exist, and the LocalService tells why no more", func(ctx context.Context) error {
-		ls, err := s.LocalServiceClient().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.WaitLocalService("demo", "three Services exist, and the LocalService tells why no more", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
 			framework.Equal("status.services", ls.Status.Services, 3),
 			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),

@@ -87,9 +87,7 @@ func TestAtRest(t *testing.T) {
 		s.ResetCount()
 		s.NewController(t)
 		s.newFence().passAll()
-		if writes := s.Requests().Writes(); len(writes) > 0 {
-			s.Fatalf("at rest, a controller that was started wrote: %s", writes)
-		}
+		s.WantNoWrites("at rest")
 	})
 	t.Run("with resyncs", func(t *testing.T) {
 		s := s.in(t)
@@ -97,9 +95,7 @@ func TestAtRest(t *testing.T) {
 		s.ResetCount()
 		s.waitResyncs(controller, 3)
 		s.newFence().passAll()
-		if writes := s.Requests().Writes(); len(writes) > 0 {
-			s.Fatalf("at rest, resyncs caused writes: %s", writes)
-		}
+		s.WantNoWrites("at rest")
 	})
 }
 
@@ -216,17 +212,13 @@ func TestTwoControllersDoNotFight(t *testing.T) {
 	f.passAll()
 	s.ResetCount()
 	f.passAll()
-	if writes := s.Requests().Writes(); len(writes) > 0 {
-		s.Fatalf("at rest, two controllers wrote: %s", writes)
-	}
+	s.WantNoWrites("at rest")
 	s.Update("headless", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
 	s.WaitReady("headless")
 	f.passAll()
 	s.ResetCount()
 	f.passAll()
-	if writes := s.Requests().Writes(); len(writes) > 0 {
-		s.Fatalf("at rest after a change, two controllers wrote: %s", writes)
-	}
+	s.WantNoWrites("at rest after a change")
 }
 
 var localServiceAdds = regexp.MustCompile(`(?m)^workqueue_adds_total\{name="localservice"\} (\d+)$`)

@@ -235,11 +235,7 @@ func TestHalfGoodSpecs(t *testing.T) {
 				return
 			}
 			s.Must(err)
-			s.Eventually("the LocalService tells why it is not ready", func(ctx context.Context) error {
-				ls, err := s.LocalServiceClient().Get(ctx, "demo", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
+			s.WaitLocalService("demo", "the LocalService tells why it is not ready", func(ls *v1alpha1.LocalService) error {
 				return errors.Join(
 					framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, ""),
 					framework.CheckConditionSays(ls, v1alpha1.ConditionReady, test.says),
