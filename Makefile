@@ -21,24 +21,29 @@ test: test-unit test-integration test-e2e bench-smoke ## Run all tests, and see 
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
-	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./pkg/... ./cmd/... ./artifacts/... ./hack/bench
+	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./internal/... ./pkg/... ./cmd/... ./artifacts/...
+	cd test && go test ./framework
+	cd hack/bench && go test ./...
 
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
-	CGO_ENABLED=0 go test -count=1 -timeout 25m ./test/integration/...
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
 
 .PHONY: test-e2e
 test-e2e: build playground ## Run everything in a cluster of three real nodes
-	CGO_ENABLED=0 go test -count=1 -timeout 25m ./test/e2e/...
-	cd hack/playground && CGO_ENABLED=0 go test -count=1 -timeout 15m ./...
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./e2e/...
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./playground/...
+	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: bench
 bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); half an hour
-	CGO_ENABLED=0 go run ./hack/bench -row '$(ROW)'
+	@CGO_ENABLED=0 go build -C hack/bench -o ../../bin/bench/ .
+	bin/bench/bench -row '$(ROW)'
 
 .PHONY: bench-smoke
 bench-smoke: build playground ## See that the benchmark works: small sizes, counts checked, times not
-	CGO_ENABLED=0 go run ./hack/bench -smoke
+	@CGO_ENABLED=0 go build -C hack/bench -o ../../bin/bench/ .
+	bin/bench/bench -smoke
 
 .PHONY: fuzz
 fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)

@@ -8,11 +8,18 @@ mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.go')
 unformatted=$(gofmt -l "${files[@]}")
 [[ -z $unformatted ]] || { printf 'not formatted, run gofmt -w:\n%s\n' "$unformatted" >&2; exit 1; }
 
-for module in . hack/tools hack/playground; do
+modules=(. test hack/bench hack/playground)
+for module in "${modules[@]}" hack/tools; do
     (cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: run \`go mod tidy\` there" >&2; exit 1; }
 done
 
-go vet ./...
-(cd hack/playground && go vet ./...)
-mapfile -t packages < <(go list ./... | grep -v /pkg/generated/)
-go tool -modfile=hack/tools/go.mod staticcheck "${packages[@]}"
+go build -modfile=hack/tools/go.mod -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+staticcheck=$PWD/bin/staticcheck
+for module in "${modules[@]}"; do
+    (
+        cd "$module"
+        go vet ./...
+        mapfile -t packages < <(go list ./... | grep -v /pkg/generated/)
+        "$staticcheck" "${packages[@]}"
+    )
+done

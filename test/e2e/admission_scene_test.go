@@ -39,29 +39,20 @@ const (
 	admissionKinds = "mutatingadmissionpolicybindings,mutatingadmissionpolicies,validatingadmissionpolicybindings,validatingadmissionpolicies"
 )
 
-// admissionScene is a namespace in a cluster that no other test uses at the same time: admission policies concern all
-// of it.
-type admissionScene struct {
-	*framework.Cluster
-
-	t         *testing.T
-	namespace string
-	mark      framework.Mark
-}
-
-func newAdmissionScene(t *testing.T, opts framework.ClusterOptions) *admissionScene {
+// newAdmissionScene is a scene in a cluster that no other test uses at the same time: admission policies concern all of
+// it.
+func newAdmissionScene(t *testing.T, opts framework.ClusterOptions) *scene {
 	t.Helper()
-	s := &admissionScene{Cluster: framework.NewCluster(t, opts), t: t, namespace: "demo"}
-	s.createNamespace(s.namespace)
-	s.mark = s.Audit.Mark()
+	s := &scene{framework.NewCluster(t, opts).NewScene(t, "admission")}
+	s.WaitServiceAccount()
 	return s
 }
 
 // newSharedAdmissionScene is a scene in the cluster of all tests, for one that does not run in parallel. No policy is
 // left when the test ends.
-func newSharedAdmissionScene(t *testing.T) *admissionScene {
+func newSharedAdmissionScene(t *testing.T) *scene {
 	t.Helper()
-	s := &admissionScene{Cluster: cluster, t: t, namespace: newScene(t).namespace, mark: cluster.Audit.Mark()}
+	s := newScene(t)
 	t.Cleanup(func() {
 		if _, err := s.Kubectl(context.Background(), "delete", "-l", admissionLabels, admissionKinds); err != nil {
 			t.Error(err)
@@ -70,88 +61,37 @@ func newSharedAdmissionScene(t *testing.T) *admissionScene {
 	return s
 }
 
-func (s *admissionScene) ctx() context.Context { return s.t.Context() }
-
-// in is the same scene for a subtest.
-func (s *admissionScene) in(t *testing.T) *admissionScene {
-	sub := *s
-	sub.t = t
-	return &sub
-}
-
-func (s *admissionScene) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatalf("%v\n%s", err, s.Describe(s.namespace))
-	}
-}
-
-func (s *admissionScene) eventually(what string, check func(ctx context.Context) error) {
-	s.t.Helper()
-	s.EventuallyWithin(s.t, patience, s.namespace, what, check)
-}
-
-func (s *admissionScene) kubectl(args ...string) string {
-	s.t.Helper()
-	out, err := s.Kubectl(s.ctx(), append([]string{"--namespace=" + s.namespace}, args...)...)
-	s.must(err)
-	return out
-}
-
-// createNamespace creates a namespace that pods can be created in.
-func (s *admissionScene) createNamespace(name string) {
-	s.t.Helper()
-	_, err := s.Kube.CoreV1().Namespaces().Create(s.ctx(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	s.must(err)
-	s.eventually("the namespace has a service account", func(ctx context.Context) error {
-		_, err := s.Kube.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-}
-
 // as is a client with somebody else's permissions.
-func (s *admissionScene) as(user string, groups ...string) kubernetes.Interface {
-	s.t.Helper()
+func (s *scene) as(user string, groups ...string) kubernetes.Interface {
+	s.T.Helper()
 	config := rest.CopyConfig(s.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
 	client, err := kubernetes.NewForConfig(config)
-	s.must(err)
+	s.Must(err)
 	return client
 }
 
 // createNode creates a node that no machine is behind, and that the scheduler takes for ready. The cluster must run
 // without the node lifecycle controller, which knows better.
-func (s *admissionScene) createNode(name string) {
-	s.t.Helper()
+func (s *scene) createNode(name string) {
+	s.T.Helper()
 	room := corev1.ResourceList{
 		corev1.ResourcePods:   resource.MustParse("1000"),
 		corev1.ResourceCPU:    resource.MustParse("100"),
 		corev1.ResourceMemory: resource.MustParse("1Ti"),
 	}
-	node, err := s.Kube.CoreV1().Nodes().Create(s.ctx(), &corev1.Node{
+	node, err := s.Kube.CoreV1().Nodes().Create(s.Ctx(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"}},
 		},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	if len(node.Spec.Taints) > 0 { // An admission plug-in of Kubernetes makes every new node wait for that controller.
-		_, err = s.Kube.CoreV1().Nodes().Patch(s.ctx(), name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
-		s.must(err)
+		_, err = s.Kube.CoreV1().Nodes().Patch(s.Ctx(), name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
+		s.Must(err)
 	}
-}
-
-// localService creates a LocalService for the demo app's pods.
-func (s *admissionScene) localService() {
-	s.t.Helper()
-	_, err := s.LocalServices.LocalserviceV1alpha1().LocalServices(s.namespace).Create(s.ctx(), &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Name: "demo"},
-		Spec: v1alpha1.LocalServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, Selector: app, Ports: []v1alpha1.ServicePort{{Name: "http", Port: appPort}},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
 }
 
 // barePod is a pod of the demo app that nothing but its node's kubelet, if there is one, would run.
@@ -168,57 +108,30 @@ func barePod(name, node string, labels map[string]string) *corev1.Pod {
 	return pod
 }
 
-func (s *admissionScene) createPod(pod *corev1.Pod) *corev1.Pod {
-	s.t.Helper()
-	created, err := s.Kube.CoreV1().Pods(s.namespace).Create(s.ctx(), pod, metav1.CreateOptions{})
-	s.must(err)
-	return created
-}
-
-func (s *admissionScene) pod(name string) *corev1.Pod {
-	s.t.Helper()
-	pod, err := s.Kube.CoreV1().Pods(s.namespace).Get(s.ctx(), name, metav1.GetOptions{})
-	s.must(err)
-	return pod
-}
-
-func binding(pod, node string, labels map[string]string) *corev1.Binding {
-	return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod, Labels: labels}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
-}
-
-func (s *admissionScene) bind(pod, node string, labels map[string]string) {
-	s.t.Helper()
-	s.must(s.Kube.CoreV1().Pods(s.namespace).Bind(s.ctx(), binding(pod, node, labels), metav1.CreateOptions{}))
-}
-
 // wantLabel fails unless a pod's node label is this, or it has none with "".
-func (s *admissionScene) wantLabel(pod *corev1.Pod, want string) {
-	s.t.Helper()
+func (s *scene) wantLabel(pod *corev1.Pod, want string) {
+	s.T.Helper()
 	if got, has := pod.Labels[nodeLabel]; got != want || has != (want != "") {
-		s.t.Errorf("pod %s, with the node %q, has the labels %v; want the node label %q", pod.Name, pod.Spec.NodeName, pod.Labels, want)
+		s.T.Errorf("pod %s, with the node %q, has the labels %v; want the node label %q", pod.Name, pod.Spec.NodeName, pod.Labels, want)
 	}
 }
 
 // admissionDir is artifacts/admission.
-func admissionDir(t *testing.T) string {
+func admissionDir(t testing.TB) string {
 	t.Helper()
-	path, err := framework.ModuleFile("artifacts", "admission")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return framework.MustModuleFile(t, "artifacts", "admission")
 }
 
 // installPolicies does what the documentation says, and waits until all policies work.
-func (s *admissionScene) installPolicies() {
-	s.t.Helper()
-	s.applyPolicies(admissionDir(s.t), nodeLabel)
+func (s *scene) installPolicies() {
+	s.T.Helper()
+	s.applyPolicies(admissionDir(s.T), nodeLabel)
 }
 
-func (s *admissionScene) applyPolicies(dir, key string) {
-	s.t.Helper()
-	s.kubectl("apply", "--validate=strict", "-k", dir)
-	s.eventually("all policies work", func(ctx context.Context) error {
+func (s *scene) applyPolicies(dir, key string) {
+	s.T.Helper()
+	s.MustKubectl("apply", "--validate=strict", "-k", dir)
+	s.Eventually("all policies work", func(ctx context.Context) error {
 		p, err := s.probe(ctx, key)
 		if err == nil && p != (probed{true, true, true}) {
 			err = fmt.Errorf("those that work: %+v", p)
@@ -228,10 +141,10 @@ func (s *admissionScene) applyPolicies(dir, key string) {
 }
 
 // removePolicies does what the documentation says, and waits until no policy works any more.
-func (s *admissionScene) removePolicies() {
-	s.t.Helper()
-	s.kubectl("delete", "-l", admissionLabels, admissionKinds)
-	s.eventually("no policy works", func(ctx context.Context) error {
+func (s *scene) removePolicies() {
+	s.T.Helper()
+	s.MustKubectl("delete", "-l", admissionLabels, admissionKinds)
+	s.Eventually("no policy works", func(ctx context.Context) error {
 		p, err := s.probe(ctx, nodeLabel)
 		if err == nil && p != (probed{}) {
 			err = fmt.Errorf("those that work: %+v", p)
@@ -244,7 +157,7 @@ func (s *admissionScene) removePolicies() {
 type probed struct{ atBinding, atCreation, guard bool }
 
 // probe finds out which policies work. What it writes is in a namespace of its own, on a node that there is not.
-func (s *admissionScene) probe(ctx context.Context, key string) (p probed, err error) {
+func (s *scene) probe(ctx context.Context, key string) (p probed, err error) {
 	const namespace, node = "default", "probe"
 	pods := s.Kube.CoreV1().Pods(namespace)
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -261,7 +174,7 @@ func (s *admissionScene) probe(ctx context.Context, key string) (p probed, err e
 	defer func() {
 		err = errors.Join(err, pods.Delete(context.WithoutCancel(ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	}()
-	if err := pods.Bind(ctx, binding(pod.Name, node, nil), metav1.CreateOptions{}); err != nil {
+	if err := pods.Bind(ctx, framework.NewBinding(pod.Name, node, nil), metav1.CreateOptions{}); err != nil {
 		return p, err
 	}
 	bound, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
@@ -281,16 +194,16 @@ func labelPatch(key, value string) []byte {
 }
 
 // policies are the names of all admission policies and their bindings in the cluster, with their kinds.
-func (s *admissionScene) policies() []string {
-	s.t.Helper()
+func (s *scene) policies() []string {
+	s.T.Helper()
 	var names []string
 	for kind := range strings.SplitSeq(admissionKinds, ",") {
-		list, err := s.Dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: kind}).List(s.ctx(), metav1.ListOptions{})
+		list, err := s.Dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: kind}).List(s.Ctx(), metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // An older server.
 		}
-		s.must(err)
-		s.must(list.EachListItem(func(o runtime.Object) error {
+		s.Must(err)
+		s.Must(list.EachListItem(func(o runtime.Object) error {
 			names = append(names, kind+"/"+o.(*unstructured.Unstructured).GetName())
 			return nil
 		}))
@@ -300,9 +213,9 @@ func (s *admissionScene) policies() []string {
 }
 
 // podWrites are the requests by which controllers, ours, have changed pods of this scene.
-func (s *admissionScene) podWrites() framework.Requests {
-	return s.Audit.Since(s.mark).ByController().Writes().Namespace(s.namespace).
-		Where(func(r *framework.Request) bool { return r.Object.Resource == "pods" })
+func (s *scene) podWrites() framework.Requests {
+	return s.AllRequests().ByController().Writes().Namespace(s.Namespace).
+		Where(func(r *framework.Request) bool { return r.ObjectRef.Resource == "pods" })
 }
 
 // podWatch is what a watch has shown of the pods of a namespace.
@@ -314,21 +227,21 @@ type podWatch struct {
 }
 
 // watchPods watches all pods of the scene, until the end of the test, from before there are any.
-func (s *admissionScene) watchPods() *podWatch {
-	s.t.Helper()
-	pods := s.Kube.CoreV1().Pods(s.namespace)
-	list, err := pods.List(s.ctx(), metav1.ListOptions{})
-	s.must(err)
+func (s *scene) watchPods() *podWatch {
+	s.T.Helper()
+	pods := s.PodClient()
+	list, err := pods.List(s.Ctx(), metav1.ListOptions{})
+	s.Must(err)
 	if len(list.Items) > 0 {
-		s.t.Fatalf("there are pods already: %d", len(list.Items))
+		s.T.Fatalf("there are pods already: %d", len(list.Items))
 	}
 	// The server ends a watch that does not keep up; this goes on where that one has ended.
-	w, err := watchtools.NewRetryWatcherWithContext(s.ctx(), list.ResourceVersion, &cache.ListWatch{
+	w, err := watchtools.NewRetryWatcherWithContext(s.Ctx(), list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return pods.Watch(ctx, options)
 		},
 	})
-	s.must(err)
+	s.Must(err)
 	seen := &podWatch{scheduled: map[string]string{}, uids: map[string]types.UID{}}
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -336,7 +249,7 @@ func (s *admissionScene) watchPods() *podWatch {
 			seen.see(e)
 		}
 	})
-	s.t.Cleanup(func() { w.Stop(); watching.Wait() })
+	s.T.Cleanup(func() { w.Stop(); watching.Wait() })
 	return seen
 }
 
@@ -385,7 +298,7 @@ func (w *podWatch) check(t *testing.T) {
 }
 
 // changedPolicies is a copy of artifacts/admission in which a text is replaced, as its documentation says to.
-func changedPolicies(t *testing.T, before, after string) (dir string) {
+func changedPolicies(t testing.TB, before, after string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	files, err := filepath.Glob(filepath.Join(admissionDir(t), "*.yaml"))

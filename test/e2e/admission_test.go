@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,11 +12,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -27,20 +22,20 @@ import (
 func TestAdmissionOnNodes(t *testing.T) {
 	s := newSharedAdmissionScene(t)
 	s.installPolicies()
-	s.localService()
+	s.localService("demo")
 	seen := s.watchPods()
 
 	workloads := s.createWorkloads()
 	pods := 6 + 3 + 3 + 3 + 2 // Deployment, DaemonSet, StatefulSet, Job, pods with a node
-	static := staticPod(t, s.namespace, nodes[1], map[string]string{nodeLabel: "another-node"})
+	static := staticPod(t, s.Namespace, nodes[1], map[string]string{nodeLabel: "another-node"})
 	pods++
-	s.eventually("all pods run, and those of the Job have run", func(ctx context.Context) error {
+	s.Eventually("all pods run, and those of the Job have run", func(ctx context.Context) error {
 		if n := seen.count(); n != pods {
 			return fmt.Errorf("%d of %d pods have a node", n, pods)
 		}
-		out, err := s.Kubectl(ctx, "--namespace="+s.namespace, "wait", "--for=condition=Ready", "pod", "--selector=app,!job-name", "--timeout=0s")
+		out, err := s.Kubectl(ctx, "--namespace="+s.Namespace, "wait", "--for=condition=Ready", "pod", "--selector=app,!job-name", "--timeout=0s")
 		if err == nil {
-			out, err = s.Kubectl(ctx, "--namespace="+s.namespace, "wait", "--for=condition=Complete", "job/demo", "--timeout=0s")
+			out, err = s.Kubectl(ctx, "--namespace="+s.Namespace, "wait", "--for=condition=Complete", "job/demo", "--timeout=0s")
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -48,38 +43,38 @@ func TestAdmissionOnNodes(t *testing.T) {
 		return nil
 	})
 	s.grant("viewer", rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"})
-	s.eventually("who may only see the namespace sees that the policies work", func(ctx context.Context) error {
+	s.Eventually("who may only see the namespace sees that the policies work", func(ctx context.Context) error {
 		// The DaemonSet's, and one that was created with a node. The others have had a label from elsewhere.
-		return checkNodeLabels(ctx, s.namespace, "demo", "viewer", "AtBinding 4 0", "Node labels: set with the binding, by the admission policies.")
+		return checkNodeLabels(ctx, s.Namespace, "demo", "viewer", "AtBinding 4 0", "Node labels: set with the binding, by the admission policies.")
 	})
 
 	// What others do with pods is none of our business.
-	s.kubectl("label", "pod", "--all", "team=blue")
-	s.kubectl("label", "pod", "--all", "team-")
-	s.kubectl("annotate", "pod", "--all", "note=1")
-	s.kubectl(append([]string{"delete", "--cascade=foreground", "--timeout=60s"}, workloads...)...)
-	s.eventually("the garbage collector has deleted the pods", func(ctx context.Context) error {
-		list, err := s.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "by"})
+	s.MustKubectl("label", "pod", "--all", "team=blue")
+	s.MustKubectl("label", "pod", "--all", "team-")
+	s.MustKubectl("annotate", "pod", "--all", "note=1")
+	s.MustKubectl(append([]string{"delete", "--cascade=foreground", "--timeout=2m"}, workloads...)...)
+	s.Eventually("the garbage collector has deleted the pods", func(ctx context.Context) error {
+		list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: "by"})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("there are %d", len(list.Items))
 		}
 		return err
 	})
-	for _, r := range s.Audit.Since(s.mark).Writes() {
-		refused := r.Response.Code == 403 || r.Response.Code == 422 || r.Response.Code >= 500
-		if refused && (r.Object.Resource == "pods" || r.Object.Resource == "bindings") && strings.HasPrefix(r.User.Username, "system:") {
-			t.Errorf("%s may not %s %s %s: %d", r.User.Username, r.Verb, r.Resource(), r.Object.Name, r.Response.Code)
+	for _, r := range s.AllRequests().Writes() {
+		refused := r.ResponseStatus.Code == 403 || r.ResponseStatus.Code == 422 || r.ResponseStatus.Code >= 500
+		if refused && (r.ObjectRef.Resource == "pods" || r.ObjectRef.Resource == "bindings") && strings.HasPrefix(r.User.Username, "system:") {
+			t.Errorf("%s may not %s %s %s: %d", r.User.Username, r.Verb, framework.Resource(&r), r.ObjectRef.Name, r.ResponseStatus.Code)
 		}
 	}
 
-	if pod := s.pod(static); !isReady(pod) || pod.Annotations[corev1.MirrorPodAnnotationKey] == "" {
+	if pod := s.GetPod(static); !isReady(pod) || pod.Annotations[corev1.MirrorPodAnnotationKey] == "" {
 		t.Errorf("the static pod: annotations %v, status %+v", pod.Annotations, pod.Status)
 	}
 	seen.check(t)
 	if writes := s.podWrites(); len(writes) > 0 {
 		t.Errorf("the controller has written to pods: %s", writes)
 	}
-	if services := s.Audit.Since(s.mark).ByController().Namespace(s.namespace).Resource("services").Verb("create"); len(services) != len(nodes) {
+	if services := s.AllRequests().ByController().Namespace(s.Namespace).Resource("services").Verb("create"); len(services) != len(nodes) {
 		t.Errorf("the controller has created %d Services", len(services))
 	}
 	s.removePolicies()
@@ -88,20 +83,20 @@ func TestAdmissionOnNodes(t *testing.T) {
 	}
 	afterwards := barePod("afterwards", "", nil)
 	afterwards.Spec.SchedulerName = ""
-	s.createPod(afterwards)
-	s.eventually("the plugin sees that the policies are gone", func(ctx context.Context) error {
-		return checkNodeLabels(ctx, s.namespace, "demo", "viewer", "ByController 1 1",
+	s.Launch(afterwards)
+	s.Eventually("the plugin sees that the policies are gone", func(ctx context.Context) error {
+		return checkNodeLabels(ctx, s.Namespace, "demo", "viewer", "ByController 1 1",
 			"Node labels: set by the controller, after the binding; with the binding on 1 of 2 pods.")
 	})
 	if t.Failed() {
-		t.Log(state(s.namespace))
+		t.Log(s.Describe(s.Namespace))
 	}
 }
 
 // createWorkloads makes pods in all ways there are, and returns the names of what is behind them. All templates but the
 // DaemonSet's have a node label from elsewhere.
-func (s *admissionScene) createWorkloads() (names []string) {
-	s.t.Helper()
+func (s *scene) createWorkloads() (names []string) {
+	s.T.Helper()
 	template := func(by string) (corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		own := map[string]string{"by": by}
 		t := podTemplate()
@@ -116,22 +111,22 @@ func (s *admissionScene) createWorkloads() (names []string) {
 	apps := s.Kube.AppsV1()
 
 	t, selector := template("deployment")
-	_, err := apps.Deployments(s.namespace).Create(s.ctx(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(6)), Selector: selector, Template: t}}, metav1.CreateOptions{})
-	s.must(err)
+	_, err := apps.Deployments(s.Namespace).Create(s.Ctx(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(6)), Selector: selector, Template: t}}, metav1.CreateOptions{})
+	s.Must(err)
 	t, selector = template("daemonset")
-	_, err = apps.DaemonSets(s.namespace).Create(s.ctx(), &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: t}}, metav1.CreateOptions{})
-	s.must(err)
+	_, err = apps.DaemonSets(s.Namespace).Create(s.Ctx(), &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: t}}, metav1.CreateOptions{})
+	s.Must(err)
 	t, selector = template("statefulset")
-	_, err = apps.StatefulSets(s.namespace).Create(s.ctx(), &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), ServiceName: "demo", Selector: selector, Template: t}}, metav1.CreateOptions{})
-	s.must(err)
+	_, err = apps.StatefulSets(s.Namespace).Create(s.Ctx(), &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), ServiceName: "demo", Selector: selector, Template: t}}, metav1.CreateOptions{})
+	s.Must(err)
 	t, _ = template("job")
 	t.Spec.RestartPolicy = corev1.RestartPolicyNever
 	t.Spec.Containers = []corev1.Container{{Name: "help", Image: controllerImage, ImagePullPolicy: corev1.PullNever, Args: []string{"-help"}}}
-	_, err = s.Kube.BatchV1().Jobs(s.namespace).Create(s.ctx(), &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: new(int32(3)), Parallelism: new(int32(3)), Template: t}}, metav1.CreateOptions{})
-	s.must(err)
+	_, err = s.Kube.BatchV1().Jobs(s.Namespace).Create(s.Ctx(), &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: new(int32(3)), Parallelism: new(int32(3)), Template: t}}, metav1.CreateOptions{})
+	s.Must(err)
 
-	s.wantLabel(s.createPod(barePod("with-node", nodes[0], nil)), nodes[0])
-	s.wantLabel(s.createPod(barePod("with-node-and-label", nodes[2], map[string]string{nodeLabel: nodes[0]})), nodes[2])
+	s.wantLabel(s.Launch(barePod("with-node", nodes[0], nil)), nodes[0])
+	s.wantLabel(s.Launch(barePod("with-node-and-label", nodes[2], map[string]string{nodeLabel: nodes[0]})), nodes[2])
 	return []string{"deployments/demo", "daemonsets/demo", "statefulsets/demo", "jobs/demo"}
 }
 
@@ -145,7 +140,7 @@ func TestAdmissionAThousandPods(t *testing.T) {
 	}
 	s.installPolicies()
 	controller := s.NewController(t)
-	s.localService()
+	s.localService("demo")
 	seen := s.watchPods()
 	s.createPods(pods, func(i int) map[string]string {
 		if i%2 == 0 {
@@ -153,14 +148,14 @@ func TestAdmissionAThousandPods(t *testing.T) {
 		}
 		return nil
 	})
-	s.eventually("all pods have a node", func(context.Context) error {
+	s.Eventually("all pods have a node", func(context.Context) error {
 		if n := seen.count(); n != pods {
 			return fmt.Errorf("%d have", n)
 		}
 		return nil
 	})
-	s.eventually("the controller has made a Service for every node", func(ctx context.Context) error {
-		list, err := s.Kube.CoreV1().Services(s.namespace).List(ctx, metav1.ListOptions{})
+	s.Eventually("the controller has made a Service for every node", func(ctx context.Context) error {
+		list, err := s.Kube.CoreV1().Services(s.Namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) != 10 {
 			err = fmt.Errorf("there are %d", len(list.Items))
 		}
@@ -170,7 +165,7 @@ func TestAdmissionAThousandPods(t *testing.T) {
 	if writes := s.podWrites(); len(writes) > 0 {
 		t.Errorf("the controller has written to pods: %s", writes)
 	}
-	bound := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("pods/binding").Verb("create").Where(func(r *framework.Request) bool { return r.Response.Code == 201 })
+	bound := s.AllRequests().Namespace(s.Namespace).Resource("pods/binding").Verb("create").Where(func(r *framework.Request) bool { return r.ResponseStatus.Code == 201 })
 	if len(bound) != pods {
 		t.Errorf("the scheduler has bound %d pods", len(bound))
 	}
@@ -180,12 +175,12 @@ func TestAdmissionAThousandPods(t *testing.T) {
 	if left := s.policies(); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
-	s.mark = s.Audit.Mark()
+	s.ResetCount()
 	pod := barePod("afterwards", "", map[string]string{nodeLabel: "another-node"})
 	pod.Spec.SchedulerName = ""
-	s.createPod(pod)
-	s.eventually("the controller labels a new pod", func(context.Context) error {
-		if pod := s.pod("afterwards"); pod.Spec.NodeName == "" || pod.Labels[nodeLabel] != pod.Spec.NodeName {
+	s.Launch(pod)
+	s.Eventually("the controller labels a new pod", func(context.Context) error {
+		if pod := s.GetPod("afterwards"); pod.Spec.NodeName == "" || pod.Labels[nodeLabel] != pod.Spec.NodeName {
 			return fmt.Errorf("node %q, labels %v", pod.Spec.NodeName, pod.Labels)
 		}
 		return nil
@@ -200,21 +195,21 @@ func TestAdmissionAThousandPods(t *testing.T) {
 }
 
 // wantFoundOut fails unless the controller has said once, and tells by its metric, whether the policies work.
-func (s *admissionScene) wantFoundOut(controller *framework.Controller, text string, metric int) {
-	s.t.Helper()
+func (s *scene) wantFoundOut(controller *framework.Controller, text string, metric int) {
+	s.T.Helper()
 	if lines := controller.LogLines(text); len(lines) != 1 {
-		s.t.Errorf("the controller has said %d times %q", len(lines), text)
+		s.T.Errorf("the controller has said %d times %q", len(lines), text)
 	}
-	_, body, err := controller.Get(s.ctx(), "/metrics")
-	s.must(err)
+	_, body, err := controller.Get(s.Ctx(), "/metrics")
+	s.Must(err)
 	if want := fmt.Sprintf("\nlocalservice_pods_labelled_at_binding %d\n", metric); !strings.Contains(body, want) {
-		s.t.Errorf("want the metric%s", want)
+		s.T.Errorf("want the metric%s", want)
 	}
 }
 
 // createPods creates pods of the demo app for the scheduler, as fast as it can.
-func (s *admissionScene) createPods(n int, labels func(i int) map[string]string) {
-	s.t.Helper()
+func (s *scene) createPods(n int, labels func(i int) map[string]string) {
+	s.T.Helper()
 	var creating sync.WaitGroup
 	next := make(chan int)
 	for range 16 {
@@ -222,8 +217,8 @@ func (s *admissionScene) createPods(n int, labels func(i int) map[string]string)
 			for i := range next {
 				pod := barePod(fmt.Sprintf("pod-%d", i), "", labels(i))
 				pod.Spec.SchedulerName = ""
-				if _, err := s.Kube.CoreV1().Pods(s.namespace).Create(s.ctx(), pod, metav1.CreateOptions{}); err != nil {
-					s.t.Error(err)
+				if _, err := s.PodClient().Create(s.Ctx(), pod, metav1.CreateOptions{}); err != nil {
+					s.T.Error(err)
 				}
 			}
 		})
@@ -237,355 +232,3 @@ func (s *admissionScene) createPods(n int, labels func(i int) map[string]string)
 
 // withoutPodGC keeps pods on nodes that there are not: by default they are deleted within a minute.
 var withoutPodGC = []string{"--controllers", "*,-pod-garbage-collector-controller"}
-
-// TestAdmissionGuard has somebody who may do everything in a namespace try to get another node's traffic.
-func TestAdmissionGuard(t *testing.T) {
-	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: withoutPodGC})
-	s.createPod(barePod("before", "k8s01", map[string]string{nodeLabel: "k8s02"})) // No policy corrects it.
-	s.installPolicies()
-	s.grant("mallory", rbacv1.RoleRef{Kind: "ClusterRole", Name: "admin"})
-	admin := s.as("mallory").CoreV1().Pods(s.namespace)
-
-	t.Run("create", func(t *testing.T) {
-		s := s.in(t)
-		pod, err := admin.Create(t.Context(), barePod("pending", "", map[string]string{nodeLabel: "k8s02"}), metav1.CreateOptions{})
-		s.must(err)
-		s.wantLabel(pod, "")
-		pod, err = admin.Create(t.Context(), barePod("running", "k8s01", map[string]string{nodeLabel: "k8s02"}), metav1.CreateOptions{})
-		s.must(err)
-		s.wantLabel(pod, "k8s01")
-		only := barePod("unlabelled", "k8s01", nil)
-		only.Labels = nil
-		s.wantLabel(s.createPod(only), "k8s01")
-	})
-	t.Run("refused", func(t *testing.T) { s.in(t).testRefused() })
-	t.Run("allowed", func(t *testing.T) { s.in(t).testAllowed() })
-	t.Run("binding", func(t *testing.T) {
-		s := s.in(t)
-		s.grantVerbs("mallory", "create", "pods/binding", "bindings")
-		client := s.as("mallory").CoreV1()
-		for name, bind := range map[string]func(b *corev1.Binding) error{
-			"bound": func(b *corev1.Binding) error {
-				return client.Pods(s.namespace).Bind(t.Context(), b, metav1.CreateOptions{})
-			},
-			"bound-the-old-way": func(b *corev1.Binding) error {
-				return client.RESTClient().Post().Namespace(s.namespace).Resource("bindings").Body(b).Do(t.Context()).Error()
-			},
-		} {
-			s.createPod(barePod(name, "", nil))
-			s.must(bind(binding(name, "k8s01", map[string]string{nodeLabel: "k8s02", "team": "blue"})))
-			pod := s.pod(name)
-			s.wantLabel(pod, "k8s01")
-			if pod.Labels["team"] != "blue" || pod.Labels["app"] != "demo" {
-				t.Errorf("other labels are lost: %v", pod.Labels)
-			}
-		}
-	})
-	t.Run("status", func(t *testing.T) { s.in(t).testStatus() })
-	t.Run("failing policy", func(t *testing.T) { s.in(t).testFailingPolicy() })
-	t.Run("long node name", func(t *testing.T) { s.in(t).testLongNodeName() })
-	t.Run("another key", func(t *testing.T) { s.in(t).testAnotherKey("example.com/node") })
-}
-
-func (s *admissionScene) grant(user string, role rbacv1.RoleRef) {
-	s.t.Helper()
-	_, err := s.Kube.RbacV1().RoleBindings(s.namespace).Create(s.ctx(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "grant-"},
-		RoleRef:    role,
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	s.must(err)
-}
-
-func (s *admissionScene) grantVerbs(user, verb string, resources ...string) {
-	s.t.Helper()
-	role, err := s.Kube.RbacV1().Roles(s.namespace).Create(s.ctx(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "grant-"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: resources, Verbs: []string{verb}}},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	s.grant(user, rbacv1.RoleRef{Kind: "Role", Name: role.Name})
-}
-
-func (s *admissionScene) testRefused() {
-	admin := s.as("mallory").CoreV1().Pods(s.namespace)
-	patch := func(pod string, kind types.PatchType, data string, subresources ...string) func(ctx context.Context) error {
-		return func(ctx context.Context) error {
-			options := metav1.PatchOptions{}
-			if kind == types.ApplyPatchType {
-				options.FieldManager, options.Force = "mallory", new(true)
-			}
-			_, err := admin.Patch(ctx, pod, kind, []byte(data), options, subresources...)
-			return err
-		}
-	}
-	kubectl := func(args ...string) func(ctx context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := s.Kubectl(ctx, append([]string{"--namespace=" + s.namespace, "--as=mallory"}, args...)...)
-			return err
-		}
-	}
-	set := `label vm/rack is the name of the node that the pod runs on (k8s01): it cannot be set to "k8s02". Leave it as it is.`
-	removed := `label vm/rack is the name of the node that the pod runs on (k8s01): it cannot be removed. Leave it as it is.`
-	pending := `label vm/rack is the name of the node that the pod runs on, and is set when it has one: it cannot be set to "k8s01". Leave it as it is.`
-	for name, c := range map[string]struct {
-		try  func(ctx context.Context) error
-		want string
-	}{
-		"update": {func(ctx context.Context) error {
-			pod := s.pod("running")
-			pod.Labels[nodeLabel] = "k8s02"
-			_, err := admin.Update(ctx, pod, metav1.UpdateOptions{})
-			return err
-		}, set},
-		"update without the label": {func(ctx context.Context) error {
-			pod := s.pod("running")
-			pod.Labels = nil
-			_, err := admin.Update(ctx, pod, metav1.UpdateOptions{})
-			return err
-		}, removed},
-		"merge patch":       {patch("running", types.MergePatchType, string(labelPatch(nodeLabel, "k8s02"))), set},
-		"strategic patch":   {patch("running", types.StrategicMergePatchType, string(labelPatch(nodeLabel, "k8s02"))), set},
-		"JSON patch":        {patch("running", types.JSONPatchType, `[{"op":"replace","path":"/metadata/labels/vm~1rack","value":"k8s02"}]`), set},
-		"JSON patch away":   {patch("running", types.JSONPatchType, `[{"op":"remove","path":"/metadata/labels"}]`), removed},
-		"server-side apply": {patch("running", types.ApplyPatchType, `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"vm/rack":"k8s02"}}}`), set},
-		"status patch":      {patch("running", types.MergePatchType, string(labelPatch(nodeLabel, "k8s02")), "status"), `cannot patch resource "pods/status"`},
-		"kubectl label":     {kubectl("label", "--overwrite", "pod/running", "vm/rack=k8s02"), set},
-		"kubectl unlabel":   {kubectl("label", "pod/running", "vm/rack-"), removed},
-		"pod without node":  {kubectl("label", "pod/pending", "vm/rack=k8s01"), pending},
-		"one lie to another": {patch("before", types.MergePatchType, string(labelPatch(nodeLabel, "k8s03"))),
-			strings.Replace(set, "k8s02", "k8s03", 1)},
-	} {
-		err := c.try(s.ctx())
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			s.t.Errorf("%s: want it refused because %s\ngot: %v", name, c.want, err)
-		}
-		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !apierrors.IsForbidden(err) {
-			s.t.Errorf("%s: refused, but not as forbidden: %v", name, err)
-		}
-	}
-	s.wantLabel(s.pod("running"), "k8s01")
-	s.wantLabel(s.pod("pending"), "")
-}
-
-func (s *admissionScene) testAllowed() {
-	admin := s.as("mallory").CoreV1().Pods(s.namespace)
-	s.grantVerbs("mallory", "patch", "pods/ephemeralcontainers", "pods/resize")
-	for _, c := range []struct {
-		name, pod, patch string
-		subresources     []string
-	}{
-		{"another label", "running", `{"metadata":{"labels":{"team":"blue"}}}`, nil},
-		{"an annotation", "running", `{"metadata":{"annotations":{"team":"blue"}}}`, nil},
-		{"the truth once more", "running", string(labelPatch(nodeLabel, "k8s01")), nil},
-		{"another label, of a pod with a false one", "before", `{"metadata":{"labels":{"team":"blue"}}}`, nil},
-		{"no false label any more", "before", `{"metadata":{"labels":{"vm/rack":null}}}`, nil},
-		{"the truth instead", "before", string(labelPatch(nodeLabel, "k8s01")), nil},
-		{"a debug container, which leaves labels as they are", "running", `{"metadata":{"labels":{"vm/rack":"k8s02"}},"spec":{"ephemeralContainers":[{"name":"debug","image":"x"}]}}`, []string{"ephemeralcontainers"}},
-		{"a resize, which leaves labels as they are", "running", string(labelPatch(nodeLabel, "k8s02")), []string{"resize"}},
-	} {
-		kind := types.StrategicMergePatchType
-		if _, err := admin.Patch(s.ctx(), c.pod, kind, []byte(c.patch), metav1.PatchOptions{}, c.subresources...); err != nil {
-			s.t.Errorf("%s: %v", c.name, err)
-		}
-	}
-	s.wantLabel(s.pod("running"), "k8s01")
-	s.wantLabel(s.pod("before"), "k8s01")
-}
-
-// testStatus: who may write the status of pods may change their labels by that way. No role for users includes it, and
-// kubelets are held back by Kubernetes itself. For clusters with other roles the documentation says what to change.
-func (s *admissionScene) testStatus() {
-	try := func(user string, groups ...string) error {
-		_, err := s.as(user, groups...).CoreV1().Pods(s.namespace).Patch(s.ctx(), "running", types.MergePatchType, labelPatch(nodeLabel, "k8s02"),
-			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
-		return err
-	}
-	if err := try("system:node:k8s01", "system:nodes", "system:authenticated"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot update labels through pod status") {
-		s.t.Errorf("want it refused to a kubelet, got %v", err)
-	}
-	s.grantVerbs("mallory", "patch", "pods/status")
-	dir := changedPolicies(s.t, "resources: [pods]", "resources: [pods, pods/status]")
-	s.kubectl("apply", "-k", dir)
-	s.eventually("it is refused to others", func(context.Context) error {
-		if err := try("mallory"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "it cannot be set to") {
-			return fmt.Errorf("got %v", err)
-		}
-		return nil
-	})
-	s.must(s.kubeletSays("running", "still running"))
-	s.kubectl("apply", "-k", admissionDir(s.t))
-}
-
-// kubeletSays changes a pod's status as its kubelet does.
-func (s *admissionScene) kubeletSays(pod, message string) error {
-	_, err := s.Kube.CoreV1().Pods(s.namespace).Patch(s.ctx(), pod, types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"message":%q}}`, message), metav1.PatchOptions{}, "status")
-	return err
-}
-
-// testFailingPolicy: whatever the policies come to in a later Kubernetes, pods can be created and bound.
-func (s *admissionScene) testFailingPolicy() {
-	s.kubectl("apply", "-k", changedPolicies(s.t, ".orValue('')\n  - name: labels", ".orValue('') + string(dyn(object).what)\n  - name: labels"))
-	s.eventually("the policies that label fail, and harm nobody", func(ctx context.Context) error {
-		p, err := s.probe(ctx, nodeLabel)
-		if err == nil && p != (probed{guard: true}) {
-			err = fmt.Errorf("those that work: %+v", p)
-		}
-		return err
-	})
-	s.installPolicies()
-}
-
-// testLongNodeName: a node's name that is no label value is left to the controller, and to nobody else.
-func (s *admissionScene) testLongNodeName() {
-	node := strings.Repeat("n", 60) + ".example.com"
-	s.createPod(barePod("long", "", nil))
-	s.bind("long", node, map[string]string{nodeLabel: "k8s02"})
-	s.wantLabel(s.pod("long"), "")
-	s.wantLabel(s.createPod(barePod("long-from-the-start", node, map[string]string{nodeLabel: "k8s02"})), "")
-
-	deploy, err := framework.ModuleFile("artifacts", "deploy")
-	s.must(err)
-	_, err = s.Kubectl(s.ctx(), "apply", "-k", deploy) // Nothing runs it here; it is for the permissions.
-	s.must(err)
-	controller := s.LaunchController(s.t, "-kubeconfig="+s.AccountKubeconfig(s.t, controllerNamespace, controllerName), "-leader-elect=false")
-	s.must(controller.WaitReady(s.ctx()))
-	s.localService()
-	want := naming.NodeLabelValue(node)
-	for _, name := range []string{"long", "long-from-the-start"} {
-		s.wantLabelSoon(name, want)
-	}
-	admin := s.as("mallory").CoreV1().Pods(s.namespace)
-	for _, patch := range []string{string(labelPatch(nodeLabel, "k8s01")), `{"metadata":{"labels":{"vm/rack":null}}}`} {
-		if _, err := admin.Patch(s.ctx(), "long", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
-			s.t.Errorf("%s: want it refused, got %v", patch, err)
-		}
-	}
-	s.must(controller.Stop())
-}
-
-// testAnotherKey: the policies for a controller with -node-label-key.
-func (s *admissionScene) testAnotherKey(key string) {
-	s.applyPolicies(changedPolicies(s.t, nodeLabel, key), key)
-	s.createPod(barePod("another-key", "", map[string]string{key: "k8s02", nodeLabel: "any"}))
-	s.bind("another-key", "k8s01", nil)
-	if labels := s.pod("another-key").Labels; labels[key] != "k8s01" || labels[nodeLabel] != "any" {
-		s.t.Errorf("the pod's labels are %v", labels)
-	}
-	_, err := s.as("mallory").CoreV1().Pods(s.namespace).Patch(s.ctx(), "another-key", types.MergePatchType, labelPatch(key, "k8s02"), metav1.PatchOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "label "+key) {
-		s.t.Errorf("want it refused, got %v", err)
-	}
-}
-
-// TestAdmissionOlderServer installs everything on Kubernetes 1.35: what it does not know it says, and the rest works.
-func TestAdmissionOlderServer(t *testing.T) {
-	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: append([]string{"--apiserver-flag=--emulated-version=1.35"}, withoutPodGC...)})
-	everything, err := framework.ModuleFile("artifacts", "with-admission")
-	s.must(err)
-	_, err = s.Kubectl(t.Context(), "apply", "-k", everything)
-	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`) {
-		t.Errorf("want an error that names what is missing, got %v", err)
-	}
-	if _, err := s.Kube.AppsV1().Deployments(controllerNamespace).Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
-	want := []string{"validatingadmissionpolicies/local-service-node-label-guard", "validatingadmissionpolicybindings/local-service-node-label-guard"}
-	if got := s.policies(); !slices.Equal(got, want) {
-		t.Errorf("there are %v", got)
-	}
-	s.eventually("the guard works", func(ctx context.Context) error {
-		p, err := s.probe(ctx, nodeLabel)
-		if err == nil && p != (probed{guard: true}) {
-			err = fmt.Errorf("those that work: %+v", p)
-		}
-		return err
-	})
-
-	// As the controller itself, which has to get by with the guard alone.
-	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, controllerNamespace, controllerName), "-leader-elect=false")
-	s.must(controller.WaitReady(t.Context()))
-	s.localService()
-	s.createPod(barePod("stale", "", map[string]string{nodeLabel: "k8s02"}))
-	s.bind("stale", "k8s01", nil)
-	s.createPod(barePod("with-node", "k8s03", nil))
-	for name, node := range map[string]string{"stale": "k8s01", "with-node": "k8s03"} {
-		s.wantLabelSoon(name, node)
-	}
-
-	if _, err := s.Kubectl(t.Context(), "delete", "-k", admissionDir(t)); err == nil || !strings.Contains(err.Error(), "no matches for kind") {
-		t.Errorf("want an error that names what is missing, got %v", err)
-	}
-	if left := s.policies(); len(left) > 0 {
-		t.Errorf("left over: %v", left)
-	}
-}
-
-// TestAdmissionUpgrade is in the middle of an upgrade from Kubernetes 1.35 to 1.36, with everything installed: one API
-// server is new and has the policies, another one on the same data is still old. Whichever a request comes to, pods can
-// be bound, all get their label, and nobody can set a false one.
-func TestAdmissionUpgrade(t *testing.T) {
-	s := newAdmissionScene(t, framework.ClusterOptions{ControlPlaneOnly: true, Args: append([]string{"--apiserver-flag=--emulated-version=1.35"}, withoutPodGC...)})
-	everything, err := framework.ModuleFile("artifacts", "with-admission")
-	s.must(err)
-	_, _ = s.Kubectl(t.Context(), "apply", "-k", everything) // TestAdmissionOlderServer has what this says.
-	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, controllerNamespace, controllerName), "-leader-elect=false")
-	s.must(controller.WaitReady(t.Context()))
-	s.localService()
-	stale := map[string]string{nodeLabel: "k8s09"}
-	s.createPod(barePod("from-before", "", stale))
-	s.bind("from-before", "k8s01", nil)
-	s.createPod(barePod("bound-by-old", "", stale))
-	s.createPod(barePod("bound-by-new", "", stale))
-	s.wantLabelSoon("from-before", "k8s01")
-
-	newer := *s
-	newer.Cluster = s.NewSecondAPIServer(t, "--emulated-version")
-	_, err = newer.Kubectl(t.Context(), "--kubeconfig="+newer.Kubeconfig, "apply", "-k", everything) // As the documentation says to.
-	s.must(err)
-	newer.eventually("all policies work in the new server", func(ctx context.Context) error {
-		p, err := newer.probe(ctx, nodeLabel)
-		if err == nil && p != (probed{true, true, true}) {
-			err = fmt.Errorf("those that work: %+v", p)
-		}
-		return err
-	})
-	newer.bind("bound-by-new", "k8s02", stale)
-	newer.wantLabel(newer.pod("bound-by-new"), "k8s02")
-	newer.wantLabel(newer.createPod(barePod("made-by-new", "k8s03", stale)), "k8s03")
-	s.bind("bound-by-old", "k8s02", nil)
-	s.createPod(barePod("made-by-old", "k8s03", stale))
-	for name, node := range map[string]string{"from-before": "k8s01", "bound-by-old": "k8s02", "made-by-old": "k8s03"} {
-		s.wantLabelSoon(name, node)
-	}
-	for server, side := range map[string]*admissionScene{"old": s, "new": &newer} {
-		_, err := side.Kube.CoreV1().Pods(s.namespace).Patch(t.Context(), "bound-by-new", types.MergePatchType, labelPatch(nodeLabel, "k8s09"), metav1.PatchOptions{})
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "it cannot be set to") {
-			t.Errorf("the %s server: want a false label refused, got %v", server, err)
-		}
-	}
-	for _, name := range []string{"bound-by-new", "made-by-new"} {
-		if writes := s.podWrites().Name(name); len(writes) > 0 {
-			t.Errorf("the controller has written to %s: %s", name, writes)
-		}
-	}
-
-	newer.kubectl("--kubeconfig="+newer.Kubeconfig, "delete", "-k", admissionDir(t))
-	if left := newer.policies(); len(left) > 0 {
-		t.Errorf("left over: %v", left)
-	}
-	if t.Failed() {
-		t.Log(controller.Tail(40))
-	}
-}
-
-// wantLabelSoon waits until the controller has labelled a pod.
-func (s *admissionScene) wantLabelSoon(name, want string) {
-	s.t.Helper()
-	s.eventually("the controller labels "+name, func(context.Context) error {
-		if got := s.pod(name).Labels[nodeLabel]; got != want {
-			return fmt.Errorf("it has %q", got)
-		}
-		return nil
-	})
-}

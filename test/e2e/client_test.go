@@ -134,12 +134,12 @@ func ask(ctx context.Context, node string, questions []question) ([]reply, error
 	if err != nil {
 		return nil, err
 	}
-	out, err := playground(ctx, in, "run", "--node", node, "--", self, clientCommand)
+	out, _, err := cluster.Playground(ctx, in, "run", "--node", node, "--", self, clientCommand)
 	if err != nil {
 		return nil, err
 	}
 	var replies []reply
-	if err := json.Unmarshal(out, &replies); err != nil {
+	if err := json.Unmarshal([]byte(out), &replies); err != nil {
 		return nil, fmt.Errorf("the client on node %s: %w: %s", node, err, out)
 	}
 	return replies, nil

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 func TestLeaderChanges(t *testing.T) {
 	s := newScene(t)
 	var leader string
-	s.eventually("one of two replicas leads", func(ctx context.Context) (err error) {
+	s.Eventually("one of two replicas leads", func(ctx context.Context) (err error) {
 		if leader, err = currentLeader(ctx); err != nil {
 			return err
 		}
@@ -40,19 +42,19 @@ func TestLeaderChanges(t *testing.T) {
 	s.wantAnswers(nodes[:1], nodes, s.byName(first))
 	stop := s.watch(nodes[0], nodes, s.byName(first)) // Traffic does not need the controller.
 
-	_, err := cluster.Kubectl(s.ctx(), "--namespace="+controllerNamespace, "delete", "pod", leader, "--wait=false")
-	s.must(err)
+	_, err := cluster.Kubectl(s.Ctx(), "--namespace="+controllerNamespace, "delete", "pod", leader, "--wait=false")
+	s.Must(err)
 	second := s.localService("second")
 	s.wantServices(second, nodes...)
 	s.wantAnswers(nodes, nodes, s.byName(first), s.byName(second))
-	now, err := currentLeader(s.ctx())
-	s.must(err)
+	now, err := currentLeader(s.Ctx())
+	s.Must(err)
 	if now == leader {
 		t.Errorf("%s still holds the Lease", leader)
 	}
 	stop()
-	_, err = cluster.Kubectl(s.ctx(), "--namespace="+controllerNamespace, "rollout", "status", "deployment/"+controllerName, "--timeout=60s")
-	s.must(err)
+	_, err = cluster.Kubectl(s.Ctx(), "--namespace="+controllerNamespace, "rollout", "status", "deployment/"+controllerName, "--timeout=2m")
+	s.Must(err)
 }
 
 // currentLeader is the pod that holds the Lease.
@@ -77,15 +79,15 @@ func TestPermissions(t *testing.T) {
 	s.wantServices(ls, nodes...)
 	s.anyPod()
 	s.wantNodeLabels()
-	s.kubectl("delete", "localservice", ls.Name, "--cascade=orphan")
+	s.MustKubectl("delete", "localservice", ls.Name, "--cascade=orphan")
 	ls = s.localService(ls.Name) // It adopts what the other one has left.
 	s.wantServices(ls, nodes...)
-	s.kubectl("patch", "localservice", ls.Name, "--type=merge", `--patch={"spec":{"publishNotReadyAddresses":true}}`)
+	s.MustKubectl("patch", "localservice", ls.Name, "--type=merge", `--patch={"spec":{"publishNotReadyAddresses":true}}`)
 	s.wantServices(ls, nodes...)
 	// One that is orphaned is adopted, after a look whether the LocalService is still there.
-	s.kubectl("patch", "service", ls.Name+"-"+nodes[0], "--type=merge", `--patch={"metadata":{"ownerReferences":null}}`)
+	s.MustKubectl("patch", "service", ls.Name+"-"+nodes[0], "--type=merge", `--patch={"metadata":{"ownerReferences":null}}`)
 	s.wantServices(ls, nodes...)
-	s.kubectl("patch", "localservice", ls.Name, "--type=merge", `--patch={"spec":{"nodeSelector":{"none":"such"}}}`)
+	s.MustKubectl("patch", "localservice", ls.Name, "--type=merge", `--patch={"spec":{"nodeSelector":{"none":"such"}}}`)
 	s.wantServices(ls)
 
 	granted := s.granted()
@@ -95,16 +97,16 @@ func TestPermissions(t *testing.T) {
 			permission == "update localservices/finalizers" || // Asked for by an admission plug-in that is not on here.
 			permission == "patch events" // For events that come again and again.
 	})
-	s.eventually("the controller has used all its permissions", func(context.Context) error {
+	s.Eventually("the controller has used all its permissions", func(context.Context) error {
 		unused := maps.Clone(granted)
 		for _, r := range cluster.Audit.Since(0) {
 			if r.User.Username != controllerUser {
 				continue
 			}
-			delete(unused, r.Verb+" "+r.Resource())
+			delete(unused, r.Verb+" "+framework.Resource(&r))
 			// In other namespaces, those of tests before this one, it may be refused because they are being deleted.
-			if r.Response.Code == http.StatusForbidden && r.Object.Namespace == s.namespace {
-				t.Fatalf("the controller may not %s %s", r.Verb, r.Resource())
+			if r.ResponseStatus.Code == http.StatusForbidden && r.ObjectRef.Namespace == s.Namespace {
+				t.Fatalf("the controller may not %s %s", r.Verb, framework.Resource(&r))
 			}
 		}
 		if len(unused) > 0 {
@@ -120,13 +122,13 @@ func TestPermissions(t *testing.T) {
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system"},
 		{Verb: "create", Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}, {Verb: "*", Group: "*", Resource: "*"},
 	} {
-		review, err := cluster.Kube.AuthorizationV1().SubjectAccessReviews().Create(s.ctx(), &authorizationv1.SubjectAccessReview{
+		review, err := cluster.Kube.AuthorizationV1().SubjectAccessReviews().Create(s.Ctx(), &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: controllerUser, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + controllerNamespace, "system:authenticated"},
 				ResourceAttributes: &forbidden,
 			},
 		}, metav1.CreateOptions{})
-		s.must(err)
+		s.Must(err)
 		if review.Status.Allowed {
 			t.Errorf("the controller may do what it has no need for: %+v: %s", forbidden, review.Status.Reason)
 		}
@@ -135,11 +137,11 @@ func TestPermissions(t *testing.T) {
 
 // granted are the verbs and resources of the controller's roles.
 func (s *scene) granted() map[string]bool {
-	s.t.Helper()
-	clusterRole, err := cluster.Kube.RbacV1().ClusterRoles().Get(s.ctx(), controllerName, metav1.GetOptions{})
-	s.must(err)
-	role, err := cluster.Kube.RbacV1().Roles(controllerNamespace).Get(s.ctx(), controllerName, metav1.GetOptions{})
-	s.must(err)
+	s.T.Helper()
+	clusterRole, err := cluster.Kube.RbacV1().ClusterRoles().Get(s.Ctx(), controllerName, metav1.GetOptions{})
+	s.Must(err)
+	role, err := cluster.Kube.RbacV1().Roles(controllerNamespace).Get(s.Ctx(), controllerName, metav1.GetOptions{})
+	s.Must(err)
 	granted := map[string]bool{}
 	for _, rule := range slices.Concat(clusterRole.Rules, []rbacv1.PolicyRule(role.Rules)) {
 		for _, verb := range rule.Verbs {

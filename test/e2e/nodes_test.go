@@ -8,16 +8,19 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// addedNode is a node that comes and goes. Its name is one that no Service can have as it is, as they are on many clouds.
+// addedNode is a node that comes and goes. Its name is one that no Service can have as it is, as they are on many
+// clouds.
 const addedNode = "k8s04.example.internal"
 
-// TestNodeComesAndGoes adds a node to the cluster, drains it, pulls its plug, removes it and brings it back. The Services
-// follow, and nobody is ever answered from a wrong node.
+// TestNodeComesAndGoes adds a node to the cluster, drains it, pulls its plug, removes it and brings it back. The
+// Services follow, and nobody is ever answered from a wrong node.
 func TestNodeComesAndGoes(t *testing.T) {
 	s := newScene(t)
-	ls, virtual := s.localService("demo"), s.localService("virtual", withClusterIP)
+	ls, virtual := s.localService("demo"), s.localService("virtual", framework.WithClusterIP)
 	ways := []access{s.byName(ls), s.byName(virtual)}
 	all := append(slices.Clone(nodes), addedNode)
 	s.deploy(3)
@@ -30,24 +33,24 @@ func TestNodeComesAndGoes(t *testing.T) {
 	s.startNode()
 	s.wantServices(ls, all...)
 	s.wantServices(virtual, all...)
-	s.kubectl("scale", "deployment/demo", "--replicas=4")
+	s.MustKubectl("scale", "deployment/demo", "--replicas=4")
 	s.waitForPods(1, all...)
 	s.wantAnswers(all, all, ways...)
 
 	// Drained, it still has its Services, with nothing behind them.
-	s.kubectl("drain", addedNode, "--timeout=60s")
+	s.MustKubectl("drain", addedNode, "--timeout=2m")
 	s.wantServices(ls, all...)
-	s.eventually("no pod is left on the drained node", func(ctx context.Context) error { return s.checkSpread(ctx, 4, nodes) })
+	s.Eventually("no pod is left on the drained node", func(ctx context.Context) error { return s.checkSpread(ctx, 4, nodes) })
 	s.wantAnswers(all, all, ways...)
-	s.kubectl("uncordon", addedNode)
-	s.kubectl("scale", "deployment/demo", "--replicas=8")
+	s.MustKubectl("uncordon", addedNode)
+	s.MustKubectl("scale", "deployment/demo", "--replicas=8")
 	s.waitForPods(2, all...)
 	s.wantAnswers(all, all, ways...)
 
 	// Without power and removed, its Services are gone, and the others do not notice.
-	_, err := playground(s.ctx(), nil, "node", "stop", addedNode)
-	s.must(err)
-	s.kubectl("delete", "node", addedNode)
+	_, _, err := s.Playground(s.Ctx(), nil, "node", "stop", addedNode)
+	s.Must(err)
+	s.MustKubectl("delete", "node", addedNode)
 	s.wantServices(ls, nodes...)
 	s.wantServices(virtual, nodes...)
 	s.wantAnswers(nodes, nodes, ways...)
@@ -59,18 +62,18 @@ func TestNodeComesAndGoes(t *testing.T) {
 }
 
 func (s *scene) startNode() {
-	s.t.Helper()
-	_, err := playground(s.ctx(), nil, "node", "start", addedNode)
-	s.must(err)
+	s.T.Helper()
+	_, _, err := s.Playground(s.Ctx(), nil, "node", "start", addedNode)
+	s.Must(err)
 }
 
 // removeNode makes sure that addedNode is not there when other tests run.
 func (s *scene) removeNode() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), framework.DefaultTimeout)
 	defer cancel()
-	_, _ = playground(ctx, nil, "node", "stop", addedNode) // Fails if it is stopped already.
+	_, _, _ = s.Playground(ctx, nil, "node", "stop", addedNode) // Fails if it is stopped already.
 	if err := cluster.Kube.CoreV1().Nodes().Delete(ctx, addedNode, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		s.t.Error(err)
+		s.T.Error(err)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func TestEveryPodFromEveryNode(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	headless, clusterIP, nodePort := s.localService("headless"), s.localService("virtual", withClusterIP), s.localService("port", withNodePort)
+	headless, clusterIP, nodePort := s.localService("headless"), s.localService("virtual", framework.WithClusterIP), s.localService("port", framework.OfType(corev1.ServiceTypeNodePort))
 	s.deploy(6)
 	s.waitForPods(2, nodes...)
 	for _, ls := range []*v1alpha1.LocalService{headless, clusterIP, nodePort} {
@@ -37,32 +37,29 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	})
 }
 
-// in is the scene in a subtest.
-func (s *scene) in(t *testing.T) *scene { return &scene{t: t, namespace: s.namespace} }
-
 func (s *scene) addressOf(node string) string {
-	s.t.Helper()
-	object, err := cluster.Kube.CoreV1().Nodes().Get(s.ctx(), node, metav1.GetOptions{})
-	s.must(err)
+	s.T.Helper()
+	object, err := cluster.Kube.CoreV1().Nodes().Get(s.Ctx(), node, metav1.GetOptions{})
+	s.Must(err)
 	i := slices.IndexFunc(object.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
 	if i < 0 {
-		s.t.Fatalf("node %s has no address: %+v", node, object.Status.Addresses)
+		s.T.Fatalf("node %s has no address: %+v", node, object.Status.Addresses)
 	}
 	return object.Status.Addresses[i].Address
 }
 
-// TestPodMoves follows a pod that is replaced by one on another node: its new node's name leads to it, and the old one's
-// to nothing.
+// TestPodMoves follows a pod that is replaced by one on another node: its new node's name leads to it, and the old
+// one's to nothing.
 func TestPodMoves(t *testing.T) {
 	s := newScene(t)
-	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", withClusterIP))}
+	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP))}
 	s.deploy(1)
 	before := s.anyPod()
 	s.wantAnswers(nodes, nodes, ways...)
 	stop := s.watch(otherThan(before.Spec.NodeName), nodes, ways...)
 
 	uncordon := s.cordon(before.Spec.NodeName)
-	s.kubectl("delete", "pod", before.Name)
+	s.MustKubectl("delete", "pod", before.Name)
 	after := s.anyPod()
 	if after.Spec.NodeName == before.Spec.NodeName {
 		t.Fatalf("pod %s is on %s again, which is cordoned", after.Name, after.Spec.NodeName)
@@ -74,12 +71,12 @@ func TestPodMoves(t *testing.T) {
 
 // anyPod waits for a ready pod.
 func (s *scene) anyPod() *corev1.Pod {
-	s.t.Helper()
+	s.T.Helper()
 	var pod *corev1.Pod
-	s.eventually("a pod is ready", func(ctx context.Context) error {
+	s.Eventually("a pod is ready", func(ctx context.Context) error {
 		byNode, err := s.podsByNode(ctx)
 		for _, names := range byNode {
-			pod, err = cluster.Kube.CoreV1().Pods(s.namespace).Get(ctx, names[0], metav1.GetOptions{})
+			pod, err = s.PodClient().Get(ctx, names[0], metav1.GetOptions{})
 			return err
 		}
 		if err != nil {
@@ -99,15 +96,15 @@ func otherThan(node string) string {
 func TestNodeLabelIsCorrected(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", withClusterIP))}
+	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP))}
 	s.deploy(3, func(template *corev1.PodTemplateSpec) { template.Labels[v1alpha1.DefaultNodeLabelKey] = nodes[0] })
 	pods := s.waitForPods(1, nodes...)
 	s.wantNodeLabels()
 	s.settle(ways...)
 	s.wantAnswers(nodes, nodes, ways...)
 
-	s.kubectl("label", "--overwrite", "pod", pods[nodes[1]][0], v1alpha1.DefaultNodeLabelKey+"="+nodes[2])
-	s.kubectl("label", "pod", pods[nodes[0]][0], v1alpha1.DefaultNodeLabelKey+"-")
+	s.MustKubectl("label", "--overwrite", "pod", pods[nodes[1]][0], v1alpha1.DefaultNodeLabelKey+"="+nodes[2])
+	s.MustKubectl("label", "pod", pods[nodes[0]][0], v1alpha1.DefaultNodeLabelKey+"-")
 	s.wantNodeLabels()
 	s.settle(ways...)
 	s.wantAnswers(nodes, nodes, ways...)
@@ -115,9 +112,9 @@ func TestNodeLabelIsCorrected(t *testing.T) {
 
 // wantNodeLabels waits until all pods are labelled with the node that they are on.
 func (s *scene) wantNodeLabels() {
-	s.t.Helper()
-	s.eventually("all pods have their node's name in the node label", func(ctx context.Context) error {
-		list, err := cluster.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
+	s.T.Helper()
+	s.Eventually("all pods have their node's name in the node label", func(ctx context.Context) error {
+		list, err := s.PodClient().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -133,20 +130,20 @@ func (s *scene) wantNodeLabels() {
 // settle waits until a correction of labels has come through to DNS and kube-proxy on all nodes. Wrong answers until
 // then are what eventually never forgives.
 func (s *scene) settle(ways ...access) {
-	s.t.Helper()
+	s.T.Helper()
 	for range 3 { // The cluster's DNS has two replicas, which learn of it at different times.
 		for _, a := range ways {
 			for _, client := range nodes {
-				if err := framework.Poll(s.ctx(), patience, func(ctx context.Context) error { return s.checkAnswers(ctx, client, nodes, a) }); err != nil {
-					s.t.Fatalf("the labels were corrected, but answers are still wrong: %v\n%s", err, state(s.namespace))
+				if err := framework.Poll(s.Ctx(), func(ctx context.Context) error { return s.checkAnswers(ctx, client, nodes, a) }); err != nil {
+					s.T.Fatalf("the labels were corrected, but answers are still wrong: %v\n%s", err, s.Describe(s.Namespace))
 				}
 			}
 		}
 	}
 }
 
-// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, one that was put on its node by hand, and one that a
-// kubelet runs by itself.
+// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, one that was put on its node by hand, and one that
+// a kubelet runs by itself.
 func TestKindsOfPods(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -154,36 +151,36 @@ func TestKindsOfPods(t *testing.T) {
 
 	template, selector := templateOf("daemon")
 	template.Spec.TopologySpreadConstraints = nil
-	_, err := cluster.Kube.AppsV1().DaemonSets(s.namespace).Create(s.ctx(), &appsv1.DaemonSet{
+	_, err := cluster.Kube.AppsV1().DaemonSets(s.Namespace).Create(s.Ctx(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "daemon"},
 		Spec:       appsv1.DaemonSetSpec{Selector: selector, Template: template},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	s.waitForPods(1, nodes...)
 	s.wantAnswers(nodes[:1], nodes, way)
 
 	template, selector = templateOf("stateful")
-	_, err = cluster.Kube.AppsV1().StatefulSets(s.namespace).Create(s.ctx(), &appsv1.StatefulSet{
+	_, err = cluster.Kube.AppsV1().StatefulSets(s.Namespace).Create(s.Ctx(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "stateful"},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: new(int32(3)), PodManagementPolicy: appsv1.ParallelPodManagement, ServiceName: "stateful",
 			Selector: selector, Template: template,
 		},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	s.waitForPods(2, nodes...)
 	s.wantAnswers(nodes[:1], nodes, way)
-	s.kubectl("delete", "pod", "stateful-1") // Its successor has the same name.
+	s.MustKubectl("delete", "pod", "stateful-1") // Its successor has the same name.
 	s.waitForPods(2, nodes...)
 	s.wantAnswers(nodes[:1], nodes, way)
 
 	template, _ = templateOf("bare")
 	bare := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	bare.Name, bare.Spec.NodeName = "bare", nodes[1]
-	_, err = cluster.Kube.CoreV1().Pods(s.namespace).Create(s.ctx(), bare, metav1.CreateOptions{})
-	s.must(err)
-	static := staticPod(t, s.namespace, nodes[2], map[string]string{nodeLabel: nodes[0]})
-	s.eventually("the pods without a controller are ready", func(ctx context.Context) error {
+	_, err = s.PodClient().Create(s.Ctx(), bare, metav1.CreateOptions{})
+	s.Must(err)
+	static := staticPod(t, s.Namespace, nodes[2], map[string]string{nodeLabel: nodes[0]})
+	s.Eventually("the pods without a controller are ready", func(ctx context.Context) error {
 		byNode, err := s.podsByNode(ctx)
 		if err == nil && (!slices.Contains(byNode[nodes[1]], "bare") || !slices.Contains(byNode[nodes[2]], static)) {
 			err = fmt.Errorf("there are %v", byNode)
@@ -191,17 +188,17 @@ func TestKindsOfPods(t *testing.T) {
 		return err
 	})
 	s.wantNodeLabels()
-	mirror, err := cluster.Kube.CoreV1().Pods(s.namespace).Get(s.ctx(), static, metav1.GetOptions{})
-	s.must(err)
+	mirror, err := s.PodClient().Get(s.Ctx(), static, metav1.GetOptions{})
+	s.Must(err)
 	s.settle(way)
 	s.wantAnswers(nodes, nodes, way)
 
-	s.eventually("the plugin says who labels pods", func(ctx context.Context) error {
-		return checkNodeLabels(ctx, s.namespace, "demo", "", "ByController 0 8", "Node labels: set by the controller, after the binding.")
+	s.Eventually("the plugin says who labels pods", func(ctx context.Context) error {
+		return checkNodeLabels(ctx, s.Namespace, "demo", "", "ByController 0 8", "Node labels: set by the controller, after the binding.")
 	})
 	// The kubelet does not take the label for a difference between the static pod and its mirror.
-	later, err := cluster.Kube.CoreV1().Pods(s.namespace).Get(s.ctx(), static, metav1.GetOptions{})
-	s.must(err)
+	later, err := s.PodClient().Get(s.Ctx(), static, metav1.GetOptions{})
+	s.Must(err)
 	if later.UID != mirror.UID {
 		t.Errorf("the mirror of the static pod has been replaced: it was %+v, and is %+v", mirror.ObjectMeta, later.ObjectMeta)
 	}

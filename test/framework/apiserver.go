@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// NewSecondAPIServer runs another API server on the data of a cluster, as while a control plane that has several is being
+// NewSecondAPIServer runs another API server on the data of a cluster, as while a control plane with several is being
 // upgraded. Its flags are those of the cluster's own but one, such as --emulated-version. It is returned as a cluster,
 // whose clients ask the second one, and ends with the test. The cluster must be ControlPlaneOnly.
 func (c *Cluster) NewSecondAPIServer(t testing.TB, without string) *Cluster {
@@ -26,20 +26,20 @@ func (c *Cluster) NewSecondAPIServer(t testing.TB, without string) *Cluster {
 		t.Fatalf("start a second API server: %v", err)
 	}
 	t.Cleanup(func() {
-		if _, err := second.stop(syscall.SIGKILL, clusterStopTimeout); err != nil {
+		if _, err := second.end(syscall.SIGKILL); err != nil {
 			t.Errorf("stop the second API server: %v", err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), controlPlaneStartTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), DefaultTimeout)
 	defer cancel()
-	if _, err := second.waitFor(ctx, "answering requests", func() string { return second.answers(ctx) }); err != nil {
+	if _, err := second.WaitFor(ctx, "answering requests", func() string { return second.answers(ctx) }); err != nil {
 		t.Fatalf("start a second API server: %v", err)
 	}
 	return second
 }
 
 func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
-	path, err := playgroundProgram.path()
+	path, err := PlaygroundProgram.Path()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 	if err := os.WriteFile(second.Kubeconfig, kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
-	second.Process, err = startProcess(&exec.Cmd{Path: path, Args: args}, syscall.SIGKILL)
+	second.Process, err = StartProcess(&exec.Cmd{Path: path, Args: args}, syscall.SIGKILL)
 	return second, err
 }
 

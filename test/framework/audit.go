@@ -5,43 +5,37 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 // controllerAgent begins the user agent of the controller's requests.
 const controllerAgent = "local-service-controller/"
 
-// Request is a request that the API server has answered.
-type Request struct {
-	Verb      string `json:"verb"`
-	URI       string `json:"requestURI"`
-	UserAgent string `json:"userAgent"`
-	User      struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	Object struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	Response struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-	Received time.Time `json:"requestReceivedTimestamp"`
+// Request is a request that the API server has answered, as its audit log tells it. ObjectRef and ResponseStatus are
+// never nil.
+type Request = auditv1.Event
+
+// Resource is the resource that a request is about, with the subresource if there is one: localservices/status.
+func Resource(r *Request) string {
+	if r.ObjectRef.Subresource != "" {
+		return r.ObjectRef.Resource + "/" + r.ObjectRef.Subresource
+	}
+	return r.ObjectRef.Resource
 }
 
-// Resource is the resource that the request is about, with the subresource if there is one: localservices/status.
-func (r *Request) Resource() string {
-	if r.Object.Subresource != "" {
-		return r.Object.Resource + "/" + r.Object.Subresource
-	}
-	return r.Object.Resource
-}
+// Failed reports whether a request was refused, or failed for another reason.
+func Failed(r *Request) bool { return r.ResponseStatus.Code >= http.StatusBadRequest }
+
+// Succeeded reports whether a request had its effect.
+func Succeeded(r *Request) bool { return !Failed(r) }
 
 // Audit is the API server's log of all requests that it has answered. The log is written before the answer is
 // complete, so whoever has an answer finds the request in the log. Whoever sees only the effect of a request may be
@@ -95,13 +89,29 @@ func (a *Audit) read() error {
 			break // Still being written.
 		}
 		a.offset += int64(len(line))
-		var r Request
-		if err := json.Unmarshal(line, &r); err != nil {
+		r, err := parseRequest(line)
+		if err != nil {
 			return fmt.Errorf("%s: %w in %s", a.path, err, line)
 		}
 		a.requests = append(a.requests, r)
 	}
 	return nil
+}
+
+// parseRequest takes in a line of the log, without what nobody asks for: there may be a million of them.
+func parseRequest(line []byte) (Request, error) {
+	var r Request
+	if err := json.Unmarshal(line, &r); err != nil {
+		return Request{}, err
+	}
+	r.Annotations, r.SourceIPs, r.User.Groups, r.User.Extra = nil, nil, nil, nil
+	if r.ObjectRef == nil {
+		r.ObjectRef = &auditv1.ObjectReference{} // A request for no resource, such as /readyz.
+	}
+	if r.ResponseStatus == nil {
+		r.ResponseStatus = &metav1.Status{}
+	}
+	return r, nil
 }
 
 // Requests are requests to the API server, in the order of its answers.
@@ -120,22 +130,27 @@ func (rs Requests) Where(keep func(*Request) bool) Requests {
 
 // ByController are the requests of local-service-controllers.
 func (rs Requests) ByController() Requests {
-	return rs.Where(func(r *Request) bool { return strings.HasPrefix(r.UserAgent, controllerAgent) })
+	return rs.By(controllerAgent)
+}
+
+// By are the requests of clients whose user agent begins like this.
+func (rs Requests) By(agent string) Requests {
+	return rs.Where(func(r *Request) bool { return strings.HasPrefix(r.UserAgent, agent) })
 }
 
 // Namespace are the requests about a namespace.
 func (rs Requests) Namespace(namespace string) Requests {
-	return rs.Where(func(r *Request) bool { return r.Object.Namespace == namespace })
+	return rs.Where(func(r *Request) bool { return r.ObjectRef.Namespace == namespace })
 }
 
 // Resource are the requests about a resource, such as services or localservices/status.
 func (rs Requests) Resource(resource string) Requests {
-	return rs.Where(func(r *Request) bool { return r.Resource() == resource })
+	return rs.Where(func(r *Request) bool { return Resource(r) == resource })
 }
 
 // Name are the requests about an object of this name. The request that creates an object does not always name it.
 func (rs Requests) Name(name string) Requests {
-	return rs.Where(func(r *Request) bool { return r.Object.Name == name })
+	return rs.Where(func(r *Request) bool { return r.ObjectRef.Name == name })
 }
 
 // Verb are the requests with one of these verbs.
@@ -143,12 +158,32 @@ func (rs Requests) Verb(verbs ...string) Requests {
 	return rs.Where(func(r *Request) bool { return slices.Contains(verbs, r.Verb) })
 }
 
+// First is when the first of the requests was received, the zero time if there is none.
+func (rs Requests) First() (first time.Time) {
+	for i := range rs {
+		if received := rs[i].RequestReceivedTimestamp.Time; first.IsZero() || received.Before(first) {
+			first = received
+		}
+	}
+	return first
+}
+
+// Last is when the last of the requests was answered, the zero time if there is none.
+func (rs Requests) Last() (last time.Time) {
+	for i := range rs {
+		if answered := rs[i].StageTimestamp.Time; answered.After(last) {
+			last = answered
+		}
+	}
+	return last
+}
+
 // Writes are the requests that change objects, whether they succeeded or not. Leases and access reviews, which are
 // not about the controller's work, are no part of them.
 func (rs Requests) Writes() Requests {
 	return rs.Where(func(r *Request) bool {
 		return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) &&
-			r.Object.Resource != "leases" && r.Object.Resource != "selfsubjectaccessreviews"
+			r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "selfsubjectaccessreviews"
 	})
 }
 
@@ -157,7 +192,7 @@ func (rs Requests) String() string {
 	counts := map[string]int{}
 	var order []string
 	for i := range rs {
-		what := fmt.Sprintf("%s %s %d", rs[i].Verb, rs[i].Resource(), rs[i].Response.Code)
+		what := fmt.Sprintf("%s %s %d", rs[i].Verb, Resource(&rs[i]), rs[i].ResponseStatus.Code)
 		if counts[what] == 0 {
 			order = append(order, what)
 		}

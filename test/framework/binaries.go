@@ -1,26 +1,34 @@
 package framework
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"testing"
 )
 
-// program is a binary that the tests run.
-type program struct {
+// Program is a binary that the tests run.
+type Program struct {
 	name, variable, makeTarget string
 }
 
+// The programs of this repository.
 var (
-	playgroundProgram = program{"playground", "PLAYGROUND_BIN", "playground"}
-	controllerProgram = program{"local-service-controller", "CONTROLLER_BIN", "build"}
+	PlaygroundProgram = Program{"playground", "PLAYGROUND_BIN", "playground"}
+	ControllerProgram = Program{"local-service-controller", "CONTROLLER_BIN", "build"}
+	PluginProgram     = Program{"kubectl-localservice", "PLUGIN_BIN", "build"} // By its name, kubectl finds it.
+	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
 )
 
-// path is where the binary is: where its variable says, else in bin/ of the module. A binary that is not there is an
+// Path is where the binary is: where its variable says, else in bin/ of the repository. One that is not there is an
 // error that says how to build it, and never a reason to skip a test.
-func (p program) path() (string, error) {
+func (p Program) Path() (string, error) {
 	path := os.Getenv(p.variable)
 	if path == "" {
 		root, err := moduleRoot()
@@ -32,32 +40,76 @@ func (p program) path() (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("the tests run %s: build it with `make %s`, or say with $%s where it is: %w", path, p.makeTarget, p.variable, err)
+		return "", fmt.Errorf("the tests run %s: build it with `make %s`, or say with $%s where it is: %w",
+			path, p.makeTarget, p.variable, err)
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		return "", fmt.Errorf("the tests run %s, which is no program: build it with `make %s`, or say with $%s where it is", path, p.makeTarget, p.variable)
+		return "", fmt.Errorf("the tests run %s, which is no program: build it with `make %s`, or say with $%s where it is",
+			path, p.makeTarget, p.variable)
 	}
 	return filepath.Abs(path)
 }
 
-// moduleRoot is the directory of the go.mod above the working directory, which is that of the test's package.
+// productModule is the first line of the go.mod at the top of the repository. Tests and benchmark are other modules.
+const productModule = "module github.com/localservice-dev/local-service-controller\n"
+
+// moduleRoot is the directory of the product's go.mod, above the working directory.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		} else if !errors.Is(err, os.ErrNotExist) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
 		}
+		if strings.HasPrefix(string(content), productModule) {
+			return dir, nil
+		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("there is no go.mod above %s", start)
+			return "", fmt.Errorf("%s is not in a checkout of local-service-controller", start)
 		}
 	}
 })
 
-// ModuleFile is the path of a file of the module, for example artifacts/examples/crd.yaml.
+// MustPath is Path for a test.
+func (p Program) MustPath(t testing.TB) string {
+	t.Helper()
+	path, err := p.Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Run runs the program until it ends, with some variables beside those of this process, and returns what it prints. An
+// exit code other than 0 is an error, which has an *exec.ExitError in it and what the program has to say.
+func (p Program) Run(ctx context.Context, stdin []byte, env []string, args ...string) (stdout, stderr string, err error) {
+	path, err := p.Path()
+	if err != nil {
+		return "", "", err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out, errOut strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String(), errOut.String(), fmt.Errorf("%s %s: %w: %s", p.name, strings.Join(args, " "), err, &errOut)
+	}
+	return out.String(), errOut.String(), nil
+}
+
+// MustModuleFile is ModuleFile for a test.
+func MustModuleFile(t testing.TB, elem ...string) string {
+	t.Helper()
+	path, err := ModuleFile(elem...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ModuleFile is the path of a file of the product's module, for example artifacts/examples/crd.yaml.
 func ModuleFile(elem ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {

@@ -29,16 +29,13 @@ import (
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
-const (
-	// A control plane takes three seconds when nothing else runs; the tests start several at a time on few cores.
-	controlPlaneStartTimeout = 90 * time.Second
-	nodesStartTimeout        = 4 * time.Minute
-	clusterStopTimeout       = 30 * time.Second
-	establishTimeout         = 30 * time.Second
-)
+// nodesStartTimeout is for a cluster with nodes.
+const nodesStartTimeout = 4 * time.Minute
 
 // CRDs is the resource of CustomResourceDefinitions.
-var CRDs = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var CRDs = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
 // CRDName is the name of our CustomResourceDefinition.
 const CRDName = "localservices.localservice.dev"
@@ -92,7 +89,7 @@ type Cluster struct {
 // StartCluster starts a cluster with our CustomResourceDefinition. Whoever calls it stops it; NewCluster does that at
 // the end of a test.
 func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
-	path, err := playgroundProgram.path()
+	path, err := PlaygroundProgram.Path()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +100,7 @@ func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
 	}
 	cmd := exec.Command(path, opts.args(dir)...)
 	// SIGTERM lets it remove its directory. It watches its parent, too, because of --die-with-parent.
-	process, err := startProcess(cmd, syscall.SIGTERM)
+	process, err := StartProcess(cmd, syscall.SIGTERM)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -140,11 +137,11 @@ func NewCluster(t testing.TB, opts ClusterOptions) *Cluster {
 func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
 	timeout := nodesStartTimeout
 	if opts.ControlPlaneOnly {
-		timeout = controlPlaneStartTimeout
+		timeout = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err := c.waitFor(ctx, "answering requests", func() string { return c.answers(ctx) }); err != nil {
+	if _, err := c.WaitFor(ctx, "answering requests", func() string { return c.answers(ctx) }); err != nil {
 		return err
 	}
 	if !opts.WithoutCRD {
@@ -152,7 +149,7 @@ func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
 			return err
 		}
 	}
-	_, err := c.waitFor(ctx, "ready", func() string { return readyLine.FindString(c.Output()) })
+	_, err := c.WaitFor(ctx, "ready", func() string { return readyLine.FindString(c.Output()) })
 	return err
 }
 
@@ -202,10 +199,11 @@ func (c *Cluster) InstallCRD(ctx context.Context) error {
 	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, strict); err != nil {
 		return fmt.Errorf("create the CustomResourceDefinition: %w", err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, establishTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, DefaultTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := c.LocalServices.LocalserviceV1alpha1().LocalServices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 		return err == nil, nil
 	})
@@ -221,7 +219,7 @@ func (c *Cluster) RemoveCRD(ctx context.Context) error {
 	if err := crds.Delete(ctx, CRDName, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the CustomResourceDefinition: %w", err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, establishTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, DefaultTimeout, true, func(ctx context.Context) (bool, error) {
 		list, err := crds.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + CRDName})
 		if err != nil {
 			return false, err
@@ -234,16 +232,20 @@ func (c *Cluster) RemoveCRD(ctx context.Context) error {
 	return nil
 }
 
-// Kubectl runs kubectl for this cluster, and returns what it prints to both of its outputs.
+// Kubectl runs kubectl for this cluster, and returns what it prints, the errors last.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.cmd.Path, append([]string{"kubectl"}, args...)...)
-	cmd.Env = append(os.Environ(), "PLAYGROUND_DIR="+c.dir, "KUBECONFIG=") // Its own cache goes with the directory.
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out), nil
+	stdout, stderr, err := c.Playground(ctx, nil, append([]string{"kubectl"}, args...)...)
+	return stdout + stderr, err
 }
+
+// Playground runs a command of the playground for this cluster, such as `run --node`.
+func (c *Cluster) Playground(ctx context.Context, stdin []byte, args ...string) (stdout, stderr string, err error) {
+	// Without KUBECONFIG it is the one in the directory, and what kubectl keeps goes with that.
+	return PlaygroundProgram.Run(ctx, stdin, []string{"PLAYGROUND_DIR=" + c.dir, "KUBECONFIG="}, args...)
+}
+
+// Dir is the playground's directory.
+func (c *Cluster) Dir() string { return c.dir }
 
 // StartController runs a controller for this cluster, beside those that run already, and waits until it is ready.
 func (c *Cluster) StartController(ctx context.Context, args ...string) (*Controller, error) {
@@ -314,10 +316,11 @@ func (c *Cluster) Stop() error {
 			errs = append(errs, controller.Stop())
 		}
 	}
-	if exitCode, err := c.stop(syscall.SIGTERM, clusterStopTimeout); err != nil {
+	if exitCode, err := c.end(syscall.SIGTERM); err != nil {
 		errs = append(errs, err)
 	} else if exitCode != 0 {
-		errs = append(errs, fmt.Errorf("the playground ended with exit code %d; its output ends with:\n%s", exitCode, c.Tail(20)))
+		errs = append(errs, fmt.Errorf("the playground ended with exit code %d; its output ends with:\n%s",
+			exitCode, c.Tail(20)))
 	}
 	// It has removed its directory, unless it failed; what is left then was shown.
 	return errors.Join(append(errs, os.RemoveAll(c.dir))...)

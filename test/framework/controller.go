@@ -11,25 +11,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-)
-
-const (
-	// controllerStartTimeout bounds how long a controller takes until its caches are filled.
-	controllerStartTimeout = 30 * time.Second
-	// getTimeout bounds how long a controller takes to answer a request.
-	getTimeout = 10 * time.Second
-	// ControllerStopTimeout bounds how long a controller takes to end after SIGTERM. A write that has begun is
-	// finished, and nothing more is begun.
-	ControllerStopTimeout = 10 * time.Second
 )
 
 // ControllerOptions say how to run a controller.
 type ControllerOptions struct {
+	// Path is the binary, by default the one that was built.
+	Path string
 	// Args are flags. The address of the HTTP server is one of 127.0.0.1 that is free, unless they name another.
 	Args []string
 	// Env are variables beside those of the test binary, of which none is passed on that could lead to a cluster.
-	// The cache mutation detector is switched on.
+	// The cache mutation detector is switched on, unless they say otherwise.
 	Env []string
 }
 
@@ -41,17 +32,19 @@ type Controller struct {
 // StartController runs the controller and returns at once. Whoever calls it stops it; Cluster.NewController does that
 // at the end of a test.
 func StartController(opts ControllerOptions) (*Controller, error) {
-	path, err := controllerProgram.path()
-	if err != nil {
-		return nil, err
+	if opts.Path == "" {
+		var err error
+		if opts.Path, err = ControllerProgram.Path(); err != nil {
+			return nil, err
+		}
 	}
-	cmd := exec.Command(path, append([]string{"-http-address=127.0.0.1:0"}, opts.Args...)...)
+	cmd := exec.Command(opts.Path, append([]string{"-http-address=127.0.0.1:0"}, opts.Args...)...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=/nonexistent", // There must be no ~/.kube/config to fall back to.
 		"KUBE_CACHE_MUTATION_DETECTOR=true",
 	}, opts.Env...)
-	process, err := startProcess(cmd, syscall.SIGKILL)
+	process, err := StartProcess(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +56,7 @@ var httpAddress = regexp.MustCompile(`"?httpAddress"?[=:]"([^"]+)"`)
 
 // Address is where the HTTP server of the controller listens.
 func (c *Controller) Address(ctx context.Context) (string, error) {
-	return c.waitFor(ctx, "telling its HTTP address", func() string {
+	return c.WaitFor(ctx, "telling its HTTP address", func() string {
 		if m := httpAddress.FindStringSubmatch(c.Output()); m != nil {
 			return m[1]
 		}
@@ -73,7 +66,7 @@ func (c *Controller) Address(ctx context.Context) (string, error) {
 
 // Get asks the controller's HTTP server for a path.
 func (c *Controller) Get(ctx context.Context, path string) (status int, body string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, getTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	address, err := c.Address(ctx)
 	if err != nil {
@@ -94,9 +87,9 @@ func (c *Controller) Get(ctx context.Context, path string) (status int, body str
 
 // WaitReady waits until the controller's caches are filled.
 func (c *Controller) WaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, controllerStartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
-	_, err := c.waitFor(ctx, "being ready", func() string {
+	_, err := c.WaitFor(ctx, "being ready", func() string {
 		if status, _, err := c.Get(ctx, "/readyz"); err == nil && status == http.StatusOK {
 			return "ready"
 		}
@@ -110,7 +103,7 @@ func (c *Controller) WaitReady(ctx context.Context) error {
 func (c *Controller) WaitLog(ctx context.Context, texts ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
-	return c.waitFor(ctx, fmt.Sprintf("logging %q", texts), func() string {
+	return c.WaitFor(ctx, fmt.Sprintf("logging %q", texts), func() string {
 		if lines := c.LogLines(texts...); len(lines) > 0 {
 			return lines[0]
 		}
@@ -139,20 +132,14 @@ func containsAll(s string, texts []string) bool {
 }
 
 // Stop ends the controller as an operator does, with SIGTERM. Another exit code than 0, and a controller that does
-// not end within ControllerStopTimeout, are errors. Stopping twice is fine.
+// not end, are errors. Stopping twice is fine.
 func (c *Controller) Stop() error {
-	if exitCode, err := c.stop(syscall.SIGTERM, ControllerStopTimeout); err != nil {
+	if exitCode, err := c.end(syscall.SIGTERM); err != nil {
 		return err
 	} else if exitCode != 0 {
 		return fmt.Errorf("the controller ended with exit code %d; its log ends with:\n%s", exitCode, c.Tail(40))
 	}
 	return nil
-}
-
-// Kill ends the controller as a crash of its machine does, and returns when it is gone.
-func (c *Controller) Kill() {
-	_ = c.cmd.Process.Kill() // Fails only if it has ended.
-	<-c.done
 }
 
 // RunProgram runs the controller's program until it ends by itself, for what it prints and its exit code.
@@ -163,7 +150,7 @@ func RunProgram(t testing.TB, env []string, args ...string) (exitCode int, outpu
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Kill)
-	exitCode, err = c.Wait(ControllerStopTimeout)
+	exitCode, err = c.Wait()
 	if err != nil {
 		t.Fatal(err)
 	}

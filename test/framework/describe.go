@@ -33,12 +33,14 @@ func (c *Cluster) Describe(namespace string) string {
 	localServices, err := c.LocalServices.LocalserviceV1alpha1().LocalServices(namespace).List(ctx, all)
 	section(&b, "LocalServices", err, localServices.Items, func(i int) string {
 		ls := &localServices.Items[i]
-		return fmt.Sprintf("%s generation=%d%s spec=%s status=%s", id(ls), ls.Generation, deleting(ls), compact(ls.Spec), compact(ls.Status))
+		return fmt.Sprintf("%s generation=%d%s spec=%s status=%s",
+			id(ls), ls.Generation, deleting(ls), compact(ls.Spec), compact(ls.Status))
 	})
 	services, err := c.Kube.CoreV1().Services(namespace).List(ctx, all)
 	section(&b, "Services", err, services.Items, func(i int) string {
 		s := &services.Items[i]
-		return fmt.Sprintf("%s%s labels=%v annotations=%v owners=%s spec=%s", id(s), deleting(s), s.Labels, s.Annotations, compact(s.OwnerReferences), compact(s.Spec))
+		return fmt.Sprintf("%s%s labels=%v annotations=%v owners=%s spec=%s",
+			id(s), deleting(s), s.Labels, s.Annotations, compact(s.OwnerReferences), compact(s.Spec))
 	})
 	nodes, err := c.Kube.CoreV1().Nodes().List(ctx, all)
 	section(&b, "Nodes", err, nodes.Items, func(i int) string {
@@ -48,6 +50,10 @@ func (c *Cluster) Describe(namespace string) string {
 	section(&b, "Pods", err, pods.Items, func(i int) string {
 		p := &pods.Items[i]
 		return fmt.Sprintf("%s%s node=%q phase=%s labels=%v", id(p), deleting(p), p.Spec.NodeName, p.Status.Phase, p.Labels)
+	})
+	endpointSlices, err := c.Kube.DiscoveryV1().EndpointSlices(namespace).List(ctx, all)
+	section(&b, "EndpointSlices", err, endpointSlices.Items, func(i int) string {
+		return fmt.Sprintf("%s endpoints=%s", id(&endpointSlices.Items[i]), compact(endpointSlices.Items[i].Endpoints))
 	})
 	events, err := c.Kube.CoreV1().Events(namespace).List(ctx, all)
 	section(&b, "Events", err, events.Items, func(i int) string { return describeEvent(&events.Items[i]) })
@@ -63,12 +69,28 @@ func (c *Cluster) Describe(namespace string) string {
 			state = controller.cmd.ProcessState.String()
 		}
 		if namespace != "" {
-			lines := controller.LogLines(namespace)
-			fmt.Fprintf(&b, "--- Log of controller %d, about %s:\n%s\n", i, namespace, strings.Join(lines[max(0, len(lines)-describedLines):], "\n"))
+			lines := strings.Join(controller.LogLines(namespace), "\n")
+			fmt.Fprintf(&b, "--- Log of controller %d, about %s:\n%s\n", i, namespace, LastLines(lines, describedLines))
 		}
 		fmt.Fprintf(&b, "--- Log of controller %d (%s), its end:\n%s\n", i, state, controller.Tail(describedLines))
 	}
+	c.describeDeployed(ctx, &b)
 	return b.String()
+}
+
+// describeDeployed shows the ends of the logs of the controllers that run in the cluster.
+func (c *Cluster) describeDeployed(ctx context.Context, b *strings.Builder) {
+	ours := metav1.ListOptions{LabelSelector: "app=local-service-controller"}
+	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, ours)
+	section(b, "Controllers in the cluster", err, pods.Items, func(i int) string {
+		pod := &pods.Items[i]
+		end := &corev1.PodLogOptions{TailLines: new(int64(describedLines))}
+		log, err := c.Kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, end).DoRaw(ctx)
+		if err != nil {
+			log = []byte(err.Error())
+		}
+		return fmt.Sprintf("%s node=%q phase=%s\n%s", id(pod), pod.Spec.NodeName, pod.Status.Phase, log)
+	})
 }
 
 // section describes objects, one to a line.
@@ -86,7 +108,8 @@ func section[T any](b *strings.Builder, title string, err error, objects []T, de
 }
 
 func describeEvent(e *corev1.Event) string {
-	return fmt.Sprintf("%s %s %s about %s/%s: %s", e.EventTime.Format(time.TimeOnly), e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
+	return fmt.Sprintf("%s %s %s about %s/%s: %s",
+		e.EventTime.Format(time.TimeOnly), e.Type, e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Message)
 }
 
 func id(o metav1.Object) string {

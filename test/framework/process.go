@@ -39,14 +39,18 @@ type Process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// startProcess starts a program that is sent a signal when this process ends, however that comes about.
-func startProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error) {
+// StartProcess starts a program that is sent a signal when this process ends, however that comes about. What it prints
+// is kept, but for what the command says goes elsewhere.
+func StartProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error) {
 	out, err := newOutput()
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{cmd: cmd, out: out, done: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = out.file, out.file
+	if cmd.Stdout == nil {
+		cmd.Stdout = out.file
+	}
+	cmd.Stderr = out.file
 	// Of its own session, so that a Ctrl-C in the terminal reaches only the test binary, whose end ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: whenParentEnds, Setsid: true}
 	started := make(chan error)
@@ -72,7 +76,19 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
-// Running says whether the process has not ended.
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Kill ends the process as a crash of its machine does, and returns when it is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // Fails only if it has ended.
+	<-p.done
+}
+
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -82,28 +98,26 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait returns the exit code once the process has ended, -1 if a signal ended it. A process that runs longer than
-// timeout is an error.
-func (p *Process) Wait(timeout time.Duration) (exitCode int, err error) {
-	timer := time.NewTimer(timeout)
+// Wait returns the exit code once the process has ended, -1 if a signal ended it. A process that does not end within
+// DefaultTimeout is an error.
+func (p *Process) Wait() (exitCode int, err error) {
+	timer := time.NewTimer(DefaultTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode(), nil
 	case <-timer.C:
-		return 0, fmt.Errorf("%s has not ended after %v; its output ends with:\n%s", p.Name(), timeout, p.Tail(20))
+		return 0, fmt.Errorf("%s has not ended after %v; its output ends with:\n%s", p.Name(), DefaultTimeout, p.Tail(20))
 	}
 }
 
-// stop ends the process: with a signal, and if it does not end by that in time, which is an error, by killing it.
-func (p *Process) stop(signal os.Signal, timeout time.Duration) (exitCode int, err error) {
+// end ends the process: with a signal, and if it does not end by that in time, which is an error, by killing it.
+func (p *Process) end(signal os.Signal) (exitCode int, err error) {
 	if err := p.Signal(signal); err != nil {
 		return 0, err
 	}
-	exitCode, err = p.Wait(timeout)
-	if err != nil {
-		_ = p.cmd.Process.Kill() // Fails only if it has ended.
-		<-p.done
+	if exitCode, err = p.Wait(); err != nil {
+		p.Kill()
 	}
 	return exitCode, err
 }
@@ -113,12 +127,17 @@ func (p *Process) Output() string { return p.out.String() }
 
 // Tail is the last lines that the process has printed.
 func (p *Process) Tail(lines int) string {
-	all := strings.Split(strings.TrimRight(p.Output(), "\n"), "\n")
+	return LastLines(p.Output(), lines)
+}
+
+// LastLines is the end of a text.
+func LastLines(text string, lines int) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// waitFor polls until ready returns something, the process ends or ctx is done.
-func (p *Process) waitFor(ctx context.Context, what string, ready func() string) (string, error) {
+// WaitFor polls until ready returns something, the process ends or ctx is done.
+func (p *Process) WaitFor(ctx context.Context, what string, ready func() string) (string, error) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {

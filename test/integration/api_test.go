@@ -1,32 +1,28 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 var localServiceResource = v1alpha1.SchemeGroupVersion.WithResource("localservices")
 
 // fromYAML is a LocalService as users write it, for the nodes of the scene.
 func (s *scene) fromYAML(name, spec string) *unstructured.Unstructured {
-	s.t.Helper()
+	s.T.Helper()
 	object := map[string]any{}
-	s.must(yaml.Unmarshal([]byte(spec), &object))
-	object["nodeSelector"] = map[string]any{sceneLabel: s.namespace}
+	s.Must(yaml.Unmarshal([]byte(spec), &object))
+	object["nodeSelector"] = map[string]any{framework.SceneLabel: s.Namespace}
 	ls := &unstructured.Unstructured{Object: map[string]any{"spec": object}}
 	ls.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
 	ls.SetKind(v1alpha1.Kind)
@@ -36,21 +32,21 @@ func (s *scene) fromYAML(name, spec string) *unstructured.Unstructured {
 
 // createFromYAML makes a LocalService as kubectl does: fields that the API does not have are errors.
 func (s *scene) createFromYAML(name, spec string, dryRun ...string) error {
-	s.t.Helper()
-	_, err := s.Dynamic.Resource(localServiceResource).Namespace(s.namespace).Create(s.ctx(), s.fromYAML(name, spec),
+	s.T.Helper()
+	_, err := s.Dynamic.Resource(localServiceResource).Namespace(s.Namespace).Create(s.Ctx(), s.fromYAML(name, spec),
 		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})
 	return err
 }
 
 // wantRefusal fails unless an error tells what is wrong, and what to do about it.
 func (s *scene) wantRefusal(err error, sentences ...string) {
-	s.t.Helper()
+	s.T.Helper()
 	if err == nil {
-		s.t.Fatalf("the API server accepted it; want a refusal with %q", sentences)
+		s.T.Fatalf("the API server accepted it; want a refusal with %q", sentences)
 	}
 	for _, sentence := range sentences {
 		if !strings.Contains(err.Error(), sentence) {
-			s.t.Errorf("the API server's answer lacks %q: %v", sentence, err)
+			s.T.Errorf("the API server's answer lacks %q: %v", sentence, err)
 		}
 	}
 }
@@ -184,17 +180,10 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// in is the scene for a subtest that has none of its own.
-func (s *scene) in(t *testing.T) *scene {
-	sub := *s
-	sub.t = t
-	return &sub
-}
-
 func TestBadChangesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "badchange")
-	s.addNodes("a")
+	s.AddNodes("a")
 	const headless = `{clusterIP: None, selector: {app: demo}, ports: [{name: http, port: 80}]}`
 	const withAddress = `{selector: {app: demo}, ports: [{name: http, port: 80}]}`
 	tests := []struct {
@@ -232,8 +221,8 @@ func TestBadChangesAreRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := s.in(t)
 			name := fmt.Sprintf("demo%d", i)
-			s.must(s.createFromYAML(name, test.spec))
-			_, err := s.localServices().Patch(s.ctx(), name, types.MergePatchType, s.jsonOf(test.patch), metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
+			s.Must(s.createFromYAML(name, test.spec))
+			_, err := s.LocalServiceClient().Patch(s.Ctx(), name, types.MergePatchType, s.jsonOf(test.patch), metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
 			s.wantRefusal(err, test.says...)
 		})
 	}
@@ -241,11 +230,11 @@ func TestBadChangesAreRefused(t *testing.T) {
 
 // jsonOf is a value that is written in YAML.
 func (s *scene) jsonOf(text string) []byte {
-	s.t.Helper()
+	s.T.Helper()
 	var value any
-	s.must(yaml.Unmarshal([]byte(text), &value))
+	s.Must(yaml.Unmarshal([]byte(text), &value))
 	b, err := json.Marshal(value)
-	s.must(err)
+	s.Must(err)
 	return b
 }
 
@@ -292,17 +281,17 @@ func TestGoodSpecsBecomeServices(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, shared, "good")
-			node := s.addNodes("a")[0]
+			node := s.AddNodes("a")[0]
 			name := test.object
 			if name == "" {
 				name = "demo"
 			}
-			s.must(s.createFromYAML(name, test.spec))
-			ready := s.waitReady(name)
-			for _, service := range s.mustOwn(ready, 1) {
+			s.Must(s.createFromYAML(name, test.spec))
+			ready := s.WaitReady(name)
+			for _, service := range s.MustOwn(ready, 1) {
 				s.checkFollows(ready, service, node)
 			}
-			s.wantWrites("services", "1 create services 201")
+			s.WantWrites("services", "1 create services 201")
 		})
 	}
 }
@@ -315,91 +304,28 @@ func manyPorts(n int) string {
 	return strings.Join(ports, ", ")
 }
 
-// checkFollows compares a node's Service with all that its LocalService says: what is not said is the API server's
-// to choose.
-func (s *scene) checkFollows(ls *v1alpha1.LocalService, service *corev1.Service, node string) {
-	s.t.Helper()
-	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ls.Spec)
-	s.must(err)
-	for _, own := range []string{"selector", "nodeSelector", "serviceMetadata"} {
-		delete(want, own)
-	}
-	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&service.Spec)
-	s.must(err)
-	if difference := missing("spec", want, got); difference != "" {
-		s.t.Errorf("Service %s: %s", service.Name, difference)
-	}
-	selector := maps.Clone(ls.Spec.Selector)
-	selector[nodeLabel] = node
-	labels := map[string]string{v1alpha1.OwnerLabelKey: ls.Name, nodeLabel: node}
-	annotations := map[string]string{v1alpha1.NodeAnnotationKey: node}
-	if m := ls.Spec.ServiceMetadata; m != nil {
-		maps.Copy(labels, m.Labels)
-		maps.Copy(annotations, m.Annotations)
-		if len(m.Labels)+len(m.Annotations) > 0 {
-			annotations[v1alpha1.AppliedMetadataAnnotationKey] = service.Annotations[v1alpha1.AppliedMetadataAnnotationKey]
-		}
-	}
-	for _, err := range []error{
-		equal("selector of "+service.Name, service.Spec.Selector, selector),
-		equal("labels of "+service.Name, service.Labels, labels),
-		equal("annotations of "+service.Name, service.Annotations, annotations),
-	} {
-		if err != nil {
-			s.t.Error(err)
-		}
-	}
-}
-
-// missing tells where one JSON value says something that the other does not, "" for nowhere. A targetPort of 0, which
-// its type cannot leave out, says nothing.
-func missing(path string, want, got any) string {
-	switch want := want.(type) {
-	case map[string]any:
-		other, _ := got.(map[string]any)
-		for key := range want {
-			if difference := missing(path+"."+key, want[key], other[key]); difference != "" {
-				return difference
-			}
-		}
-		return ""
-	case []any:
-		other, _ := got.([]any)
-		if len(want) != len(other) {
-			return fmt.Sprintf("%s: got %v; want %v", path, got, want)
-		}
-		for i := range want {
-			if difference := missing(fmt.Sprintf("%s[%d]", path, i), want[i], other[i]); difference != "" {
-				return difference
-			}
-		}
-		return ""
-	}
-	if strings.HasSuffix(path, ".targetPort") && want == int64(0) || reflect.DeepEqual(want, got) {
-		return ""
-	}
-	return fmt.Sprintf("%s: got %v; want %v", path, got, want)
-}
-
-// TestStatusIsApart tests that the status has its own door, which the spec does not go through, and that only the
-// controller's word lasts there.
+// TestStatusIsApart tests that the status has its own door, which the spec does not go through, and that what somebody
+// else writes there lasts no longer than until the controller looks at the LocalService again.
 func TestStatusIsApart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "status")
-	ls := s.createReady("demo")
-	ls.Spec.PublishNotReadyAddresses = true
-	ls.Status.Nodes = 7
-	updated, err := s.localServices().UpdateStatus(s.ctx(), ls, metav1.UpdateOptions{})
-	s.must(err)
-	if updated.Spec.PublishNotReadyAddresses || updated.Status.Nodes != 7 {
-		t.Errorf("a write of the status changed the spec, or not the status: %+v", updated)
-	}
-	// Nobody else's word about the status lasts.
-	s.eventually("the status tells the truth again", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
+	s.CreateReady("demo")
+	var updated *v1alpha1.LocalService
+	s.Must(framework.RetryConflicts(func() error {
+		ls, err := s.LocalServiceClient().Get(s.Ctx(), "demo", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		return equal("status.nodes", ls.Status.Nodes, 0)
+		ls.Spec.PublishNotReadyAddresses = true
+		ls.Status.Nodes = 7
+		updated, err = s.LocalServiceClient().UpdateStatus(s.Ctx(), ls, metav1.UpdateOptions{})
+		return err
+	}))
+	if updated.Spec.PublishNotReadyAddresses || updated.Status.Nodes != 7 {
+		t.Errorf("a write of the status changed the spec, or not the status: %+v", updated)
+	}
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+	s.WaitLocalService("demo", "the status tells the truth again", func(ls *v1alpha1.LocalService) error {
+		return framework.Equal("status.nodes", ls.Status.Nodes, 0)
 	})
 }

@@ -4,110 +4,62 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// collectTimeout is for the work of Kubernetes' own controllers on some hundred objects.
-const collectTimeout = 90 * time.Second
-
-// failed are the requests that the API server has refused.
-func failed(r *framework.Request) bool { return r.Response.Code >= http.StatusBadRequest }
-
-// TestDeletionOfANodeThatComesBack tests that a node that is deleted and comes back under its name keeps its Service or gets it
-// anew, and never has two.
+// TestDeletionOfANodeThatComesBack tests that a node that is deleted and comes back under its name keeps its Service or
+// gets it anew, and never has two.
 func TestDeletionOfANodeThatComesBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "readded")
 	f := s.newFence()
-	nodes := s.addNodes("a", "b")
+	nodes := s.AddNodes("a", "b")
 	names := []string{"headless", "addresses"}
-	s.createReady(names[0])
-	s.createReady(names[1], withClusterIP)
+	s.CreateReady(names[0])
+	s.CreateReady(names[1], framework.WithClusterIP)
 	f.passLocalServices()
-	other := s.getService(names[0] + "-" + nodes[1])
-	s.resetCount()
+	other := s.GetService(names[0] + "-" + nodes[1])
+	s.ResetCount()
 	const rounds = 20
 	for range rounds {
-		s.deleteNode(nodes[0])
-		s.createNode(nodes[0], nil)
+		s.DeleteNode(nodes[0])
+		s.CreateNode(nodes[0], nil)
 	}
 	f.passNodes()
 	f.passServices()
 	for _, name := range names {
-		ls := s.waitReady(name)
-		owned := s.mustOwn(ls, len(nodes))
+		ls := s.WaitReady(name)
+		owned := s.MustOwn(ls, len(nodes))
 		for _, node := range nodes {
 			if owned[name+"-"+node] == nil {
-				s.fatalf("node %s has no Service in %s", node, name)
+				s.Fatalf("node %s has no Service in %s", node, name)
 			}
 			s.checkFollows(ls, owned[name+"-"+node], node)
 		}
 	}
-	writes := s.requests().Resource("services").Writes()
-	done := writes.Where(func(r *framework.Request) bool { return !failed(r) })
+	writes := s.Requests().Resource("services").Writes()
+	done := writes.Where(framework.Succeeded)
 	if deletes, creates := len(done.Verb("delete")), len(done.Verb("create")); deletes != creates || deletes > rounds*len(names) {
-		s.fatalf("the controller's writes of services: %s; want as many creates as deletes, and at most %d", writes, rounds*len(names))
+		s.Fatalf("the controller's writes of services: %s; want as many creates as deletes, and at most %d", writes, rounds*len(names))
 	}
 	s.wantUntouched(other)
-	s.resetCount()
+	s.ResetCount()
 	f.passNodes()
 	f.passServices()
-	s.wantWrites("services", "none")
+	s.WantWrites("services", "none")
 }
 
-// keepLocalServices has the API server refuse to delete the LocalServices of the scene's namespace, until the function that
-// it returns is called.
-func (s *scene) keepLocalServices() (release func()) {
-	s.t.Helper()
-	policies := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	name := s.namespace + "-keep"
-	_, err := policies.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"localservices"},
-					},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "kept by a policy"}},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	_, err = bindings.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	return func() {
-		s.t.Helper()
-		s.must(errors.Join(
-			bindings.Delete(s.ctx(), name, metav1.DeleteOptions{}),
-			policies.Delete(s.ctx(), name, metav1.DeleteOptions{}),
-		))
-	}
-}
-
-// TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller does
-// not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their Services;
-// else the one or the other goes first, as it happens.
+// TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller
+// does not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their
+// Services; else the one or the other goes first, as it happens.
 func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 	t.Parallel()
 	for name, servicesFirst := range map[string]bool{"in any order": false, "Services first": true} {
@@ -116,63 +68,47 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			s := newScene(t, shared, "doomed")
 			f := s.newFence()
 			const nodes, localServices = 40, 4
-			s.createManyNodes(nodes)
+			s.AddManyNodes(nodes)
 			for i := range localServices {
-				s.create(fmt.Sprintf("demo%d", i))
+				s.Create(fmt.Sprintf("demo%d", i))
 			}
 			for i := range localServices {
-				s.waitReady(fmt.Sprintf("demo%d", i))
+				s.WaitReady(fmt.Sprintf("demo%d", i))
 			}
 			release := func() {}
 			if servicesFirst {
-				release = s.keepLocalServices()
+				release = s.deny("localservices."+v1alpha1.GroupName, admissionregistrationv1.Delete, "false")
 				s.waitUntil(true, func(ctx context.Context, dryRun []string) error {
-					return s.localServices().Delete(ctx, "demo0", metav1.DeleteOptions{DryRun: dryRun})
+					return s.LocalServiceClient().Delete(ctx, "demo0", metav1.DeleteOptions{DryRun: dryRun})
 				})
 			}
 			f.passServices()
-			s.resetCount()
-			s.must(s.Kube.CoreV1().Namespaces().Delete(s.ctx(), s.namespace, metav1.DeleteOptions{}))
-			s.EventuallyWithin(t, collectTimeout, s.namespace, "the Services are gone", func(ctx context.Context) error {
-				list, err := s.services().List(ctx, metav1.ListOptions{})
-				if err != nil {
-					return err
-				}
-				return equal("number of Services", len(list.Items), 0)
-			})
+			s.ResetCount()
+			s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
+			s.WaitServiceCount(0)
 			f.passAll()
-			requests := s.requests()
+			requests := s.Requests()
 			t.Logf("the controller's requests while the namespace was deleted: %s", requests)
-			// Of each LocalService no more is tried than what is tried at the same time, until the first answer.
-			const writeConcurrency = 16
-			if refused := requests.Where(failed); len(refused) > localServices*writeConcurrency {
+			// What is under way is tried, until the first answer, and not all there is.
+			if refused := requests.Where(framework.Failed); len(refused) >= nodes*localServices {
 				t.Errorf("%d requests of the controller were refused, for %d Services of %d LocalServices: %s",
 					len(refused), nodes*localServices, localServices, refused)
 			}
 			var errorLines []string
-			for _, line := range shared.Controllers()[0].LogLines(s.namespace + "/") {
+			for _, line := range shared.Controllers()[0].LogLines(s.Namespace + "/") {
 				if strings.HasPrefix(line, "E") {
 					errorLines = append(errorLines, line)
 				}
 			}
 			if len(errorLines) > localServices {
-				s.fatalf("%d errors in the log about a namespace that was being deleted, the first: %s", len(errorLines), errorLines[0])
+				s.Fatalf("%d errors in the log about a namespace that was being deleted, the first: %s", len(errorLines), errorLines[0])
 			}
-			s.resetCount()
+			s.ResetCount()
 			release()
-			s.EventuallyWithin(t, collectTimeout, s.namespace, "the namespace is gone", func(ctx context.Context) error {
-				_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-				if err == nil {
-					return errors.New("it is still there")
-				}
-				if !apierrors.IsNotFound(err) {
-					return err
-				}
-				return nil
-			})
+			s.WaitNamespaceGone()
 			f.passAll()
-			if requests := s.requests(); len(requests) > 0 {
-				s.fatalf("when the Services had gone the controller still tried: %s", requests)
+			if requests := s.Requests(); len(requests) > 0 {
+				s.Fatalf("when the Services had gone the controller still tried: %s", requests)
 			}
 		})
 	}
@@ -184,32 +120,26 @@ func TestDeletionDuringFanOut(t *testing.T) {
 	s := newScene(t, shared, "midway")
 	f := s.newFence()
 	const nodes = 150
-	s.createManyNodes(nodes)
-	s.resetCount()
-	ls := s.create("demo")
-	s.eventually("the fan-out has begun", func(ctx context.Context) error {
-		owned, err := s.ownedServices(ctx, ls)
+	s.AddManyNodes(nodes)
+	s.ResetCount()
+	ls := s.Create("demo")
+	s.Eventually("the fan-out has begun", func(ctx context.Context) error {
+		owned, err := s.OwnedServices(ctx, ls)
 		if err == nil && len(owned) == 0 {
 			err = errors.New("there is no Service")
 		}
 		return err
 	})
-	s.must(s.localServices().Delete(s.ctx(), "demo", metav1.DeleteOptions{}))
-	s.waitLocalServiceGone("demo")
+	s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{}))
+	s.WaitLocalServiceGone("demo")
 	f.passAll()
-	creates := s.requests().Resource("services").Verb("create")
+	creates := s.Requests().Resource("services").Verb("create")
 	t.Logf("%d of %d Services had been created", len(creates), nodes)
-	s.EventuallyWithin(t, collectTimeout, s.namespace, "no Service is left", func(ctx context.Context) error {
-		list, err := s.services().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		return equal("number of Services", len(list.Items), 0)
-	})
-	s.resetCount()
+	s.WaitServiceCount(0)
+	s.ResetCount()
 	f.passAll()
-	if requests := s.requests(); len(requests) > 0 {
-		s.fatalf("after the LocalService has gone the controller still tries: %s", requests)
+	if requests := s.Requests(); len(requests) > 0 {
+		s.Fatalf("after the LocalService has gone the controller still tries: %s", requests)
 	}
 }
 
@@ -219,28 +149,23 @@ func TestDeletionByATypo(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "typo")
 	f := s.newFence()
-	nodes := s.addNodes("a", "b", "c", "d", "e", "f")
-	ls := s.createReady("demo")
+	nodes := s.AddNodes("a", "b", "c", "d", "e", "f")
+	ls := s.CreateReady("demo")
 	f.passLocalServices()
-	s.resetCount()
-	s.update("demo", choose("dsik", "ssd"))
-	s.waitServices(ls)
-	now := s.waitReady("demo")
-	if err := checkCondition(now, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonNoNodes); err != nil {
+	s.ResetCount()
+	s.Update("demo", framework.OnNodesWith("dsik", "ssd"))
+	s.WaitServices(ls)
+	now := s.WaitReady("demo")
+	if err := framework.CheckCondition(now, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonNoNodes); err != nil {
 		t.Error(err)
 	}
-	deletes := s.requests().Resource("services").Verb("delete")
+	deletes := s.Requests().Resource("services").Verb("delete")
 	if len(deletes) != len(nodes) {
-		s.fatalf("the controller's deletes of Services: %s; want %d", deletes, len(nodes))
+		s.Fatalf("the controller's deletes of Services: %s; want %d", deletes, len(nodes))
 	}
-	first := deletes[0].Received
-	for _, r := range deletes {
-		if r.Received.Before(first) {
-			first = r.Received
-		}
-	}
-	s.eventually("one event announces the deletion", func(ctx context.Context) error {
-		events, err := s.events(ctx, "demo", "DeletingServices")
+	first := deletes.First()
+	s.Eventually("one event announces the deletion", func(ctx context.Context) error {
+		events, err := s.Events(ctx, "demo", "DeletingServices")
 		if err != nil {
 			return err
 		}
@@ -251,63 +176,96 @@ func TestDeletionByATypo(t *testing.T) {
 			return fmt.Errorf("the event is of %v, and the first delete of %v", at, first)
 		}
 		return errors.Join(
-			equal("type", events[0].Type, corev1.EventTypeWarning),
-			equal("message", events[0].Message, "About to delete 6 of 6 Services, which no selected node wants any more"),
+			framework.Equal("type", events[0].Type, corev1.EventTypeWarning),
+			framework.Equal("message", events[0].Message, "About to delete 6 of 6 Services, which no selected node wants any more"),
 		)
 	})
-	s.update("demo", func(ls *v1alpha1.LocalService) { delete(ls.Spec.NodeSelector, "dsik") })
-	s.mustOwn(s.waitReady("demo"), len(nodes))
+	s.Update("demo", func(ls *v1alpha1.LocalService) { delete(ls.Spec.NodeSelector, "dsik") })
+	s.MustOwn(s.WaitReady("demo"), len(nodes))
 }
 
-// TestDeletionHeldIsTold tests that a held deletion is told once, in an event with the numbers, that everything else goes
-// on meanwhile, and that the confirmation is enough to go on.
+// TestDeletionHeldIsTold tests that a held deletion is told once, in an event with the numbers, that everything else
+// goes on meanwhile, and that the confirmation is enough to go on.
 func TestDeletionHeldIsTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "held")
 	s.NewController(t, "-max-delete-fraction=0.5")
 	f := s.newFence()
-	nodes := s.addNodes("a", "b", "c", "d")
-	s.patchNode(nodes[0], `{"metadata":{"labels":{"disk":"ssd"}}}`)
-	ls := s.createReady("demo")
-	s.update("demo", choose("disk", "ssd"), func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	held := s.waitNotReady("demo", v1alpha1.ReasonDeletionHeld, "3 of 4 Services")
+	nodes := s.AddNodes("a", "b", "c", "d")
+	s.PatchNode(nodes[0], `{"metadata":{"labels":{"disk":"ssd"}}}`)
+	ls := s.CreateReady("demo")
+	s.Update("demo", framework.OnNodesWith("disk", "ssd"), func(ls *v1alpha1.LocalService) {
+		ls.Spec.Ports[0].Port = 81
+	})
+	held := s.WaitNotReady("demo", v1alpha1.ReasonDeletionHeld, "3 of 4 Services")
 	f.passServices()
 	f.passLocalServices()
-	s.eventually("one Warning tells of it", func(ctx context.Context) error {
-		events, err := s.events(ctx, "demo", v1alpha1.ReasonDeletionHeld)
-		if err != nil {
-			return err
-		}
-		if len(events) != 1 || events[0].Series != nil {
-			return fmt.Errorf("got %+v", events)
-		}
-		if !strings.HasPrefix(events[0].Message, "3 of 4 Services ") {
-			return fmt.Errorf("it says %q", events[0].Message)
-		}
-		return equal("type", events[0].Type, corev1.EventTypeWarning)
-	})
-	if err := equal("status.nodes", held.Status.Nodes, 1); err != nil {
+	s.WaitEvents("demo", v1alpha1.ReasonDeletionHeld, "one Warning tells of it", framework.OneWarning("3 of 4 Services "))
+	if err := framework.Equal("status.nodes", held.Status.Nodes, 1); err != nil {
 		t.Error(err)
 	}
-	if port := s.mustOwn(ls, len(nodes))["demo-"+nodes[0]].Spec.Ports[0].Port; port != 81 {
+	if port := s.MustOwn(ls, len(nodes))["demo-"+nodes[0]].Spec.Ports[0].Port; port != 81 {
 		t.Errorf("the Service that stays has port %d; want 81", port)
 	}
-	s.resetCount()
+	s.ResetCount()
 	// What happens to nodes and Services that are concerned changes nothing.
-	s.patchNode(nodes[1], `{"metadata":{"labels":{"any":"thing"}}}`)
-	s.editService("demo-"+nodes[1], func(service *corev1.Service) { service.Annotations["any"] = "thing" })
-	s.update("demo", func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"any": "thing"} })
+	s.PatchNode(nodes[1], `{"metadata":{"labels":{"any":"thing"}}}`)
+	s.EditService("demo-"+nodes[1], func(service *corev1.Service) { service.Annotations["any"] = "thing" })
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"any": "thing"} })
 	f.passPods()
 	f.passServices()
 	f.passLocalServices()
-	if writes := s.requests().Writes(); len(writes) > 0 {
-		s.fatalf("while the deletion is held the controller wrote: %s", writes)
-	}
-	s.update("demo", func(ls *v1alpha1.LocalService) {
+	s.WantNoWrites("while the deletion is held")
+	s.Update("demo", func(ls *v1alpha1.LocalService) {
 		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
 	})
-	s.waitServices(ls, "demo-"+nodes[0])
-	s.waitReady("demo")
+	s.WaitServices(ls, "demo-"+nodes[0])
+	s.WaitReady("demo")
 	f.passServices()
-	s.wantWrites("services", "3 delete services 200")
+	s.WantWrites("services", "3 delete services 200")
+}
+
+func TestDeletionOfALocalService(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "deleted")
+			f := s.newFence()
+			nodes := s.AddNodes("a", "b", "c")
+			s.CreateReady("demo")
+			other := s.CreateReady("demo2")
+			foreign := s.CreateService(framework.NewForeignService("demo-of-somebody-else", map[string]string{v1alpha1.OwnerLabelKey: "demo"}))
+			f.passServices()
+			s.ResetCount()
+			s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{PropagationPolicy: &policy}))
+			for _, node := range nodes {
+				s.WaitServiceGone("demo-" + node)
+			}
+			s.WaitLocalServiceGone("demo")
+			f.passAll()
+			// The garbage collector does it all; above all, nothing is made anew.
+			s.WantNoWrites("in the end")
+			s.MustOwn(other, len(nodes))
+			s.wantUntouched(foreign)
+		})
+	}
+}
+
+// TestDeletionOfANamespace tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
+func TestDeletionOfANamespace(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "terminating")
+	f := s.newFence()
+	s.AddNodes("a", "b", "c")
+	s.CreateReady("demo")
+	s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
+	s.WaitGone("the namespace", func(ctx context.Context) error {
+		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
+		return err
+	})
+	f.passAll()
+	if n := len(s.Requests().Verb("create").Resource("services")); n > 3+2*3 {
+		s.Fatalf("the controller tried to make Services %d times in a namespace that was being deleted", n)
+	}
 }

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,10 +25,10 @@ func TestFanOut(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "fanout")
 	f := s.newFence()
-	nodes := s.addNodes("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l")
+	nodes := s.AddNodes("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l")
 	f.passNodes()
-	s.resetCount()
-	ls := s.createReady("demo", func(ls *v1alpha1.LocalService) {
+	s.ResetCount()
+	ls := s.CreateReady("demo", func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
 			Labels:      map[string]string{"team": "infra"},
 			Annotations: map[string]string{"example.com/note": "hello"},
@@ -39,7 +37,7 @@ func TestFanOut(t *testing.T) {
 	if ls.Status.Nodes != int32(len(nodes)) || ls.Status.Services != int32(len(nodes)) {
 		t.Errorf("status: %+v; want %d nodes and Services", ls.Status, len(nodes))
 	}
-	for name, service := range s.mustOwn(ls, len(nodes)) {
+	for name, service := range s.MustOwn(ls, len(nodes)) {
 		node := strings.TrimPrefix(name, "demo-")
 		if !slices.Contains(nodes, node) {
 			t.Errorf("Service %s is for no node", name)
@@ -47,14 +45,15 @@ func TestFanOut(t *testing.T) {
 		checkService(t, service, ls, node)
 	}
 	f.passAll()
-	s.wantWrites("services", fmt.Sprintf("%d create services 201", len(nodes)))
-	if n := len(s.requests().Resource("localservices/status")); n < 1 || n > 3 {
-		t.Errorf("the status was written %d times; want 1, or a few for the progress", n)
+	s.WantWrites("services", fmt.Sprintf("%d create services 201", len(nodes)))
+	status := s.Requests().Resource("localservices/status")
+	if n, span := len(status), status.Last().Sub(status.First()); n < 1 || n > 3+int(span/time.Second) {
+		t.Errorf("the status was written %d times in %v; want about once a second for the progress", n, span)
 	}
-	if other := s.requests().Writes().Where(notAbout("services", "localservices", "events")); len(other) > 0 {
+	if other := s.Requests().Writes().Where(notAbout("services", "localservices", "events")); len(other) > 0 {
 		t.Errorf("the controller also wrote: %s", other)
 	}
-	if reads := s.requests().Verb("get", "list", "watch"); len(reads) > 0 {
+	if reads := s.Requests().Verb("get", "list", "watch"); len(reads) > 0 {
 		t.Errorf("the controller, which has its caches, also read: %s", reads)
 	}
 }
@@ -98,22 +97,22 @@ func checkService(t *testing.T, service *corev1.Service, ls *v1alpha1.LocalServi
 		}
 	}
 	got.UID, got.ResourceVersion, got.CreationTimestamp, got.ManagedFields = "", "", metav1.Time{}, nil
-	if err := equal("Service", got, want); err != nil {
+	if err := framework.Equal("Service", got, want); err != nil {
 		t.Error(err)
 	}
 }
 
 // notAbout keeps the requests that are about no resource of these.
 func notAbout(resources ...string) func(*framework.Request) bool {
-	return func(r *framework.Request) bool { return !slices.Contains(resources, r.Object.Resource) }
+	return func(r *framework.Request) bool { return !slices.Contains(resources, r.ObjectRef.Resource) }
 }
 
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "nodes")
 	f := s.newFence()
-	node := s.addNodes("a", "b")
-	ls := s.createReady("demo")
+	node := s.AddNodes("a", "b")
+	ls := s.CreateReady("demo")
 	f.passLocalServices()
 
 	// Each step is one event, and says which writes of Services it may cause.
@@ -123,91 +122,76 @@ func TestNodesComeAndGo(t *testing.T) {
 		owns   []string
 		writes string
 	}{
-		{"a node joins", func() { node = append(node, s.addNodes("c")...) }, []string{"a", "b", "c"}, "1 create services 201"},
-		{"a node leaves", func() { s.deleteNode(node[0]) }, []string{"b", "c"}, "1 delete services 200"},
-		{"a node is not selected any more", func() { s.patchNode(node[1], `{"metadata":{"labels":{"scene":"another"}}}`) }, []string{"c"}, "1 delete services 200"},
-		{"a node is selected", func() { s.patchNode(node[1], `{"metadata":{"labels":{"scene":"`+s.namespace+`"}}}`) }, []string{"b", "c"}, "1 create services 201"},
+		{"a node joins", func() { node = append(node, s.AddNodes("c")...) }, []string{"a", "b", "c"}, "1 create services 201"},
+		{"a node leaves", func() { s.DeleteNode(node[0]) }, []string{"b", "c"}, "1 delete services 200"},
+		{"a node is not selected any more", func() { s.PatchNode(node[1], `{"metadata":{"labels":{"scene":"another"}}}`) }, []string{"c"}, "1 delete services 200"},
+		{"a node is selected", func() { s.PatchNode(node[1], `{"metadata":{"labels":{"scene":"`+s.Namespace+`"}}}`) }, []string{"b", "c"}, "1 create services 201"},
 		{"a node is not selected by any LocalService", func() {
-			s.createNode(s.node("d"), nil)
-			s.patchNode(s.node("d"), `{"metadata":{"labels":{"scene":null}}}`)
+			s.CreateNode(s.NodeName("d"), nil)
+			s.PatchNode(s.NodeName("d"), `{"metadata":{"labels":{"scene":null}}}`)
 		}, []string{"b", "c"}, ""},
 	}
 	for _, step := range steps {
-		s.resetCount()
+		s.ResetCount()
 		step.do()
 		names := make([]string, len(step.owns))
 		for i, name := range step.owns {
-			names[i] = "demo-" + s.node(name)
+			names[i] = "demo-" + s.NodeName(name)
 		}
-		s.waitServices(ls, names...)
-		if got := s.waitStatusNodes("demo", len(names)); got.Status.Services != int32(len(names)) {
+		s.WaitServices(ls, names...)
+		if got := s.WaitStatusNodes("demo", len(names)); got.Status.Services != int32(len(names)) {
 			t.Errorf("%s: status.services is %d; want %d", step.name, got.Status.Services, len(names))
 		}
 		f.passNodes()
 		if step.writes != "" {
-			s.wantWrites("services", step.writes)
+			s.WantWrites("services", step.writes)
 		}
 	}
 	// The node of the last step has lost the label that says whose it is.
-	s.deleteNode(s.node("d"))
+	s.DeleteNode(s.NodeName("d"))
 }
 
-// waitStatusNodes waits until a LocalService is ready with so many nodes.
-func (s *scene) waitStatusNodes(name string, nodes int) *v1alpha1.LocalService {
-	s.t.Helper()
-	var ls *v1alpha1.LocalService
-	s.eventually(fmt.Sprintf("%s is ready with %d nodes", name, nodes), func(ctx context.Context) (err error) {
-		if ls, err = s.localServices().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		if err := checkReady(ls); err != nil {
-			return err
-		}
-		return equal("status.nodes", ls.Status.Nodes, int32(nodes))
-	})
-	return ls
-}
-
-// TestNodeHeartbeats tests that what is written to nodes all the time causes no work: not even a look at a LocalService.
+// TestNodeHeartbeats tests that what is written to nodes all the time causes no work: not even a look at a
+// LocalService.
 func TestNodeHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "heartbeat")
 	controller := s.NewController(t)
 	f := s.newFence()
-	node := s.addNodes("a", "b")[0]
-	s.createReady("demo")
+	node := s.AddNodes("a", "b")[0]
+	s.CreateReady("demo")
 	f.passAll()
-	s.resetCount()
+	s.ResetCount()
 	before := s.mustQueued(controller)
 	const beats = 50
 	for i := range beats {
-		s.patchNode(node, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"beat %d","lastHeartbeatTime":%q}]}}`, i, time.Now().Format(time.RFC3339)), "status")
-		s.patchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/beat":"%d"}}}`, i))
-		s.patchNode(node, fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, i%2 == 0))
+		s.PatchNode(node, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"beat %d","lastHeartbeatTime":%q}]}}`, i, time.Now().Format(time.RFC3339)), "status")
+		s.PatchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/beat":"%d"}}}`, i))
+		s.PatchNode(node, fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, i%2 == 0))
 	}
 	f.passNodes()
 	// The fence is a few.
 	if n := s.mustQueued(controller) - before; n >= beats {
 		t.Errorf("%d heartbeats put LocalServices into the queue %d times", beats, n)
 	}
-	s.patchNode(node, `{"metadata":{"labels":{"example.com/any":"thing"}}}`)
+	s.PatchNode(node, `{"metadata":{"labels":{"example.com/any":"thing"}}}`)
 	f.passNodes()
-	if requests := s.requests(); len(requests) > 0 {
-		s.fatalf("heartbeats caused requests: %s", requests)
+	if requests := s.Requests(); len(requests) > 0 {
+		s.Fatalf("heartbeats caused requests: %s", requests)
 	}
 }
 
 func TestNoNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "nonodes")
-	s.create("demo")
-	ls := s.waitReady("demo")
-	if err := checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonNoNodes); err != nil {
+	s.Create("demo")
+	ls := s.WaitReady("demo")
+	if err := framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonNoNodes); err != nil {
 		t.Error(err)
 	}
-	s.addNodes("a")
-	s.waitServices(ls, "demo-"+s.node("a"))
-	if err := checkCondition(s.waitStatusNodes("demo", 1), v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace); err != nil {
+	s.AddNodes("a")
+	s.WaitServices(ls, "demo-"+s.NodeName("a"))
+	if err := framework.CheckCondition(s.WaitStatusNodes("demo", 1), v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace); err != nil {
 		t.Error(err)
 	}
 }
@@ -215,20 +199,20 @@ func TestNoNodes(t *testing.T) {
 func TestEveryFieldNodeSelector(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "selector")
-	s.createNode(s.node("fast"), map[string]string{"disk": "ssd"})
-	s.createNode(s.node("slow"), map[string]string{"disk": "hdd"})
-	ls := s.createReady("demo")
-	s.waitServices(ls, "demo-"+s.node("fast"), "demo-"+s.node("slow"))
-	s.resetCount()
-	s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" })
-	s.waitServices(ls, "demo-"+s.node("fast"))
-	s.waitReady("demo")
-	s.wantWrites("services", "1 delete services 200")
-	s.resetCount()
-	s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "hdd" })
-	s.waitServices(ls, "demo-"+s.node("slow"))
-	s.waitReady("demo")
-	if got := s.requests().Resource("services").Writes(); len(got) != 2 || len(got.Verb("create")) != 1 || len(got.Verb("delete")) != 1 {
+	s.CreateNode(s.NodeName("fast"), map[string]string{"disk": "ssd"})
+	s.CreateNode(s.NodeName("slow"), map[string]string{"disk": "hdd"})
+	ls := s.CreateReady("demo")
+	s.WaitServices(ls, "demo-"+s.NodeName("fast"), "demo-"+s.NodeName("slow"))
+	s.ResetCount()
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" })
+	s.WaitServices(ls, "demo-"+s.NodeName("fast"))
+	s.WaitReady("demo")
+	s.WantWrites("services", "1 delete services 200")
+	s.ResetCount()
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "hdd" })
+	s.WaitServices(ls, "demo-"+s.NodeName("slow"))
+	s.WaitReady("demo")
+	if got := s.Requests().Resource("services").Writes(); len(got) != 2 || len(got.Verb("create")) != 1 || len(got.Verb("delete")) != 1 {
 		t.Errorf("writes of Services: %s; want a create and a delete", got)
 	}
 }
@@ -239,27 +223,27 @@ func TestNamesOfNodes(t *testing.T) {
 	s := newScene(t, shared, "names")
 	longest := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("o", 62), 2)
 	longest += "." + strings.Repeat("p", validation.DNS1123SubdomainMaxLength-len(longest)-1)
-	fitting := s.namespace + strings.Repeat("x", 58-len(s.namespace)) // 63 characters together with "demo-"
+	fitting := s.Namespace + strings.Repeat("x", 58-len(s.Namespace)) // 63 characters together with "demo-"
 	nodes := []string{
-		"node1-" + s.namespace,
-		"1-" + s.namespace, // begins with a digit
-		"ip-10-0-0-3.ec2.internal." + s.namespace,
-		"ip-10-0-0-3-ec2.internal." + s.namespace, // the same with dashes for dots
-		"ip-10-0-0-3-ec2-internal-" + s.namespace, // and so is this
-		"worker-0.ocp.example.com." + s.namespace,
+		"node1-" + s.Namespace,
+		"1-" + s.Namespace, // begins with a digit
+		"ip-10-0-0-3.ec2.internal." + s.Namespace,
+		"ip-10-0-0-3-ec2.internal." + s.Namespace, // the same with dashes for dots
+		"ip-10-0-0-3-ec2-internal-" + s.Namespace, // and so is this
+		"worker-0.ocp.example.com." + s.Namespace,
 		fitting,
-		s.namespace + strings.Repeat("x", 59-len(s.namespace)), // 64
-		s.namespace + strings.Repeat("y", 64-len(s.namespace)), // too long for a label value
+		s.Namespace + strings.Repeat("x", 59-len(s.Namespace)), // 64
+		s.Namespace + strings.Repeat("y", 64-len(s.Namespace)), // too long for a label value
 		longest,
 		longest[:len(longest)-1] + "q", // differs in the last of 253 characters
 	}
 	for _, node := range nodes {
-		s.createNode(node, nil)
+		s.CreateNode(node, nil)
 	}
-	ls := s.createReady("demo")
+	ls := s.CreateReady("demo")
 	name52 := strings.Repeat("l", 52)
-	long := s.createReady(name52)
-	owned, ownedLong := s.mustOwn(ls, len(nodes)), s.mustOwn(long, len(nodes))
+	long := s.CreateReady(name52)
+	owned, ownedLong := s.MustOwn(ls, len(nodes)), s.MustOwn(long, len(nodes))
 	for _, node := range nodes {
 		for localService, services := range map[string]map[string]*corev1.Service{"demo": owned, name52: ownedLong} {
 			service := services[naming.ServiceName(localService, node)]
@@ -278,8 +262,8 @@ func TestNamesOfNodes(t *testing.T) {
 	}
 	// Whoever does not compute names finds a node's Service by two labels.
 	for _, node := range nodes {
-		found, err := s.services().List(s.ctx(), metav1.ListOptions{LabelSelector: labels.Set{"owner": "demo", "vm/rack": naming.NodeLabelValue(node)}.String()})
-		s.must(err)
+		found, err := s.ServiceClient().List(s.Ctx(), metav1.ListOptions{LabelSelector: labels.Set{"owner": "demo", "vm/rack": naming.NodeLabelValue(node)}.String()})
+		s.Must(err)
 		if len(found.Items) != 1 || found.Items[0].Annotations["localservice.dev/node"] != node {
 			t.Errorf("%d Services have the labels owner=demo and vm/rack=%s; want that of node %s", len(found.Items), naming.NodeLabelValue(node), node)
 		}
@@ -295,224 +279,13 @@ func TestNamesOfNodes(t *testing.T) {
 	}
 }
 
-func TestServiceDeletedByHandIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "byhand")
-	f := s.newFence()
-	node := s.addNodes("a", "b")[0]
-	ls := s.createReady("demo")
-	f.passServices()
-	s.resetCount()
-	old := s.getService("demo-" + node)
-	s.deleteService(old.Name)
-	service := s.waitServiceReplaced(old)
-	if !metav1.IsControlledBy(service, ls) {
-		t.Errorf("the new Service %s is not controlled by the LocalService: %+v", service.Name, service.OwnerReferences)
-	}
-	f.passServices()
-	s.wantWrites("services", "1 create services 201")
-	s.waitReady("demo")
-}
-
-// TestServiceWithFinalizer tests that a Service whose deletion somebody delays is waited for.
-func TestServiceWithFinalizer(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "finalizer")
-	f := s.newFence()
-	node := s.addNodes("a", "b")[0]
-	s.createReady("demo")
-	f.passLocalServices()
-	name := "demo-" + node
-	s.editService(name, func(service *corev1.Service) { service.Finalizers = []string{"example.com/wait"} })
-	f.passServices()
-	s.resetCount()
-	old := s.getService(name)
-	s.deleteService(name)
-	s.eventually("the LocalService says that it waits", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if err := equal("status.services", ls.Status.Services, 1); err != nil {
-			return err
-		}
-		return checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting)
-	})
-	f.passServices()
-	s.wantWrites("services", "none")
-	s.editService(name, func(service *corev1.Service) { service.Finalizers = nil })
-	s.waitServiceReplaced(old)
-	s.waitReady("demo")
-	f.passServices()
-	s.wantWrites("services", "1 create services 201")
-}
-
-// TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays, is
-// waited for, and that the others are replaced meanwhile.
-func TestImmutableTransitionsWithFinalizer(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "replace")
-	f := s.newFence()
-	nodes := s.addNodes("a", "b")
-	s.createReady("demo")
-	name := "demo-" + nodes[0]
-	s.editService(name, func(service *corev1.Service) { service.Finalizers = []string{"example.com/wait"} })
-	held, other := s.getService(name), s.getService("demo-"+nodes[1])
-	s.update("demo", withClusterIP)
-	s.waitServiceReplaced(other)
-	s.eventually("the LocalService says that it waits", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting)
-	})
-	f.passServices()
-	s.resetCount()
-	f.passServices()
-	s.wantWrites("services", "none")
-	s.editService(name, func(service *corev1.Service) { service.Finalizers = nil })
-	s.waitServiceReplaced(held)
-	s.waitReady("demo")
-}
-
-func TestDeletionOfALocalService(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "deleted")
-			f := s.newFence()
-			nodes := s.addNodes("a", "b", "c")
-			s.createReady("demo")
-			other := s.createReady("demo2")
-			foreign := s.createService(foreignService("demo-of-somebody-else", map[string]string{v1alpha1.OwnerLabelKey: "demo"}))
-			f.passServices()
-			s.resetCount()
-			s.must(s.localServices().Delete(s.ctx(), "demo", metav1.DeleteOptions{PropagationPolicy: &policy}))
-			for _, node := range nodes {
-				s.waitServiceGone("demo-" + node)
-			}
-			s.waitLocalServiceGone("demo")
-			f.passAll()
-			// The garbage collector does it all; above all, nothing is made anew.
-			if writes := s.requests().Writes(); len(writes) > 0 {
-				s.fatalf("the controller wrote: %s", writes)
-			}
-			s.mustOwn(other, len(nodes))
-			s.wantUntouched(foreign)
-		})
-	}
-}
-
 // wantUntouched fails unless a Service is the same as it was, to its resource version.
 func (s *scene) wantUntouched(service *corev1.Service) {
-	s.t.Helper()
-	now, err := s.Kube.CoreV1().Services(service.Namespace).Get(s.ctx(), service.Name, metav1.GetOptions{})
-	s.must(err)
+	s.T.Helper()
+	now, err := s.Kube.CoreV1().Services(service.Namespace).Get(s.Ctx(), service.Name, metav1.GetOptions{})
+	s.Must(err)
 	if now.UID != service.UID || now.ResourceVersion != service.ResourceVersion {
-		s.fatalf("Service %s/%s was changed: from %+v to %+v", service.Namespace, service.Name, service, now)
-	}
-}
-
-// TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
-// through, gets Services of its own, and waits for those of its predecessor without calling them a conflict.
-func TestDeletionAndAnew(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "anew")
-	f := s.newFence()
-	s.addNodes("a", "b", "c")
-	old := s.createReady("demo")
-	s.must(s.localServices().Delete(s.ctx(), "demo", metav1.DeleteOptions{}))
-	s.create("demo")
-	ls := s.waitReady("demo")
-	if ls.UID == old.UID {
-		t.Fatal("the LocalService is still the old one")
-	}
-	s.mustOwn(ls, 3)
-	s.eventually("all its Services are told of", func(ctx context.Context) error {
-		told, err := s.told(ctx, "demo", "created")
-		return errors.Join(err, equal("created Services in events", told, 6)) // 3 of each of the two
-	})
-	f.passLocalServices()
-	if events, err := s.events(s.ctx(), "demo", v1alpha1.ReasonNameTaken); err != nil || len(events) > 0 {
-		s.fatalf("the Services of its predecessor were called a conflict: %v %v", events, err)
-	}
-}
-
-// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
-// and belong to its successor, with all that it wants otherwise.
-func TestAdoptionOfOrphans(t *testing.T) {
-	t.Parallel()
-	for name, successor := range map[string]change{
-		"by the same":                  func(*v1alpha1.LocalService) {},
-		"by one with another port":     func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 },
-		"by one with another selector": func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "web" },
-		"by one of another type":       func(ls *v1alpha1.LocalService) { ls.Spec.Type = corev1.ServiceTypeNodePort },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "orphans")
-			f := s.newFence()
-			nodes := s.addNodes("a", "b")
-			before := s.mustOwn(s.createReady("demo", withClusterIP), len(nodes))
-			s.orphan("demo")
-			s.resetCount()
-			f.passLocalServices()
-			f.passServices()
-			s.wantWrites("services", "none")
-
-			ls := s.createReady("demo", withClusterIP, successor)
-			for name, service := range s.mustOwn(ls, len(nodes)) {
-				s.checkFollows(ls, service, strings.TrimPrefix(name, "demo-"))
-				if service.UID != before[name].UID || service.Spec.ClusterIP != before[name].Spec.ClusterIP {
-					t.Errorf("Service %s is not the one that was there: %s with %s, before %s with %s",
-						name, service.UID, service.Spec.ClusterIP, before[name].UID, before[name].Spec.ClusterIP)
-				}
-			}
-			f.passServices()
-			s.wantWrites("services", fmt.Sprintf("%d patch services 200", len(nodes)))
-		})
-	}
-}
-
-// orphan deletes a LocalService and leaves its Services behind.
-func (s *scene) orphan(name string) {
-	s.t.Helper()
-	orphan := metav1.DeletePropagationOrphan
-	s.must(s.localServices().Delete(s.ctx(), name, metav1.DeleteOptions{PropagationPolicy: &orphan}))
-	s.waitLocalServiceGone(name)
-}
-
-// TestAdoptionByReplacement tests a successor that cannot use the Services that were left behind.
-func TestAdoptionByReplacement(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "replaced")
-	f := s.newFence()
-	nodes := s.addNodes("a", "b")
-	s.createReady("demo", withClusterIP)
-	s.orphan("demo")
-	s.resetCount()
-	s.mustOwn(s.createReady("demo"), len(nodes))
-	f.passServices()
-	s.wantReplaced(len(nodes))
-}
-
-// TestDeletionOfANamespace tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
-func TestDeletionOfANamespace(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "terminating")
-	f := s.newFence()
-	s.addNodes("a", "b", "c")
-	s.createReady("demo")
-	s.must(s.Kube.CoreV1().Namespaces().Delete(s.ctx(), s.namespace, metav1.DeleteOptions{}))
-	s.waitGone("the namespace", func(ctx context.Context) error {
-		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-		return err
-	})
-	f.passAll()
-	if n := len(s.requests().Verb("create").Resource("services")); n > 3+2*3 {
-		s.fatalf("the controller tried to make Services %d times in a namespace that was being deleted", n)
+		s.Fatalf("Service %s/%s was changed: from %+v to %+v", service.Namespace, service.Name, service, now)
 	}
 }
 
@@ -521,19 +294,19 @@ func TestManyLocalServicesShareANode(t *testing.T) {
 	s := newScene(t, shared, "many")
 	const count = 20
 	for i := range count {
-		s.create(fmt.Sprintf("app%d", i))
+		s.Create(fmt.Sprintf("app%d", i))
 	}
 	for i := range count {
-		s.waitReady(fmt.Sprintf("app%d", i))
+		s.WaitReady(fmt.Sprintf("app%d", i))
 	}
-	node := s.addNodes("a")[0]
+	node := s.AddNodes("a")[0]
 	for i := range count {
-		s.waitStatusNodes(fmt.Sprintf("app%d", i), 1)
-		if service := s.getService(fmt.Sprintf("app%d-%s", i, node)); service.Spec.Selector["app"] != fmt.Sprintf("app%d", i) {
+		s.WaitStatusNodes(fmt.Sprintf("app%d", i), 1)
+		if service := s.GetService(fmt.Sprintf("app%d-%s", i, node)); service.Spec.Selector["app"] != fmt.Sprintf("app%d", i) {
 			t.Errorf("Service %s selects %v", service.Name, service.Spec.Selector)
 		}
 	}
-	s.wantWrites("services", fmt.Sprintf("%d create services 201", count))
+	s.WantWrites("services", fmt.Sprintf("%d create services 201", count))
 }
 
 // TestSpecChangedWhileFanningOut tests that the last word counts, however quickly the words follow each other.
@@ -541,16 +314,16 @@ func TestSpecChangedWhileFanningOut(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "quick")
 	for i := range 30 {
-		s.createNode(s.node(fmt.Sprint(i)), nil)
+		s.CreateNode(s.NodeName(fmt.Sprint(i)), nil)
 	}
-	s.create("demo")
+	s.Create("demo")
 	for port := range int32(10) {
 		patch := fmt.Sprintf(`{"spec":{"ports":[{"name":"http","port":%d}]}}`, 8000+port)
-		_, err := s.localServices().Patch(s.ctx(), "demo", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		s.must(err)
+		_, err := s.LocalServiceClient().Patch(s.Ctx(), "demo", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		s.Must(err)
 	}
-	ls := s.waitStatusNodes("demo", 30)
-	for name, service := range s.mustOwn(ls, 30) {
+	ls := s.WaitStatusNodes("demo", 30)
+	for name, service := range s.MustOwn(ls, 30) {
 		if service.Spec.Ports[0].Port != 8009 {
 			t.Errorf("Service %s has port %d; want 8009", name, service.Spec.Ports[0].Port)
 		}

@@ -1,14 +1,12 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // fenceRounds is how often a fence is passed. The work that an event causes begins before that of the first round's
@@ -34,22 +32,22 @@ var freeFences struct {
 
 // newFence returns a fence for this test, in good time before it is needed.
 func (s *scene) newFence() *fence {
-	s.t.Helper()
+	s.T.Helper()
 	if s.Cluster != shared {
-		return s.makeFence(newScene(s.t, s.Cluster, s.namespace+"-fence"))
+		return s.makeFence(newScene(s.T, s.Cluster, s.Namespace+"-fence"))
 	}
 	f := takeFence()
 	if f == nil {
-		f = s.makeFence(makeScene(s.t, s.Cluster, fenceName))
+		f = s.makeFence(&scene{s.KeepScene(s.T, fenceName)})
 	}
-	s.t.Cleanup(func() {
-		if !s.t.Failed() { // Otherwise it may be what has failed.
+	s.T.Cleanup(func() {
+		if !s.T.Failed() { // Otherwise it may be what has failed.
 			freeFences.Lock()
 			defer freeFences.Unlock()
 			freeFences.fences = append(freeFences.fences, f)
 		}
 	})
-	return &fence{scene: f.in(s.t), node: f.node}
+	return &fence{scene: f.in(s.T), node: f.node}
 }
 
 func takeFence() *fence {
@@ -65,10 +63,10 @@ func takeFence() *fence {
 }
 
 func (s *scene) makeFence(in *scene) *fence {
-	s.t.Helper()
-	f := &fence{scene: in, node: in.namespace}
-	f.createNode(f.node, nil)
-	f.createReady(fenceName)
+	s.T.Helper()
+	f := &fence{scene: in, node: in.Namespace}
+	f.CreateNode(f.node, nil)
+	f.CreateReady(fenceName)
 	return f
 }
 
@@ -76,7 +74,7 @@ func (f *fence) service() string { return fenceName + "-" + f.node }
 
 // rounds passes a fence often enough.
 func (f *fence) rounds(pass func()) {
-	f.t.Helper()
+	f.T.Helper()
 	for range fenceRounds {
 		pass()
 	}
@@ -84,53 +82,50 @@ func (f *fence) rounds(pass func()) {
 
 // passServices is for what events of Services cause.
 func (f *fence) passServices() {
-	f.t.Helper()
+	f.T.Helper()
 	f.rounds(func() {
-		old := f.getService(f.service())
-		f.deleteService(old.Name)
-		f.waitServiceReplaced(old)
+		old := f.GetService(f.service())
+		f.DeleteService(old.Name)
+		f.WaitServiceReplaced(old)
 	})
 }
 
 // passNodes is for what events of nodes cause.
 func (f *fence) passNodes() {
-	f.t.Helper()
+	f.T.Helper()
 	f.rounds(func() {
-		f.patchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: "elsewhere"}}}`, sceneLabel))
-		f.waitServiceGone(f.service())
-		f.patchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, sceneLabel, f.namespace))
-		f.eventually("Service "+f.service()+" exists", func(ctx context.Context) error {
-			_, err := f.services().Get(ctx, f.service(), metav1.GetOptions{})
-			return err
-		})
+		f.PatchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: "elsewhere"}}}`, framework.SceneLabel))
+		f.WaitServiceGone(f.service())
+		f.PatchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, f.Namespace))
+		f.WaitServiceExists(f.service())
 	})
 }
 
 // passLocalServices is for what events of LocalServices cause. The status that the controller writes is such an event,
 // so this is also for what its own writes cause.
 func (f *fence) passLocalServices() {
-	f.t.Helper()
+	f.T.Helper()
 	f.rounds(func() {
-		f.update(fenceName, func(ls *v1alpha1.LocalService) {
+		f.Update(fenceName, func(ls *v1alpha1.LocalService) {
 			ls.Spec.PublishNotReadyAddresses = !ls.Spec.PublishNotReadyAddresses
 		})
-		f.waitReady(fenceName)
+		f.WaitReady(fenceName)
 	})
 }
 
 // passPods is for what events of pods cause.
 func (f *fence) passPods() {
-	f.t.Helper()
+	f.T.Helper()
 	f.rounds(func() {
 		name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
-		f.createPod(name, f.node, map[string]string{"app": fenceName})
-		f.waitLabelled(name, f.node)
+		f.CreatePod(name, f.node, map[string]string{"app": fenceName})
+		f.WaitLabelled(name, f.node)
 	})
 }
 
 // passAll is for all that can have happened.
 func (f *fence) passAll() {
-	f.t.Helper()
+	f.T.Helper()
 	f.passServices()
 	f.passNodes()
 	f.passPods()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // walk is the life of a field of a LocalService: it is set, changed, and unset again.
@@ -28,9 +29,14 @@ type walk struct {
 // fieldWalks are the walks of all fields, by their names in the API.
 func fieldWalks() map[string]walk {
 	type spec = v1alpha1.LocalServiceSpec
-	asNodePort, asLoadBalancer := ofType(corev1.ServiceTypeNodePort), ofType(corev1.ServiceTypeLoadBalancer)
+	asNodePort, asLoadBalancer := framework.OfType(corev1.ServiceTypeNodePort), framework.OfType(corev1.ServiceTypeLoadBalancer)
 	port := func(edit func(port *v1alpha1.ServicePort)) func(*spec) {
 		return func(s *spec) { edit(&s.Ports[0]) }
+	}
+	twoPorts := func(first, second string) change {
+		return func(ls *v1alpha1.LocalService) {
+			ls.Spec.Ports = []v1alpha1.ServicePort{{Name: first, Port: 1}, {Name: second, Port: 2}}
+		}
 	}
 	affinity := func(seconds *int32) func(*spec) {
 		return func(s *spec) {
@@ -41,9 +47,9 @@ func fieldWalks() map[string]walk {
 		}
 	}
 	return map[string]walk{
-		"type": {before: withClusterIP, set: func(s *spec) { s.Type = "NodePort" },
+		"type": {before: framework.WithClusterIP, set: func(s *spec) { s.Type = "NodePort" },
 			changed: func(s *spec) { s.Type = "LoadBalancer" }, unset: func(s *spec) { s.Type = "" }},
-		"clusterIP": {before: withClusterIP, set: func(s *spec) { s.ClusterIP = "None" }, unset: func(s *spec) { s.ClusterIP = "" }, how: replaced},
+		"clusterIP": {before: framework.WithClusterIP, set: func(s *spec) { s.ClusterIP = "None" }, unset: func(s *spec) { s.ClusterIP = "" }, how: replaced},
 		"ports": {before: func(ls *v1alpha1.LocalService) { ls.Spec.Ports = nil },
 			set:     func(s *spec) { s.Ports = []v1alpha1.ServicePort{{Port: 80}} },
 			changed: func(s *spec) { s.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 80}, {Name: "b", Port: 81}} },
@@ -64,6 +70,12 @@ func fieldWalks() map[string]walk {
 			set:     port(func(p *v1alpha1.ServicePort) { p.TargetPort = intstr.FromInt32(8080) }),
 			changed: port(func(p *v1alpha1.ServicePort) { p.TargetPort = intstr.FromString("web") }),
 			unset:   port(func(p *v1alpha1.ServicePort) { p.TargetPort = intstr.IntOrString{} })},
+		"ports in another order": {before: twoPorts("a", "b"), how: nothing,
+			set:   func(s *spec) { slices.Reverse(s.Ports) },
+			unset: func(s *spec) { slices.Reverse(s.Ports) }},
+		"ports with their names exchanged": {before: twoPorts("a", "b"),
+			set:   func(s *spec) { s.Ports[0].Name, s.Ports[1].Name = "b", "a" },
+			unset: func(s *spec) { s.Ports[0].Name, s.Ports[1].Name = "a", "b" }},
 		// Nor can it, but for some of its pairs.
 		"selector": {set: func(s *spec) { s.Selector["tier"] = "web" }, changed: func(s *spec) { s.Selector["tier"] = "" },
 			unset: func(s *spec) { delete(s.Selector, "tier") }},
@@ -71,15 +83,15 @@ func fieldWalks() map[string]walk {
 		"sessionAffinityConfig": {before: func(ls *v1alpha1.LocalService) { ls.Spec.SessionAffinity = "ClientIP" },
 			set: affinity(new(int32(60))), changed: affinity(new(int32(61))), unset: affinity(nil)},
 		"publishNotReadyAddresses": {set: func(s *spec) { s.PublishNotReadyAddresses = true }, unset: func(s *spec) { s.PublishNotReadyAddresses = false }},
-		"internalTrafficPolicy": {before: withClusterIP, set: func(s *spec) { s.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal) },
+		"internalTrafficPolicy": {before: framework.WithClusterIP, set: func(s *spec) { s.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal) },
 			unset: func(s *spec) { s.InternalTrafficPolicy = nil }},
 		"externalTrafficPolicy": {before: asNodePort, set: func(s *spec) { s.ExternalTrafficPolicy = "Local" }, unset: func(s *spec) { s.ExternalTrafficPolicy = "" }},
 		"externalTrafficPolicy with a port for health checks": {before: asLoadBalancer,
 			set: func(s *spec) { s.ExternalTrafficPolicy = "Local" }, unset: func(s *spec) { s.ExternalTrafficPolicy = "" }},
-		"ipFamilyPolicy": {before: withClusterIP, set: func(s *spec) { s.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) },
+		"ipFamilyPolicy": {before: framework.WithClusterIP, set: func(s *spec) { s.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) },
 			unset: func(s *spec) { s.IPFamilyPolicy = nil }},
 		// The cluster has one family; TestImmutableTransitions has two.
-		"ipFamilies": {before: withClusterIP, set: func(s *spec) { s.IPFamilies = []corev1.IPFamily{"IPv4"} }, unset: func(s *spec) { s.IPFamilies = nil }, how: nothing},
+		"ipFamilies": {before: framework.WithClusterIP, set: func(s *spec) { s.IPFamilies = []corev1.IPFamily{"IPv4"} }, unset: func(s *spec) { s.IPFamilies = nil }, how: nothing},
 		"trafficDistribution": {set: func(s *spec) { s.TrafficDistribution = new("PreferSameNode") },
 			changed: func(s *spec) { s.TrafficDistribution = new("PreferSameZone") }, unset: func(s *spec) { s.TrafficDistribution = nil }},
 		"loadBalancerClass": {before: asLoadBalancer, set: func(s *spec) { s.LoadBalancerClass = new("example.com/fast") },
@@ -100,8 +112,8 @@ func fieldWalks() map[string]walk {
 	}
 }
 
-// TestEveryFieldSetChangedUnset takes every field of the API through its life. Each step reaches each Service by one write,
-// or by one replacement, and in the end the Services are what they were before.
+// TestEveryFieldSetChangedUnset takes every field of the API through its life. Each step reaches each Service by one
+// write, or by one replacement, and in the end the Services are what they were before.
 func TestEveryFieldSetChangedUnset(t *testing.T) {
 	t.Parallel()
 	walks := fieldWalks()
@@ -115,12 +127,12 @@ func TestEveryFieldSetChangedUnset(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, shared, "walk")
 			f := s.newFence()
-			nodes := s.addNodes("a", "b")
+			nodes := s.AddNodes("a", "b")
 			var before []change
 			if w.before != nil {
 				before = append(before, w.before)
 			}
-			original := s.mustOwn(s.createReady("demo", before...), len(nodes))
+			original := s.MustOwn(s.CreateReady("demo", before...), len(nodes))
 			f.passServices()
 			how := w.how
 			if how == "" {
@@ -137,18 +149,18 @@ func TestEveryFieldSetChangedUnset(t *testing.T) {
 				if how == nothing {
 					continue
 				}
-				ls := s.waitReady("demo")
-				for name, service := range s.mustOwn(ls, len(nodes)) {
+				ls := s.WaitReady("demo")
+				for name, service := range s.MustOwn(ls, len(nodes)) {
 					s.checkFollows(ls, service, strings.TrimPrefix(name, "demo-"))
 				}
 			}
-			now := s.mustOwn(s.waitReady("demo"), len(nodes))
+			now := s.MustOwn(s.WaitReady("demo"), len(nodes))
 			for _, name := range slices.Sorted(maps.Keys(original)) {
 				was, is := withoutAllocated(original[name]), withoutAllocated(now[name])
 				for _, err := range []error{
-					equal("spec of "+name, is.Spec, was.Spec),
-					equal("labels of "+name, is.Labels, was.Labels),
-					equal("annotations of "+name, is.Annotations, was.Annotations),
+					framework.Equal("spec of "+name, is.Spec, was.Spec),
+					framework.Equal("labels of "+name, is.Labels, was.Labels),
+					framework.Equal("annotations of "+name, is.Annotations, was.Annotations),
 				} {
 					if err != nil {
 						t.Error(err)

@@ -12,37 +12,29 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// kubectl runs kubectl in the scene's namespace, and returns what it prints. It must succeed.
-func (s *scene) kubectl(args ...string) string {
-	s.t.Helper()
-	out, err := s.Kubectl(s.ctx(), append([]string{"--namespace", s.namespace}, args...)...)
-	s.must(err)
-	return out
-}
-
 func TestStatusKubectl(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "kubectl")
-	s.addNodes("a", "b")
-	s.createReady("demo")
+	s.AddNodes("a", "b")
+	s.CreateReady("demo")
 
 	t.Run("wait", func(t *testing.T) {
-		s.in(t).kubectl("wait", "--for=condition=Ready", "--timeout=30s", "localservice/demo")
+		s.in(t).MustKubectl("wait", "--for=condition=Ready", "--timeout=2m", "localservice/demo")
 	})
 	t.Run("get", func(t *testing.T) {
 		s := s.in(t)
 		for _, resource := range []string{"lsvc", "localservice", "localservices", "localservices.localservice.dev"} {
-			wantTable(t, s.kubectl("get", resource),
+			wantTable(t, s.MustKubectl("get", resource),
 				`NAME +NODES +SERVICES +READY +AGE`,
 				`demo +2 +2 +0/2 +[0-9ms]+`)
 		}
-		wantTable(t, s.kubectl("get", "lsvc", "-o", "wide"),
+		wantTable(t, s.MustKubectl("get", "lsvc", "-o", "wide"),
 			`NAME +NODES +SERVICES +READY +CONDITION +AGE`,
 			`demo +2 +2 +0/2 +ServicesInPlace +[0-9ms]+`)
 	})
 	t.Run("get all", func(t *testing.T) {
-		out := s.in(t).kubectl("get", "all")
-		for _, want := range []string{"localservice.localservice.dev/demo", "service/demo-" + s.node("a"), "service/demo-" + s.node("b")} {
+		out := s.in(t).MustKubectl("get", "all")
+		for _, want := range []string{"localservice.localservice.dev/demo", "service/demo-" + s.NodeName("a"), "service/demo-" + s.NodeName("b")} {
 			if !strings.Contains(out, want) {
 				t.Errorf("kubectl get all does not show %s:\n%s", want, out)
 			}
@@ -50,16 +42,16 @@ func TestStatusKubectl(t *testing.T) {
 	})
 	t.Run("get services by owner and by node", func(t *testing.T) {
 		s := s.in(t)
-		if out := s.kubectl("get", "services", "--selector", "owner=demo", "-o", "name"); strings.Count(out, "\n") != 2 {
+		if out := s.MustKubectl("get", "services", "--selector", "owner=demo", "-o", "name"); strings.Count(out, "\n") != 2 {
 			t.Errorf("the Services with the label owner=demo: %s", out)
 		}
-		if out := s.kubectl("get", "services", "--selector", nodeLabel+"="+s.node("a"), "-o", "name"); out != "service/demo-"+s.node("a")+"\n" {
+		if out := s.MustKubectl("get", "services", "--selector", nodeLabel+"="+s.NodeName("a"), "-o", "name"); out != "service/demo-"+s.NodeName("a")+"\n" {
 			t.Errorf("the Services of node a: %s", out)
 		}
 	})
 	t.Run("describe", func(t *testing.T) {
 		s := s.in(t)
-		out := s.kubectl("describe", "localservice", "demo")
+		out := s.MustKubectl("describe", "localservice", "demo")
 		for _, want := range []string{"ServicesInPlace", "every selected node has its Service"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("kubectl describe does not show %q:\n%s", want, out)
@@ -68,7 +60,7 @@ func TestStatusKubectl(t *testing.T) {
 	})
 	t.Run("explain", func(t *testing.T) {
 		s := s.in(t)
-		out := s.kubectl("explain", "localservice.spec")
+		out := s.MustKubectl("explain", "localservice.spec")
 		for _, field := range []string{
 			"allocateLoadBalancerNodePorts", "clusterIP", "externalTrafficPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy",
 			"loadBalancerClass", "loadBalancerSourceRanges", "nodeSelector", "ports", "publishNotReadyAddresses", "selector", "serviceMetadata",
@@ -78,15 +70,15 @@ func TestStatusKubectl(t *testing.T) {
 				t.Errorf("kubectl explain does not explain spec.%s:\n%s", field, out)
 			}
 		}
-		if out := s.kubectl("explain", "lsvc.spec.ports.nodePort"); !strings.Contains(out, "cannot be set") {
+		if out := s.MustKubectl("explain", "lsvc.spec.ports.nodePort"); !strings.Contains(out, "cannot be set") {
 			t.Errorf("kubectl explain does not say that nodePort cannot be set:\n%s", out)
 		}
 	})
 	t.Run("a misspelt field", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "typo.yaml")
 		s := s.in(t)
-		s.must(os.WriteFile(file, []byte(`{apiVersion: localservice.dev/v1alpha1, kind: LocalService, metadata: {name: typo}, spec: {clusterIP: None, selectors: {app: demo}}}`), 0o600))
-		_, err := s.Kubectl(s.ctx(), "--namespace", s.namespace, "create", "-f", file)
+		s.Must(os.WriteFile(file, []byte(`{apiVersion: localservice.dev/v1alpha1, kind: LocalService, metadata: {name: typo}, spec: {clusterIP: None, selectors: {app: demo}}}`), 0o600))
+		_, err := s.Kubectl(s.Ctx(), "--namespace", s.Namespace, "create", "-f", file)
 		s.wantRefusal(err, `unknown field "spec.selectors"`)
 	})
 }
@@ -107,8 +99,8 @@ func TestExamplesAreAccepted(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			s := s.in(t)
 			path, err := framework.ModuleFile(file)
-			s.must(err)
-			out := s.kubectl("create", "--dry-run=server", "--validate=strict", "-f", path)
+			s.Must(err)
+			out := s.MustKubectl("create", "--dry-run=server", "--validate=strict", "-f", path)
 			if want := countDocuments(t, path); strings.Count(out, "created (server dry run)") != want {
 				t.Errorf("of %d objects were created:\n%s", want, out)
 			}

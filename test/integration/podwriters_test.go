@@ -31,7 +31,7 @@ func (s *scene) otherWriters() []*otherWriter {
 	}
 	patch := func(patchType types.PatchType) func(ctx context.Context, pod, key, value string) (*corev1.Pod, error) {
 		return func(ctx context.Context, pod, key, value string) (*corev1.Pod, error) {
-			return s.pods().Patch(ctx, pod, patchType, []byte(metadata(key, value)), metav1.PatchOptions{})
+			return s.PodClient().Patch(ctx, pod, patchType, []byte(metadata(key, value)), metav1.PatchOptions{})
 		}
 	}
 	return []*otherWriter{
@@ -41,12 +41,12 @@ func (s *scene) otherWriters() []*otherWriter {
 		{key: "example.com/updates", write: func(ctx context.Context, name, key, value string) (updated *corev1.Pod, err error) {
 			for updated == nil && (err == nil || apierrors.IsConflict(err)) {
 				var pod *corev1.Pod
-				if pod, err = s.pods().Get(ctx, name, metav1.GetOptions{}); err != nil {
+				if pod, err = s.PodClient().Get(ctx, name, metav1.GetOptions{}); err != nil {
 					return nil, err
 				}
 				pod.Labels[key] = value
 				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
-				updated, err = s.pods().Update(ctx, pod, metav1.UpdateOptions{})
+				updated, err = s.PodClient().Update(ctx, pod, metav1.UpdateOptions{})
 				if err != nil {
 					updated = nil
 				}
@@ -56,8 +56,8 @@ func (s *scene) otherWriters() []*otherWriter {
 	}
 }
 
-// run writes until stop is closed. It fails if it finds that its last word was lost, or that the node label, once seen, was.
-// It says when it has begun, or failed.
+// run writes until stop is closed. It fails if it finds that its last word was lost, or that the node label, once seen,
+// was. It says when it has begun, or failed.
 func (w *otherWriter) run(ctx context.Context, s *scene, pod string, begun chan<- struct{}, stop <-chan struct{}) {
 	const writesBefore = 5
 	labelled := false
@@ -74,7 +74,7 @@ func (w *otherWriter) run(ctx context.Context, s *scene, pod string, begun chan<
 		return nil
 	}
 	for i := 1; w.err == nil; i++ {
-		if w.err = check(s.pods().Get(ctx, pod, metav1.GetOptions{})); w.err == nil {
+		if w.err = check(s.PodClient().Get(ctx, pod, metav1.GetOptions{})); w.err == nil {
 			w.last = fmt.Sprint(i)
 			w.err = check(w.write(ctx, pod, w.key, w.last))
 		}
@@ -89,95 +89,95 @@ func (w *otherWriter) run(ctx context.Context, s *scene, pod string, begun chan<
 	}
 }
 
-// TestPodsWrittenByOthers tests that the label arrives on a pod that others write all the time, that nothing of what they
-// write is lost, and that it takes no more writes than it must.
+// TestPodsWrittenByOthers tests that the label arrives on a pod that others write all the time, that nothing of what
+// they write is lost, and that it takes no more writes than it must.
 func TestPodsWrittenByOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "others")
 	f := s.newFence()
-	node := s.addNodes("a")[0]
-	began := s.mark
-	s.createPod("pod", node, map[string]string{"app": "demo"})
+	node := s.AddNodes("a")[0]
+	began := s.Audit.Mark()
+	s.CreatePod("pod", node, map[string]string{"app": "demo"})
 	writers := s.otherWriters()
 	begun, stop, ended := make(chan struct{}, 2*len(writers)), make(chan struct{}), make(chan struct{}, len(writers))
 	for _, w := range writers {
 		go func() {
-			w.run(s.ctx(), s, "pod", begun, stop)
+			w.run(s.Ctx(), s, "pod", begun, stop)
 			ended <- struct{}{}
 		}()
 	}
 	for range writers {
 		<-begun
 	}
-	s.resetCount()
-	s.create("demo")
-	s.waitLabelled("pod", node)
+	s.ResetCount()
+	s.Create("demo")
+	s.WaitLabelled("pod", node)
 	f.passPods() // They go on writing meanwhile.
 	close(stop)
 	for range writers {
 		<-ended
 	}
 	f.passPods()
-	pod := s.getPod("pod")
+	pod := s.GetPod("pod")
 	labels, annotations := map[string]string{"app": "demo", nodeLabel: node}, map[string]string{}
 	for _, w := range writers {
 		if w.err != nil {
-			s.fatalf("%v", w.err)
+			s.Fatalf("%v", w.err)
 		}
 		labels[w.key], annotations[w.key] = w.last, w.last
 	}
-	if err := errors.Join(equal("labels", pod.Labels, labels), equal("annotations", pod.Annotations, annotations)); err != nil {
+	if err := errors.Join(framework.Equal("labels", pod.Labels, labels), framework.Equal("annotations", pod.Annotations, annotations)); err != nil {
 		t.Error(err)
 	}
-	all := s.Audit.Since(began).Namespace(s.namespace).Resource("pods").Name("pod")
-	writes := s.requests().Resource("pods").Writes()
+	all := s.Audit.Since(began).Namespace(s.Namespace).Resource("pods").Name("pod")
+	writes := s.Requests().Resource("pods").Writes()
 	t.Logf("all requests for the pod: %s; those of the controller: %s", all, writes)
 	// It is written once, and once more, without effect, only if the watch is behind and tells of a change from before.
-	changes := all.Writes().Where(func(r *framework.Request) bool { return !failed(r) })
-	if n := len(writes); n < 1 || n > 1+len(changes)-n || len(writes.Where(failed)) > 0 {
-		s.fatalf("the controller's writes of the pod: %s; want 1, or very few", writes)
+	changes := all.Writes().Where(framework.Succeeded)
+	if n := len(writes); n < 1 || n > 1+len(changes)-n || len(writes.Where(framework.Failed)) > 0 {
+		s.Fatalf("the controller's writes of the pod: %s; want 1, or very few", writes)
 	}
 }
 
-// TestPodsAmongManyLocalServices tests a namespace with thousands of LocalServices: a pod is written once, whether one of
-// them selects it or a thousand do, and not at all if none does.
+// TestPodsAmongManyLocalServices tests a namespace with thousands of LocalServices: a pod is written once, whether one
+// of them selects it or a thousand do, and not at all if none does.
 func TestPodsAmongManyLocalServices(t *testing.T) {
 	t.Parallel()
 	// A cluster of its own, which goes away sooner than so many objects would.
-	s := makeScene(t, framework.NewCluster(t, controlPlane()), "thousands")
+	s := &scene{framework.NewCluster(t, controlPlane()).KeepScene(t, "thousands")}
 	s.NewController(t)
 	f := s.newFence()
-	node := s.addNodes("a")[0]
+	node := s.AddNodes("a")[0]
 	const count = 2000 // half of them select the same pods
 	noNode := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "none"} }
-	s.inParallel(count, func(i int) error {
-		ls := s.localService(fmt.Sprintf("demo-%d", i), noNode)
+	s.InParallel(count, func(i int) error {
+		ls := s.NewLocalService(fmt.Sprintf("demo-%d", i), noNode)
 		if i%2 == 0 {
 			ls.Spec.Selector = map[string]string{"app": "shared"}
 		}
-		_, err := s.localServices().Create(s.ctx(), ls, metav1.CreateOptions{})
+		_, err := s.LocalServiceClient().Create(s.Ctx(), ls, metav1.CreateOptions{})
 		return err
 	})
-	s.resetCount()
+	s.ResetCount()
 	untouched := []*corev1.Pod{
-		s.createPod("of-none", node, map[string]string{"app": "demo"}),
-		s.createPod("of-none-either", node, map[string]string{"app": fmt.Sprintf("demo-%d", count+1)}),
-		s.createPod("without-labels", node, nil),
+		s.CreatePod("of-none", node, map[string]string{"app": "demo"}),
+		s.CreatePod("of-none-either", node, map[string]string{"app": fmt.Sprintf("demo-%d", count+1)}),
+		s.CreatePod("without-labels", node, nil),
 	}
 	for pod, app := range map[string]string{"of-one": "demo-1", "of-another": fmt.Sprintf("demo-%d", count-1), "of-a-thousand": "shared"} {
-		s.createPod(pod, node, map[string]string{"app": app})
-		s.waitLabelled(pod, node)
+		s.CreatePod(pod, node, map[string]string{"app": app})
+		s.WaitLabelled(pod, node)
 		f.passPods()
 		s.wantOnePatch(pod)
 	}
 	// One more selects a pod that is there already, with all of its pairs.
-	late := s.createPod("of-a-late-one", node, map[string]string{"app": "late", "tier": "web"})
-	s.create("late", noNode, func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "web" })
-	s.waitLabelled(late.Name, node)
+	late := s.CreatePod("of-a-late-one", node, map[string]string{"app": "late", "tier": "web"})
+	s.Create("late", noNode, func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "web" })
+	s.WaitLabelled(late.Name, node)
 	f.passPods()
 	s.wantOnePatch(late.Name)
 	for _, pod := range untouched {
 		s.wantPodUntouched(pod)
 	}
-	s.wantWrites("pods", "4 patch pods 200")
+	s.WantWrites("pods", "4 patch pods 200")
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -132,10 +129,10 @@ func TestHTTPServer(t *testing.T) {
 	}
 	// Something to count.
 	s := newScene(t, shared, "metrics")
-	node := s.addNodes("a")[0]
-	s.createReady("demo")
-	s.createPod("pod", node, map[string]string{"app": "demo"})
-	s.waitLabelled("pod", node)
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	s.CreatePod("pod", node, map[string]string{"app": "demo"})
+	s.WaitLabelled("pod", node)
 	for _, test := range tests {
 		t.Run(test.path, func(t *testing.T) {
 			status, body, err := controller.Get(t.Context(), test.path)
@@ -161,10 +158,10 @@ func TestHTTPServer(t *testing.T) {
 func TestLogsAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "json")
-	s.addNodes("a")
+	s.AddNodes("a")
 	controller := s.NewController(t, "-logging-format=json", "-v=2")
-	s.createReady("demo")
-	s.must(controller.Stop())
+	s.CreateReady("demo")
+	s.Must(controller.Stop())
 	written := false
 	for line := range strings.Lines(controller.Output()) {
 		var entry map[string]any
@@ -176,7 +173,7 @@ func TestLogsAsJSON(t *testing.T) {
 			t.Errorf("a line of the log lacks msg or ts: %s", line)
 		}
 		if localService, ok := entry["localService"].(map[string]any); ok && entry["msg"] == "Services written" {
-			written = localService["namespace"] == s.namespace && localService["name"] == "demo"
+			written = localService["namespace"] == s.Namespace && localService["name"] == "demo"
 		}
 	}
 	if !written {
@@ -190,7 +187,7 @@ func TestLogAtDefaultVerbosity(t *testing.T) {
 	s := newScene(t, solo(t), "quiet")
 	controller := s.NewController(t)
 	s.settle()
-	s.must(controller.Stop())
+	s.Must(controller.Stop())
 	// The mutation detector, which only tests switch on, says so.
 	lines := slices.DeleteFunc(controller.LogLines(""), func(line string) bool { return strings.Contains(line, "Mutation detector") })
 	if len(lines) > 5 {
@@ -203,15 +200,15 @@ func TestLabelAllPods(t *testing.T) {
 	s := newScene(t, solo(t), "allpods")
 	s.NewController(t, "-label-all-pods")
 	f := s.newFence()
-	node := s.addNodes("a")[0]
-	s.createPod("without-labels", node, nil)
-	s.createPod("not-selected", node, map[string]string{"app": "other"})
-	s.createPod("later", "", nil)
-	s.bindPod("later", node)
-	completed := s.createPod("not-scheduled", "", nil)
+	node := s.AddNodes("a")[0]
+	s.CreatePod("without-labels", node, nil)
+	s.CreatePod("not-selected", node, map[string]string{"app": "other"})
+	s.CreatePod("later", "", nil)
+	s.BindPod("later", node, nil)
+	completed := s.CreatePod("not-scheduled", "", nil)
 	pods := []string{"without-labels", "not-selected", "later"}
 	for _, pod := range pods {
-		s.waitLabelled(pod, node)
+		s.WaitLabelled(pod, node)
 	}
 	f.passPods()
 	for _, pod := range pods {
@@ -225,39 +222,35 @@ func TestNodeLabelKey(t *testing.T) {
 	const key = "example.com/node"
 	s := newScene(t, solo(t), "labelkey")
 	s.NewController(t, "-node-label-key="+key)
-	node := s.addNodes("a")[0]
-	s.createReady("demo")
-	s.createPod("pod", node, map[string]string{"app": "demo"})
-	s.eventually("the pod has the label", func(ctx context.Context) error {
-		pod, err := s.pods().Get(ctx, "pod", metav1.GetOptions{})
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	s.CreatePod("pod", node, map[string]string{"app": "demo"})
+	s.Eventually("the pod has the label", func(ctx context.Context) error {
+		pod, err := s.PodClient().Get(ctx, "pod", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		return equal("labels", pod.Labels, map[string]string{"app": "demo", key: node})
+		return framework.Equal("labels", pod.Labels, map[string]string{"app": "demo", key: node})
 	})
-	service := s.getService("demo-" + node)
+	service := s.GetService("demo-" + node)
 	for _, err := range []error{
-		equal("selector", service.Spec.Selector, map[string]string{"app": "demo", key: node}),
-		equal("labels", service.Labels, map[string]string{v1alpha1.OwnerLabelKey: "demo", key: node}),
+		framework.Equal("selector", service.Spec.Selector, map[string]string{"app": "demo", key: node}),
+		framework.Equal("labels", service.Labels, map[string]string{v1alpha1.OwnerLabelKey: "demo", key: node}),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	// The CustomResourceDefinition does not know of the other key. The controller does.
-	s.create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = node })
-	s.eventually("the LocalService tells what is wrong", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "bad", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.Create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = node })
+	s.WaitLocalService("bad", "the LocalService tells what is wrong", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
-			checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec),
-			checkConditionSays(ls, v1alpha1.ConditionReady, "remove it, and use nodeSelector to choose nodes"),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "remove it, and use nodeSelector to choose nodes"),
 		)
 	})
-	s.update("bad", func(ls *v1alpha1.LocalService) { delete(ls.Spec.Selector, key) })
-	s.mustOwn(s.waitReady("bad"), 1)
+	s.Update("bad", func(ls *v1alpha1.LocalService) { delete(ls.Spec.Selector, key) })
+	s.MustOwn(s.WaitReady("bad"), 1)
 }
 
 // TestAllNodes tests a LocalService without a nodeSelector, and the end by Ctrl-C.
@@ -265,19 +258,16 @@ func TestAllNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "allnodes")
 	controller := s.NewController(t)
-	nodes := s.addNodes("a", "b")
-	s.create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
+	nodes := s.AddNodes("a", "b")
+	s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
 	for _, node := range nodes {
-		s.eventually("node "+node+" has its Service", func(ctx context.Context) error {
-			_, err := s.services().Get(ctx, "demo-"+node, metav1.GetOptions{})
-			return err
-		})
+		s.WaitServiceExists("demo-" + node)
 	}
-	s.waitReady("demo")
-	s.deleteNode(nodes[0])
-	s.waitServiceGone("demo-" + nodes[0])
-	s.must(controller.Signal(os.Interrupt))
-	if exitCode, err := controller.Wait(framework.ControllerStopTimeout); err != nil || exitCode != 0 {
+	s.WaitReady("demo")
+	s.DeleteNode(nodes[0])
+	s.WaitServiceGone("demo-" + nodes[0])
+	s.Must(controller.Signal(os.Interrupt))
+	if exitCode, err := controller.Wait(); err != nil || exitCode != 0 {
 		t.Errorf("after Ctrl-C: exit code %d, %v", exitCode, err)
 	}
 }
@@ -291,210 +281,22 @@ func TestWithoutHTTPServer(t *testing.T) {
 		Args: []string{"-http-address="},
 		Env:  []string{"KUBECONFIG=" + s.Kubeconfig},
 	})
-	s.must(err)
+	s.Must(err)
 	t.Cleanup(controller.Kill)
-	s.addNodes("a")
-	s.mustOwn(s.createReady("demo"), 1)
-	s.must(controller.Stop())
+	s.AddNodes("a")
+	s.MustOwn(s.CreateReady("demo"), 1)
+	s.Must(controller.Stop())
 }
 
-// TestWhatIsMissing tells the story of a controller that is started too early: nothing listens at the API server's
-// address, then it does not know LocalServices, then it grants nothing. Each time one line of the log says what to do,
-// and in the end the controller works. It works with no more than the permissions in artifacts/deploy, also where owner
-// references are guarded, and survives the CustomResourceDefinition.
-func TestWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	const namespace, account = "local-service-system", "local-service-controller"
-	options := controlPlane()
-	options.WithoutCRD = true
-	options.Args = append(options.Args, "--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
-	cluster := framework.NewCluster(t, options)
-	ctx := t.Context()
-	kubectl := func(args ...string) {
-		t.Helper()
-		if _, err := cluster.Kubectl(ctx, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kubectl("create", "namespace", namespace)
-	kubectl("create", "serviceaccount", account, "--namespace", namespace)
-	proxy := cluster.NewProxy(t, cluster.AccountKubeconfig(t, namespace, account))
-	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect", "-leader-election-namespace="+namespace)
-
-	// waits fails unless the controller waits with one line that has these texts, also after some tries.
-	waits := func(tries func(), texts ...string) {
-		t.Helper()
-		if _, err := controller.WaitLog(ctx, append(texts, "Waiting: ")...); err != nil {
-			t.Fatal(err)
-		}
-		if tries != nil {
-			tries()
-		}
-		if lines := controller.LogLines(append(texts, "Waiting: ")...); len(lines) != 1 {
-			t.Errorf("the log says %d times what it waits for:\n%s", len(lines), strings.Join(lines, "\n"))
-		}
-		for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
-			if status, body, err := controller.Get(ctx, path); err != nil || status != want {
-				t.Errorf("%s: %d %s %v; want %d", path, status, body, err, want)
-			}
-		}
-	}
-	// requests waits until the controller has made so many more requests for a path.
-	requests := func(path string, more int) func() {
-		return func() {
-			mark := cluster.Audit.Mark()
-			cluster.Eventually(t, namespace, "the controller asks for "+path+" again", func(context.Context) error {
-				n := len(cluster.Audit.Since(mark).ByController().Where(func(r *framework.Request) bool { return strings.HasPrefix(r.URI, path) }))
-				if n < more {
-					return fmt.Errorf("it has asked %d times", n)
-				}
-				return nil
-			})
-		}
-	}
-	const groupPath = "/apis/localservice.dev/v1alpha1"
-
-	waits(nil, "cannot be reached: check -kubeconfig, and that the cluster runs", "connection refused")
-	proxy.Listen(t)
-	waits(requests(groupPath, 2), "the cluster does not know LocalServices", "install it with `kubectl create -f artifacts/examples/crd.yaml`")
-	if err := cluster.InstallCRD(ctx); err != nil {
-		t.Fatal(err)
-	}
-	waits(requests(groupPath, 2), "permissions are missing: ",
-		"list localservices.localservice.dev, watch localservices.localservice.dev, patch localservices/status.localservice.dev",
-		"create services", "delete services", "patch pods", "create events.events.k8s.io",
-		"update leases.coordination.k8s.io in namespace "+namespace,
-		"grant them as in artifacts/deploy/local-service-controller.yaml")
-
-	manifest, err := framework.ModuleFile("artifacts", "deploy", "local-service-controller.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubectl("apply", "--validate=strict", "-f", manifest)
-	if err := controller.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	s := newScene(t, cluster, "works")
-	s.work("demo")
-
-	t.Run("the CustomResourceDefinition goes and comes back", func(t *testing.T) {
-		s := s.in(t)
-		s.must(s.RemoveCRD(ctx))
-		_, err := controller.WaitLog(ctx, "The cluster does not know this resource any more: install it with `kubectl create -f artifacts/examples/crd.yaml`")
-		s.must(err)
-		s.must(s.InstallCRD(ctx))
-		s.work("again")
-		if lines := controller.LogLines("The cluster does not know this resource any more"); len(lines) != 1 {
-			t.Errorf("the log says %d times that the CustomResourceDefinition is missing:\n%s", len(lines), strings.Join(lines, "\n"))
-		}
-	})
-	if denied := cluster.Audit.Since(0).ByController().Where(func(r *framework.Request) bool {
-		return r.User.Username == "system:serviceaccount:"+namespace+":"+account && r.Response.Code == http.StatusForbidden
-	}); len(denied) > 0 {
-		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)
-	}
-	if lines := controller.LogLines("Forbidden"); len(lines) > 0 {
-		t.Errorf("the log tells of missing permissions:\n%s", strings.Join(lines, "\n"))
-	}
-}
-
-// TestUnreachable tests that a controller that waits for its API server does not fill the log, although what it is told
-// each time differs a little.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	proxy := shared.NewProxy(t, shared.Kubeconfig)
-	proxy.Block()
-	proxy.Listen(t)
-	controller, err := framework.StartController(framework.ControllerOptions{Args: []string{"-kubeconfig=" + proxy.Kubeconfig}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(controller.Kill)
-	const complaint = "cannot be reached: check -kubeconfig, and that the cluster runs"
-	// Each look at the API server is some attempts to connect, for ten seconds altogether.
-	shared.EventuallyWithin(t, time.Minute, "none", "the controller has looked several times", func(context.Context) error {
-		if n := proxy.Attempts(); n < 25 {
-			return fmt.Errorf("it has tried %d times to connect", n)
-		}
-		return nil
-	})
-	if lines := controller.LogLines("Waiting: ", complaint); len(lines) != 1 {
-		t.Errorf("the log says %d times what it waits for:\n%s", len(lines), strings.Join(lines, "\n"))
-	}
-	if err := controller.Stop(); err != nil {
-		t.Error(err)
-	}
-}
-
-// work has a controller do all that it does: create, patch, replace and delete Services, label a pod, write the status
-// and an event. Its nodes are gone in the end.
-func (s *scene) work(name string) {
-	s.t.Helper()
-	nodes := s.addNodes(name+"-a", name+"-b")
-	s.createReady(name)
-	s.createPod(name, nodes[0], map[string]string{"app": name})
-	s.waitLabelled(name, nodes[0])
-	s.update(name, func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.waitReady(name)
-	s.update(name, withClusterIP)
-	s.waitReady(name)
-	for _, node := range nodes {
-		s.deleteNode(node)
-		s.waitServiceGone(name + "-" + node)
-	}
-	s.eventually("there is an event", func(ctx context.Context) error {
-		events, err := s.events(ctx, name, "ServicesWritten")
-		if err == nil && len(events) == 0 {
-			err = errors.New("there is none")
-		}
-		return err
-	})
-}
-
-// TestWarnings tests that a warning of the API server, which comes with the Service of each node, is logged at most once.
+// TestWarnings tests that a warning of the API server, which comes with the Service of each node, is logged at most
+// once.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "warning")
 	controller := s.NewController(t)
-	s.addNodes("a", "b", "c", "d", "e")
-	s.createReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") })
+	s.AddNodes("a", "b", "c", "d", "e")
+	s.CreateReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") })
 	if lines := controller.LogLines("PreferClose"); len(lines) > 1 {
 		t.Errorf("the API server's warning is logged %d times:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
-}
-
-// TestPermissionsTakenAway tests that a controller whose permissions are taken away while it works says so, and goes
-// on when they are back.
-func TestPermissionsTakenAway(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "revoked")
-	kubectl := func(args ...string) { t.Helper(); s.kubectl(args...) }
-	kubectl("create", "serviceaccount", "controller")
-	binding := s.namespace
-	grant := func() {
-		t.Helper()
-		kubectl("create", "clusterrolebinding", binding, "--clusterrole=cluster-admin", "--serviceaccount="+s.namespace+":controller")
-		t.Cleanup(func() {
-			_, _ = s.Kubectl(context.Background(), "delete", "clusterrolebinding", binding, "--ignore-not-found")
-		})
-	}
-	grant()
-	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, s.namespace, "controller"))
-	s.must(controller.WaitReady(s.ctx()))
-	node := s.addNodes("a", "b")[0]
-	s.createReady("demo")
-
-	kubectl("delete", "clusterrolebinding", binding)
-	s.deleteService("demo-" + node)
-	line, err := controller.WaitLog(s.ctx(), s.namespace+"/demo", "forbidden")
-	s.must(err)
-	if !regexp.MustCompile(`create Service .* is forbidden`).MatchString(line) {
-		t.Errorf("the log does not say what is forbidden: %s", line)
-	}
-	grant()
-	s.waitReady("demo")
-	s.eventually("the Service is back", func(ctx context.Context) error {
-		_, err := s.services().Get(ctx, "demo-"+node, metav1.GetOptions{})
-		return err
-	})
 }

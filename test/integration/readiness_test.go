@@ -12,8 +12,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestStatusReadinessOfPods tests that the status follows pods that become ready, are not any more, and go, as Kubernetes' own
-// controller of EndpointSlices tells; and that it does so at most about once a second.
+// TestStatusReadinessOfPods tests that the status follows pods that become ready, are not any more, and go, as
+// Kubernetes' own controller of EndpointSlices tells; and that it does so at most about once a second.
 func TestStatusReadinessOfPods(t *testing.T) {
 	t.Parallel()
 	// Nobody renews the nodes' leases; that must not make their pods unready.
@@ -22,20 +22,20 @@ func TestStatusReadinessOfPods(t *testing.T) {
 		Args:             []string{"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"},
 	})
 	cluster.NewController(t, "-v=4")
-	for name, form := range map[string]change{"headless": func(*v1alpha1.LocalService) {}, "addresses": withClusterIP} {
+	for name, form := range map[string]change{"headless": func(*v1alpha1.LocalService) {}, "addresses": framework.WithClusterIP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, cluster, "ready")
 			f := s.newFence()
-			nodes := s.addNodes("1", "2")
-			s.createReady("demo", form)
+			nodes := s.AddNodes("1", "2")
+			s.CreateReady("demo", form)
 			s.waitReadyNodes("demo", "0/2")
 			pods := []string{"a", "b", "c"} // c is the second one of node 2
 			ips := map[string]string{}
 			for i, pod := range pods {
 				node := nodes[min(i, 1)]
-				s.createPod(pod, node, map[string]string{"app": "demo"})
-				s.waitLabelled(pod, node)
+				s.CreatePod(pod, node, map[string]string{"app": "demo"})
+				s.WaitLabelled(pod, node)
 				ips[pod] = fmt.Sprintf("10.1.0.%d", i+1)
 			}
 			const notReady = "ContainersNotReady"
@@ -54,17 +54,17 @@ func TestStatusReadinessOfPods(t *testing.T) {
 				{"and the other one", "0/2", func() { s.deletePod("c") }},
 			}
 			for _, step := range steps {
-				s.resetCount()
+				s.ResetCount()
 				step.do()
 				s.waitReadyNodes("demo", step.want)
-				if writes := s.requests().Resource("services").Writes(); len(writes) > 0 {
-					s.fatalf("%s: the controller's writes of Services: %s", step.name, writes)
+				if writes := s.Requests().Resource("services").Writes(); len(writes) > 0 {
+					s.Fatalf("%s: the controller's writes of Services: %s", step.name, writes)
 				}
 			}
 			// Ready is about the Services, which are there whether a pod answers or not.
-			s.waitReady("demo")
-			s.kubectl("wait", "--for=condition=Ready", "--timeout=30s", "lsvc/demo")
-			out := s.kubectl("get", "lsvc", "demo", "-o", "jsonpath={.status.ready} {.status.readyNodes} {.status.nodes}")
+			s.WaitReady("demo")
+			s.MustKubectl("wait", "--for=condition=Ready", "--timeout=2m", "lsvc/demo")
+			out := s.MustKubectl("get", "lsvc", "demo", "-o", "jsonpath={.status.ready} {.status.readyNodes} {.status.nodes}")
 			if strings.TrimSpace(out) != "0/2 0 2" {
 				t.Errorf("kubectl shows %q; want 0/2 0 2", out)
 			}
@@ -73,16 +73,16 @@ func TestStatusReadinessOfPods(t *testing.T) {
 	t.Run("flapping", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t, cluster, "flapping")
-		nodes := s.addNodes("1", "2")
-		s.createReady("demo")
+		nodes := s.AddNodes("1", "2")
+		s.CreateReady("demo")
 		for i, node := range nodes {
 			pod := fmt.Sprint("pod", i)
-			s.createPod(pod, node, map[string]string{"app": "demo"})
-			s.waitLabelled(pod, node)
+			s.CreatePod(pod, node, map[string]string{"app": "demo"})
+			s.WaitLabelled(pod, node)
 			s.setPodStatus(pod, fmt.Sprintf("10.2.0.%d", i+1), "")
 		}
 		s.waitReadyNodes("demo", "2/2")
-		s.resetCount()
+		s.ResetCount()
 		began, flaps := time.Now(), 0
 		for ; time.Since(began) < 5*time.Second; flaps++ {
 			s.setPodStatus("pod0", "10.2.0.1", map[bool]string{true: "ContainersNotReady"}[flaps%2 == 0])
@@ -90,23 +90,23 @@ func TestStatusReadinessOfPods(t *testing.T) {
 		s.setPodStatus("pod0", "10.2.0.1", "")
 		s.waitReadyNodes("demo", "2/2")
 		elapsed := time.Since(began)
-		writes := s.requests().Resource("localservices/status").Writes()
-		slices := s.Audit.Since(s.mark).Namespace(s.namespace).Resource("endpointslices").Verb("update", "patch")
+		writes := s.Requests().Resource("localservices/status").Writes()
+		slices := s.AllRequests().Namespace(s.Namespace).Resource("endpointslices").Verb("update", "patch")
 		t.Logf("%d changes of a pod, %d of EndpointSlices and %d of the status in %v", flaps, len(slices), len(writes), elapsed)
 		if most := int(elapsed/time.Second) + 2; len(writes) > most {
-			s.fatalf("the status was written %d times in %v; want at most %d", len(writes), elapsed, most)
+			s.Fatalf("the status was written %d times in %v; want at most %d", len(writes), elapsed, most)
 		}
 		if len(slices) <= len(writes) || len(writes) == 0 {
-			s.fatalf("nothing to see: %d changes of EndpointSlices, %d of the status", len(slices), len(writes))
+			s.Fatalf("nothing to see: %d changes of EndpointSlices, %d of the status", len(slices), len(writes))
 		}
-		if other := s.requests().Writes().Where(notAbout("localservices")); len(other) > 0 {
-			s.fatalf("the controller also wrote: %s", other)
+		if other := s.Requests().Writes().Where(notAbout("localservices")); len(other) > 0 {
+			s.Fatalf("the controller also wrote: %s", other)
 		}
 	})
 }
 
 // deletePod deletes a pod at once.
 func (s *scene) deletePod(name string) {
-	s.t.Helper()
-	s.must(s.pods().Delete(s.ctx(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	s.T.Helper()
+	s.Must(s.PodClient().Delete(s.Ctx(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -12,51 +11,53 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // deny has the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
-// false, until the function that it returns is called.
+// false, until the function that it returns is called. The resource may have its group after a dot.
 func (s *scene) deny(resource string, operation admissionregistrationv1.OperationType, allowed string) (stop func()) {
-	s.t.Helper()
+	s.T.Helper()
 	policies := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	bindings := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	name := s.namespace + "-" + resource
-	_, err := policies.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+	name, kind := s.Namespace+"-"+resource, schema.ParseGroupResource(resource)
+	_, err := policies.Create(s.Ctx(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.namespace}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{operation},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{kind.Group}, APIVersions: []string{"*"}, Resources: []string{kind.Resource}},
 				}}},
 			},
 			Validations: []admissionregistrationv1.Validation{{Expression: allowed, Message: "refused by a policy"}},
 		},
 	}, metav1.CreateOptions{})
-	s.must(err)
-	_, err = bindings.Create(s.ctx(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+	s.Must(err)
+	_, err = bindings.Create(s.Ctx(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}, metav1.CreateOptions{})
-	s.must(err)
+	s.Must(err)
 	return func() {
-		s.t.Helper()
-		s.must(errors.Join(
-			bindings.Delete(s.ctx(), name, metav1.DeleteOptions{}),
-			policies.Delete(s.ctx(), name, metav1.DeleteOptions{}),
+		s.T.Helper()
+		s.Must(errors.Join(
+			bindings.Delete(s.Ctx(), name, metav1.DeleteOptions{}),
+			policies.Delete(s.Ctx(), name, metav1.DeleteOptions{}),
 		))
 	}
 }
 
 // waitUntil waits until a request that changes nothing is refused, or not. Policies take a moment to come into force.
 func (s *scene) waitUntil(refused bool, request func(ctx context.Context, dryRun []string) error) {
-	s.t.Helper()
-	s.eventually(fmt.Sprintf("the policy is in force: %t", refused), func(ctx context.Context) error {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("the policy is in force: %t", refused), func(ctx context.Context) error {
 		err := request(ctx, []string{metav1.DryRunAll})
 		switch {
 		case refused && err == nil:
@@ -73,40 +74,36 @@ func TestOneServiceIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "refused")
 	const nodes = 40
-	s.createManyNodes(nodes)
-	refused := "demo-" + s.node("n000") // the first in the order of names
+	s.AddManyNodes(nodes)
+	refused := "demo-" + s.NodeName("n000") // the first in the order of names
 	createService := func(ctx context.Context, dryRun []string) error {
-		_, err := s.services().Create(ctx, foreignService(refused, nil), metav1.CreateOptions{DryRun: dryRun})
+		_, err := s.ServiceClient().Create(ctx, framework.NewForeignService(refused, nil), metav1.CreateOptions{DryRun: dryRun})
 		return err
 	}
 	allow := s.deny("services", admissionregistrationv1.Create, fmt.Sprintf("object.metadata.name != %q", refused))
 	s.waitUntil(true, createService)
-	s.create("demo")
-	s.eventually("the others exist, and the LocalService tells of the one that does not", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.Create("demo")
+	s.WaitLocalService("demo", "the others exist, and the LocalService tells of the one that does not", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
-			equal("status.services", ls.Status.Services, nodes-1),
-			checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
-			checkConditionSays(ls, v1alpha1.ConditionReady, "refused by a policy"),
-			checkConditionSays(ls, v1alpha1.ConditionReady, refused),
+			framework.Equal("status.services", ls.Status.Services, nodes-1),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "refused by a policy"),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, refused),
 		)
 	})
 	allow()
 	s.waitUntil(false, createService)
-	s.mustOwn(s.waitReady("demo"), nodes)
+	s.MustOwn(s.WaitReady("demo"), nodes)
 }
 
 // limitServices is a quota for the Services of the scene's namespace. It is in force when the function returns.
 func (s *scene) limitServices(count int64) {
-	s.t.Helper()
-	quotas := s.Kube.CoreV1().ResourceQuotas(s.namespace)
+	s.T.Helper()
+	quotas := s.Kube.CoreV1().ResourceQuotas(s.Namespace)
 	limit := corev1.ResourceList{corev1.ResourceServices: *resource.NewQuantity(count, resource.DecimalSI)}
-	_, err := quotas.Create(s.ctx(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: limit}}, metav1.CreateOptions{})
-	s.must(err)
-	s.eventually("the quota is in force", func(ctx context.Context) error {
+	_, err := quotas.Create(s.Ctx(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: limit}}, metav1.CreateOptions{})
+	s.Must(err)
+	s.Eventually("the quota is in force", func(ctx context.Context) error {
 		quota, err := quotas.Get(ctx, "quota", metav1.GetOptions{})
 		if err == nil && len(quota.Status.Hard) == 0 {
 			err = errors.New("it has no status")
@@ -119,43 +116,18 @@ func (s *scene) limitServices(count int64) {
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "quota")
-	s.addNodes("a", "b", "c", "d", "e")
+	s.AddNodes("a", "b", "c", "d", "e")
 	s.limitServices(3)
-	s.create("demo")
-	s.eventually("three Services exist, and the LocalService tells why no more", func(ctx context.Context) error {
-		ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.Create("demo")
+	s.WaitLocalService("demo", "three Services exist, and the LocalService tells why no more", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
-			equal("status.services", ls.Status.Services, 3),
-			checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
-			checkConditionSays(ls, v1alpha1.ConditionReady, "exceeded quota"),
+			framework.Equal("status.services", ls.Status.Services, 3),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "exceeded quota"),
 		)
 	})
-	s.must(s.Kube.CoreV1().ResourceQuotas(s.namespace).Delete(s.ctx(), "quota", metav1.DeleteOptions{}))
-	s.mustOwn(s.waitReady("demo"), 5)
-}
-
-// TestQuotaAndNewNodes tests that a quota that has room for little more than one Service per node does not get in the
-// way when all nodes are replaced by others, as by an upgrade: what is not needed any more makes room.
-func TestQuotaAndNewNodes(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "quotanodes")
-	const nodes, spare = 32, 4
-	for i := range nodes {
-		s.createNode(s.node(fmt.Sprintf("z%03d", i)), map[string]string{"pool": "old"}) // after the names of the others
-		s.createNode(s.node(fmt.Sprintf("n%03d", i)), map[string]string{"pool": "new"})
-	}
-	ls := s.createReady("demo", choose("pool", "old"))
-	s.limitServices(nodes + spare)
-	s.update("demo", choose("pool", "new"))
-	s.waitReady("demo")
-	for name := range s.mustOwn(ls, nodes) {
-		if !strings.HasPrefix(name, "demo-"+s.node("n")) {
-			t.Errorf("Service %s is left", name)
-		}
-	}
+	s.Must(s.Kube.CoreV1().ResourceQuotas(s.Namespace).Delete(s.Ctx(), "quota", metav1.DeleteOptions{}))
+	s.MustOwn(s.WaitReady("demo"), 5)
 }
 
 // TestPodsLabelIsRefused tests that a label that may not be written is told in an event about the pod, and not tried
@@ -164,47 +136,47 @@ func TestPodsLabelIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podrefused")
 	f := s.newFence()
-	node := s.addNodes("a")[0]
-	s.createPod("pod", node, map[string]string{"app": "demo"})
+	node := s.AddNodes("a")[0]
+	s.CreatePod("pod", node, map[string]string{"app": "demo"})
 	labelPod := func(ctx context.Context, dryRun []string) error {
-		pod, err := s.pods().Get(ctx, "pod", metav1.GetOptions{})
+		pod, err := s.PodClient().Get(ctx, "pod", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		pod.Labels[nodeLabel] = "any"
-		_, err = s.pods().Update(ctx, pod, metav1.UpdateOptions{DryRun: dryRun})
+		_, err = s.PodClient().Update(ctx, pod, metav1.UpdateOptions{DryRun: dryRun})
 		return err
 	}
 	allow := s.deny("pods", admissionregistrationv1.Update, fmt.Sprintf("!(%q in object.metadata.labels)", nodeLabel))
 	s.waitUntil(true, labelPod)
-	s.resetCount()
-	s.createReady("demo")
-	s.eventually("an event about the pod tells", func(ctx context.Context) error {
-		events, err := s.events(ctx, "pod", "NodeLabelRefused")
+	s.ResetCount()
+	s.CreateReady("demo")
+	s.Eventually("an event about the pod tells", func(ctx context.Context) error {
+		events, err := s.Events(ctx, "pod", "NodeLabelRefused")
 		if err != nil {
 			return err
 		}
 		if len(events) == 0 {
 			return errors.New("there is none")
 		}
-		return equal("type", events[0].Type, corev1.EventTypeWarning)
+		return framework.Equal("type", events[0].Type, corev1.EventTypeWarning)
 	})
 	f.passPods()
 	f.passLocalServices()
-	if writes := s.requests().Resource("pods").Writes(); len(writes) != 1 {
-		s.fatalf("the controller's writes of pods: %s; want 1 that is refused", writes)
+	if writes := s.Requests().Resource("pods").Writes(); len(writes) != 1 {
+		s.Fatalf("the controller's writes of pods: %s; want 1 that is refused", writes)
 	}
 	// A change of the pod is a reason to try again before the time, once.
 	const changes = 5
 	for i := range changes {
-		s.patchPod("pod", fmt.Sprintf(`{"status":{"message":"change %d"}}`, i), "status")
+		s.PatchPod("pod", fmt.Sprintf(`{"status":{"message":"change %d"}}`, i), "status")
 		f.passPods()
 	}
-	if writes := s.requests().Resource("pods").Writes(); len(writes) > 1+changes || len(writes.Where(failed)) != len(writes) {
-		s.fatalf("the controller's writes of pods: %s; want at most 1 more for each of %d changes, all refused", writes, changes)
+	if writes := s.Requests().Resource("pods").Writes(); len(writes) > 1+changes || len(writes.Where(framework.Failed)) != len(writes) {
+		s.Fatalf("the controller's writes of pods: %s; want at most 1 more for each of %d changes, all refused", writes, changes)
 	}
 	allow()
 	s.waitUntil(false, labelPod)
-	s.patchPod("pod", `{"metadata":{"annotations":{"example.com/any":"thing"}}}`)
-	s.waitLabelled("pod", node)
+	s.PatchPod("pod", `{"metadata":{"annotations":{"example.com/any":"thing"}}}`)
+	s.WaitLabelled("pod", node)
 }

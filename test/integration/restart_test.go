@@ -3,14 +3,11 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,29 +18,29 @@ import (
 
 // settle fills a scene with one of everything, in a cluster where a controller runs, and waits until all is in place.
 func (s *scene) settle() {
-	s.t.Helper()
-	nodes := s.addNodes("a", "b", "c", "ip-10-0-0-3.ec2.internal", strings.Repeat("x", 70))
+	s.T.Helper()
+	nodes := s.AddNodes("a", "b", "c", "ip-10-0-0-3.ec2.internal", strings.Repeat("x", 70))
 	changes := map[string]change{
 		"headless":     func(*v1alpha1.LocalService) {},
-		"cluster-ip":   withClusterIP,
-		"node-port":    ofType(corev1.ServiceTypeNodePort),
+		"cluster-ip":   framework.WithClusterIP,
+		"node-port":    framework.OfType(corev1.ServiceTypeNodePort),
 		"no-nodes":     func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"no": "node"} },
 		"no-ports":     func(ls *v1alpha1.LocalService) { ls.Spec.Ports = nil },
 		"dual-stack":   func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) },
 		"load-balance": everyField,
 	}
 	for name, c := range changes {
-		s.create(name, c)
+		s.Create(name, c)
 	}
 	for name := range changes {
-		s.waitReady(name)
+		s.WaitReady(name)
 	}
-	s.createService(foreignService("taken-"+nodes[0], nil))
-	s.create("taken")
+	s.CreateService(framework.NewForeignService("taken-"+nodes[0], nil))
+	s.Create("taken")
 	s.waitConflict("taken", len(nodes), 1)
 	for i, node := range nodes {
-		s.createPod(fmt.Sprintf("pod-%d", i), node, map[string]string{"app": "headless"})
-		s.waitLabelled(fmt.Sprintf("pod-%d", i), node)
+		s.CreatePod(fmt.Sprintf("pod-%d", i), node, map[string]string{"app": "headless"})
+		s.WaitLabelled(fmt.Sprintf("pod-%d", i), node)
 	}
 }
 
@@ -82,26 +79,22 @@ func TestAtRest(t *testing.T) {
 	controller := s.NewController(t)
 	s.settle()
 	s.newFence().passAll()
-	s.must(controller.Stop())
+	s.Must(controller.Stop())
 
 	t.Run("after a restart", func(t *testing.T) {
 		s := s.in(t)
-		s.resetCount()
+		s.ResetCount()
 		s.NewController(t)
 		s.newFence().passAll()
-		if writes := s.requests().Writes(); len(writes) > 0 {
-			s.fatalf("at rest, a controller that was started wrote: %s", writes)
-		}
+		s.WantNoWrites("at rest")
 	})
 	t.Run("with resyncs", func(t *testing.T) {
 		s := s.in(t)
 		controller := s.NewController(t, "-resync-period=1s")
-		s.resetCount()
+		s.ResetCount()
 		s.waitResyncs(controller, 3)
 		s.newFence().passAll()
-		if writes := s.requests().Writes(); len(writes) > 0 {
-			s.fatalf("at rest, resyncs caused writes: %s", writes)
-		}
+		s.WantNoWrites("at rest")
 	})
 }
 
@@ -111,30 +104,30 @@ func TestChangesWhileStopped(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "meanwhile")
 	controller := s.NewController(t)
-	nodes := s.addNodes("a", "b", "c")
-	s.createReady("nodes")
-	s.createReady("spec")
-	s.createReady("edited")
-	s.createReady("at-rest", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["kubernetes.io/os"] = "linux" })
-	gone := s.createReady("gone")
-	s.must(controller.Stop())
+	nodes := s.AddNodes("a", "b", "c")
+	s.CreateReady("nodes")
+	s.CreateReady("spec")
+	s.CreateReady("edited")
+	s.CreateReady("at-rest", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["kubernetes.io/os"] = "linux" })
+	gone := s.CreateReady("gone")
+	s.Must(controller.Stop())
 
-	s.deleteNode(nodes[0])
-	s.addNodes("d")
-	s.update("spec", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.editService("edited-"+nodes[1], func(service *corev1.Service) { service.Spec.Selector = nil })
-	s.deleteService("edited-" + nodes[2])
-	s.must(s.localServices().Delete(s.ctx(), gone.Name, metav1.DeleteOptions{}))
-	s.createPod("pod", nodes[1], map[string]string{"app": "nodes"})
-	s.resetCount()
+	s.DeleteNode(nodes[0])
+	s.AddNodes("d")
+	s.Update("spec", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
+	s.EditService("edited-"+nodes[1], func(service *corev1.Service) { service.Spec.Selector = nil })
+	s.DeleteService("edited-" + nodes[2])
+	s.Must(s.LocalServiceClient().Delete(s.Ctx(), gone.Name, metav1.DeleteOptions{}))
+	s.CreatePod("pod", nodes[1], map[string]string{"app": "nodes"})
+	s.ResetCount()
 
 	s.NewController(t)
 	for _, name := range []string{"nodes", "spec", "edited"} {
-		s.waitStatusNodes(name, 3)
+		s.WaitStatusNodes(name, 3)
 	}
-	s.waitLabelled("pod", nodes[1])
+	s.WaitLabelled("pod", nodes[1])
 	s.newFence().passAll()
-	writes := s.requests().Writes()
+	writes := s.Requests().Writes()
 	for what, want := range map[string]struct {
 		got  framework.Requests
 		want string
@@ -146,7 +139,7 @@ func TestChangesWhileStopped(t *testing.T) {
 		"patches": {writes.Resource("services").Verb("patch"), "3 patch services 200"},
 		"pods":    {writes.Resource("pods"), "1 patch pods 200"},
 	} {
-		if err := equal(what, want.got.String(), want.want); err != nil {
+		if err := framework.Equal(what, want.got.String(), want.want); err != nil {
 			t.Error(err)
 		}
 	}
@@ -155,15 +148,15 @@ func TestChangesWhileStopped(t *testing.T) {
 // pause stops a controller's process, so that it hears of what happens meanwhile all at once: what it watches comes on
 // several connections, and the order among these is anybody's guess. It goes on when resume is called.
 func (s *scene) pause(controller *framework.Controller) (resume func()) {
-	s.t.Helper()
-	s.must(controller.Signal(syscall.SIGSTOP))
-	resume = func() { s.must(controller.Signal(syscall.SIGCONT)) }
-	s.t.Cleanup(resume)
+	s.T.Helper()
+	s.Must(controller.Signal(syscall.SIGSTOP))
+	resume = func() { s.Must(controller.Signal(syscall.SIGCONT)) }
+	s.T.Cleanup(resume)
 	return resume
 }
 
-// TestDeletionBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of their
-// LocalServices does no harm: what was orphaned stays, and what was deleted is gone in the end.
+// TestDeletionBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of
+// their LocalServices does no harm: what was orphaned stays, and what was deleted is gone in the end.
 func TestDeletionBehindItsBack(t *testing.T) {
 	t.Parallel()
 	const localServices, nodes = 8, 5
@@ -174,53 +167,36 @@ func TestDeletionBehindItsBack(t *testing.T) {
 			s := newScene(t, cluster, "behind")
 			controller := s.NewController(t)
 			f := s.newFence()
-			s.createManyNodes(nodes)
+			s.AddManyNodes(nodes)
 			name := func(i int) string { return fmt.Sprintf("demo%d", i) }
 			for i := range localServices {
-				s.create(name(i))
+				s.Create(name(i))
 			}
 			for i := range localServices {
-				s.waitReady(name(i))
+				s.WaitReady(name(i))
 			}
 			f.passLocalServices()
 
 			resume := s.pause(controller)
 			for i := range localServices {
-				s.must(s.localServices().Delete(s.ctx(), name(i), metav1.DeleteOptions{PropagationPolicy: &policy}))
+				s.Must(s.LocalServiceClient().Delete(s.Ctx(), name(i), metav1.DeleteOptions{PropagationPolicy: &policy}))
 			}
 			for i := range localServices {
-				s.waitLocalServiceGone(name(i))
+				s.WaitLocalServiceGone(name(i))
 			}
 			want := localServices * nodes
 			if policy == background {
 				want = 0
-				s.waitServiceCount(0)
+				s.WaitServiceCount(0)
 			}
 			resume()
 			f.passAll()
 			// The garbage collector, too, has to look at all that was written by mistake.
-			s.waitServiceCount(want)
+			s.WaitServiceCount(want)
 			f.passAll()
-			s.waitServiceCount(want)
+			s.WaitServiceCount(want)
 		})
 	}
-}
-
-// waitServiceCount waits until there are so many Services, none of which refers to an owner that is gone.
-func (s *scene) waitServiceCount(want int) {
-	s.t.Helper()
-	s.eventually(fmt.Sprintf("there are %d Services", want), func(ctx context.Context) error {
-		list, err := s.services().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, service := range list.Items {
-			if len(service.OwnerReferences) > 0 {
-				return fmt.Errorf("Service %s has owners: %v", service.Name, service.OwnerReferences)
-			}
-		}
-		return equal("number of Services", len(list.Items), want)
-	})
 }
 
 // TestTwoControllersDoNotFight tests that two controllers that both work, as without leader election they may, come to
@@ -233,19 +209,15 @@ func TestTwoControllersDoNotFight(t *testing.T) {
 	f := s.newFence()
 	s.settle()
 	f.passAll()
-	s.resetCount()
+	s.ResetCount()
 	f.passAll()
-	if writes := s.requests().Writes(); len(writes) > 0 {
-		s.fatalf("at rest, two controllers wrote: %s", writes)
-	}
-	s.update("headless", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.waitReady("headless")
+	s.WantNoWrites("at rest")
+	s.Update("headless", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
+	s.WaitReady("headless")
 	f.passAll()
-	s.resetCount()
+	s.ResetCount()
 	f.passAll()
-	if writes := s.requests().Writes(); len(writes) > 0 {
-		s.fatalf("at rest after a change, two controllers wrote: %s", writes)
-	}
+	s.WantNoWrites("at rest after a change")
 }
 
 var localServiceAdds = regexp.MustCompile(`(?m)^workqueue_adds_total\{name="localservice"\} (\d+)$`)
@@ -264,19 +236,19 @@ func queued(ctx context.Context, controller *framework.Controller) (int, error) 
 }
 
 func (s *scene) mustQueued(controller *framework.Controller) int {
-	s.t.Helper()
-	n, err := queued(s.ctx(), controller)
-	s.must(err)
+	s.T.Helper()
+	n, err := queued(s.Ctx(), controller)
+	s.Must(err)
 	return n
 }
 
 // waitResyncs waits until a controller has looked at each LocalService of the scene so many times more.
 func (s *scene) waitResyncs(controller *framework.Controller, times int) {
-	s.t.Helper()
-	list, err := s.localServices().List(s.ctx(), metav1.ListOptions{})
-	s.must(err)
+	s.T.Helper()
+	list, err := s.LocalServiceClient().List(s.Ctx(), metav1.ListOptions{})
+	s.Must(err)
 	want := s.mustQueued(controller) + times*len(list.Items)
-	s.eventually(fmt.Sprintf("the queue has had %d keys", want), func(ctx context.Context) error {
+	s.Eventually(fmt.Sprintf("the queue has had %d keys", want), func(ctx context.Context) error {
 		n, err := queued(ctx, controller)
 		if err == nil && n < want {
 			err = fmt.Errorf("it has had %d", n)
@@ -291,23 +263,19 @@ func TestStoppedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "stop")
 	const nodes = 300
-	s.createManyNodes(nodes)
-	s.create("demo")
-	s.resetCount()
+	s.AddManyNodes(nodes)
+	s.Create("demo")
+	s.ResetCount()
 	// Slow enough to be stopped in the middle.
 	controller := s.NewController(t, "-write-concurrency=1")
-	s.eventually("some Services exist", func(context.Context) error {
-		if made := len(s.requests().Resource("services").Verb("create")); made < nodes/10 {
+	s.Eventually("some Services exist", func(context.Context) error {
+		if made := len(s.Requests().Resource("services").Verb("create")); made < nodes/10 {
 			return fmt.Errorf("there are %d", made)
 		}
 		return nil
 	})
-	began := time.Now()
-	s.must(controller.Stop())
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the controller took %v to stop", took)
-	}
-	made := len(s.requests().Resource("services").Verb("create"))
+	s.Must(controller.Stop())
+	made := len(s.Requests().Resource("services").Verb("create"))
 	if made == nodes {
 		t.Fatalf("the controller was not stopped in the middle: all %d Services exist", made)
 	}
@@ -319,124 +287,7 @@ func TestStoppedInTheMiddle(t *testing.T) {
 	}
 
 	next := s.NewController(t)
-	s.waitStatusNodes("demo", nodes)
-	s.wantWrites("services", fmt.Sprintf("%d create services 201", nodes))
-	s.must(next.Stop())
-}
-
-// createManyNodes makes nodes, several at a time.
-func (s *scene) createManyNodes(count int) {
-	s.t.Helper()
-	s.inParallel(count, func(i int) error {
-		_, err := s.Kube.CoreV1().Nodes().Create(s.ctx(), s.nodeObject(s.node(fmt.Sprintf("n%03d", i)), nil), metav1.CreateOptions{})
-		return err
-	})
-}
-
-// inParallel calls a function for each number below count, several at a time, and fails the test on their errors.
-func (s *scene) inParallel(count int, do func(i int) error) {
-	s.t.Helper()
-	var making sync.WaitGroup
-	errs := make(chan error, count)
-	numbers := make(chan int)
-	for range 16 {
-		making.Go(func() {
-			for i := range numbers {
-				errs <- do(i)
-			}
-		})
-	}
-	for i := range count {
-		numbers <- i
-	}
-	close(numbers)
-	making.Wait()
-	close(errs)
-	for err := range errs {
-		s.must(err)
-	}
-}
-
-// throughProxy runs a controller that reaches the API server through a proxy.
-func (s *scene) throughProxy(args ...string) (*framework.Proxy, *framework.Controller) {
-	s.t.Helper()
-	proxy := s.NewProxy(s.t, s.Kubeconfig)
-	proxy.Listen(s.t)
-	controller := s.LaunchController(s.t, append(args, "-kubeconfig="+proxy.Kubeconfig)...)
-	s.must(controller.WaitReady(s.ctx()))
-	return proxy, controller
-}
-
-// waitAttempts waits until a controller has tried so many times more to connect.
-func (s *scene) waitAttempts(proxy *framework.Proxy, more int) {
-	s.t.Helper()
-	want := proxy.Attempts() + more
-	s.eventually(fmt.Sprintf("the controller has tried %d times to connect", want), func(context.Context) error {
-		if n := proxy.Attempts(); n < want {
-			return fmt.Errorf("it has tried %d times", n)
-		}
-		return nil
-	})
-}
-
-// TestAPIServerOutage tests that what happens while the API server cannot be reached is made up for.
-func TestAPIServerOutage(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "outage")
-	proxy, controller := s.throughProxy()
-	nodes := s.addNodes("a", "b", "c")
-	ls := s.createReady("demo")
-
-	proxy.Block()
-	s.deleteNode(nodes[0])
-	s.addNodes("d")
-	s.deleteService("demo-" + nodes[1])
-	s.editService("demo-"+nodes[2], func(service *corev1.Service) { service.Spec.Ports = nil })
-	s.createPod("pod", nodes[1], map[string]string{"app": "demo"})
-	s.create("other")
-	s.waitAttempts(proxy, 8)
-	if status, body, err := controller.Get(s.ctx(), "/healthz"); err != nil || status != http.StatusOK {
-		t.Errorf("a restart would be of no use, but /healthz says %d %s %v", status, body, err)
-	}
-	proxy.Unblock()
-
-	s.EventuallyWithin(t, time.Minute, s.namespace, "all is made up for", func(ctx context.Context) error {
-		now, err := s.localServices().Get(ctx, "other", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return checkReady(now)
-	})
-	s.waitServices(ls, "demo-"+nodes[1], "demo-"+nodes[2], "demo-"+s.node("d"))
-	s.waitLabelled("pod", nodes[1])
-	s.waitStatusNodes("demo", 3)
-	s.eventually("each Service is repaired", func(ctx context.Context) error {
-		for name, service := range s.mustOwn(ls, 3) {
-			if err := equal("number of ports of "+name, len(service.Spec.Ports), 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// TestAPIServerOutageIsTold tests that the log tells of an outage and of its end, once each.
-func TestAPIServerOutageIsTold(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "told")
-	proxy, controller := s.throughProxy()
-	proxy.Block()
-	s.waitAttempts(proxy, 8)
-	const complaint = "The API server cannot be reached"
-	if lines := controller.LogLines(complaint); len(lines) != 1 {
-		t.Errorf("the log says %d times that the API server cannot be reached:\n%s", len(lines), controller.Tail(40))
-	}
-	proxy.Unblock()
-	_, err := controller.WaitLog(s.ctx(), "The API server can be reached again")
-	s.must(err)
-	s.addNodes("a")
-	s.mustOwn(s.createReady("demo"), 1)
-	if lines := controller.LogLines(complaint); len(lines) != 1 {
-		t.Errorf("after the outage the log says %d times that the API server cannot be reached:\n%s", len(lines), controller.Tail(40))
-	}
+	s.WaitStatusNodes("demo", nodes)
+	s.WantWrites("services", fmt.Sprintf("%d create services 201", nodes))
+	s.Must(next.Stop())
 }

@@ -77,53 +77,51 @@ func TestImmutableTransitions(t *testing.T) {
 	types := []step{
 		{"ClusterIP to headless", []change{headless}, families(v4), replaced},
 		{"headless to both families", []change{policy("RequireDualStack")}, families(v4, v6), inPlace},
-		{"headless to ClusterIP", []change{withClusterIP}, families(v4, v6), replaced},
-		{"ClusterIP to NodePort", []change{ofType("NodePort")}, families(v4, v6), inPlace},
-		{"NodePort to LoadBalancer", []change{ofType("LoadBalancer")}, families(v4, v6), inPlace},
+		{"headless to ClusterIP", []change{framework.WithClusterIP}, families(v4, v6), replaced},
+		{"ClusterIP to NodePort", []change{framework.OfType("NodePort")}, families(v4, v6), inPlace},
+		{"NodePort to LoadBalancer", []change{framework.OfType("LoadBalancer")}, families(v4, v6), inPlace},
 		{"a class of load balancers", []change{class("example.com/fast")}, families(v4, v6), replaced},
 		{"another class of load balancers", []change{class("example.com/cheap")}, families(v4, v6), replaced},
 		{"the default class of load balancers, and one family", []change{class(""), policy("SingleStack")}, families(v4), replaced},
-		{"LoadBalancer to NodePort, and both families", []change{ofType("NodePort"), policy("PreferDualStack")}, families(v4, v6), inPlace},
-		{"NodePort to ClusterIP", []change{ofType("ClusterIP")}, families(v4, v6), inPlace},
-		{"ClusterIP to LoadBalancer with a class", []change{ofType("LoadBalancer"), class("example.com/fast")}, families(v4, v6), inPlace},
-		{"LoadBalancer with a class to ClusterIP", []change{ofType("ClusterIP"), class("")}, families(v4, v6), inPlace},
-		{"ClusterIP to LoadBalancer", []change{ofType("LoadBalancer")}, families(v4, v6), inPlace},
+		{"LoadBalancer to NodePort, and both families", []change{framework.OfType("NodePort"), policy("PreferDualStack")}, families(v4, v6), inPlace},
+		{"NodePort to ClusterIP", []change{framework.OfType("ClusterIP")}, families(v4, v6), inPlace},
+		{"ClusterIP to LoadBalancer with a class", []change{framework.OfType("LoadBalancer"), class("example.com/fast")}, families(v4, v6), inPlace},
+		{"LoadBalancer with a class to ClusterIP", []change{framework.OfType("ClusterIP"), class("")}, families(v4, v6), inPlace},
+		{"ClusterIP to LoadBalancer", []change{framework.OfType("LoadBalancer")}, families(v4, v6), inPlace},
 		{"LoadBalancer to headless, and one family", []change{headless, policy("")}, families(v4), replaced},
-		{"headless to NodePort", []change{ofType("NodePort")}, families(v4), replaced},
+		{"headless to NodePort", []change{framework.OfType("NodePort")}, families(v4), replaced},
 	}
 	walks := []struct {
 		name  string
 		from  change
 		steps []step
 	}{
-		{"families of Services with addresses", withClusterIP, stacks},
+		{"families of Services with addresses", framework.WithClusterIP, stacks},
 		{"families of headless Services", headless, stacks},
-		{"types", withClusterIP, types},
+		{"types", framework.WithClusterIP, types},
 	}
 	for _, walk := range walks {
 		t.Run(walk.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, cluster, "stacks")
 			f := s.newFence()
-			nodes := s.addNodes("a", "b")
-			s.createReady("demo", walk.from)
+			nodes := s.AddNodes("a", "b")
+			s.CreateReady("demo", walk.from)
 			f.passServices()
 			for _, step := range walk.steps {
 				s.transit("demo", f, step.name, len(nodes), step.writes, step.do...)
-				for name, service := range s.mustOwn(s.waitReady("demo"), len(nodes)) {
+				for name, service := range s.MustOwn(s.WaitReady("demo"), len(nodes)) {
 					if !slices.Equal(service.Spec.IPFamilies, step.families) {
-						s.fatalf("%s: Service %s has families %v; want %v", step.name, name, service.Spec.IPFamilies, step.families)
+						s.Fatalf("%s: Service %s has families %v; want %v", step.name, name, service.Spec.IPFamilies, step.families)
 					}
 					if addresses := service.Spec.ClusterIPs; service.Spec.ClusterIP != corev1.ClusterIPNone && len(addresses) != len(step.families) {
-						s.fatalf("%s: Service %s has addresses %v; want one of each of %v", step.name, name, addresses, step.families)
+						s.Fatalf("%s: Service %s has addresses %v; want one of each of %v", step.name, name, addresses, step.families)
 					}
 				}
 			}
-			s.resetCount()
+			s.ResetCount()
 			f.passAll()
-			if writes := s.requests().Writes(); len(writes) > 0 {
-				s.fatalf("at rest, the controller wrote: %s", writes)
-			}
+			s.WantNoWrites("at rest")
 		})
 	}
 }
@@ -137,45 +135,46 @@ const (
 	replaced transition = "replaced"
 )
 
-// transit changes a LocalService, and fails unless its Services follow in the right way, and the controller is quiet then.
+// transit changes a LocalService, and fails unless its Services follow in the right way, and the controller is quiet
+// then.
 func (s *scene) transit(name string, f *fence, what string, services int, want transition, changes ...change) {
-	s.t.Helper()
-	ls, err := s.localServices().Get(s.ctx(), name, metav1.GetOptions{})
-	s.must(err)
-	before := s.mustOwn(ls, services)
-	told, err := s.told(s.ctx(), name, "replaced")
-	s.must(err)
-	s.resetCount()
-	s.update(name, changes...)
-	after := s.mustOwn(s.waitReady(name), services)
+	s.T.Helper()
+	ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
+	s.Must(err)
+	before := s.MustOwn(ls, services)
+	told, err := s.told(s.Ctx(), name, "replaced")
+	s.Must(err)
+	s.ResetCount()
+	s.Update(name, changes...)
+	after := s.MustOwn(s.WaitReady(name), services)
 	for _, serviceName := range slices.Sorted(maps.Keys(before)) {
 		if got := after[serviceName].UID != before[serviceName].UID; got != (want == replaced) {
-			s.fatalf("%s: Service %s was replaced: %t; want %s", what, serviceName, got, want)
+			s.Fatalf("%s: Service %s was replaced: %t; want %s", what, serviceName, got, want)
 		}
 	}
 	f.passServices()
 	f.passLocalServices()
 	switch want {
 	case nothing:
-		s.wantWrites("services", "none")
+		s.WantWrites("services", "none")
 	case inPlace:
-		s.wantWrites("services", fmt.Sprintf("%d patch services 200", services))
+		s.WantWrites("services", fmt.Sprintf("%d patch services 200", services))
 	case replaced:
 		s.wantReplaced(services)
-		s.eventually(fmt.Sprintf("%s: an event tells of %d more replaced Services", what, services), func(ctx context.Context) error {
+		s.Eventually(fmt.Sprintf("%s: an event tells of %d more replaced Services", what, services), func(ctx context.Context) error {
 			now, err := s.told(ctx, name, "replaced")
 			if err != nil {
 				return err
 			}
-			return equal("replaced Services in events", now, told+services)
+			return framework.Equal("replaced Services in events", now, told+services)
 		})
 	}
 }
 
-// told is the sum of the Services of which the events about a LocalService say that they were created, replaced, adopted
-// and so on.
+// told is the sum of the Services of which the events about a LocalService say that they were created, replaced,
+// adopted and so on.
 func (s *scene) told(ctx context.Context, name, did string) (sum int, err error) {
-	events, err := s.events(ctx, name, "ServicesWritten")
+	events, err := s.Events(ctx, name, "ServicesWritten")
 	if err != nil {
 		return 0, err
 	}

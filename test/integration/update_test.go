@@ -3,189 +3,23 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
-
-// TestEveryFieldChanges tests that a change of each field reaches each Service by one write, and that all is quiet then.
-func TestEveryFieldChanges(t *testing.T) {
-	t.Parallel()
-	loadBalancer, nodePort := ofType(corev1.ServiceTypeLoadBalancer), ofType(corev1.ServiceTypeNodePort)
-	local := corev1.ServiceInternalTrafficPolicyLocal
-	preferDualStack := corev1.IPFamilyPolicyPreferDualStack
-	affinity := func(ls *v1alpha1.LocalService) { ls.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
-	spec := func(c func(spec *v1alpha1.LocalServiceSpec)) change {
-		return func(ls *v1alpha1.LocalService) { c(&ls.Spec) }
-	}
-	tests := []struct {
-		name     string
-		before   change // to the LocalService that scene.localService makes; nil for none
-		change   func(spec *v1alpha1.LocalServiceSpec)
-		replaces bool // the API does not let a Service change this way
-		nothing  bool // the Services are so already
-	}{
-		{name: "type to NodePort", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "NodePort" }},
-		{name: "type to LoadBalancer", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "LoadBalancer" }},
-		{name: "type from NodePort to LoadBalancer", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "LoadBalancer" }},
-		{name: "type from NodePort to ClusterIP", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "ClusterIP" }},
-		{name: "type from LoadBalancer to NodePort", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Type = "NodePort" }},
-		{name: "type from LoadBalancer with everything to ClusterIP",
-			before: func(ls *v1alpha1.LocalService) {
-				loadBalancer(ls)
-				ls.Spec.LoadBalancerClass = new("example.com/fast")
-				ls.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
-				ls.Spec.AllocateLoadBalancerNodePorts = new(false)
-				ls.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-			},
-			change: func(spec *v1alpha1.LocalServiceSpec) {
-				spec.Type, spec.LoadBalancerClass, spec.LoadBalancerSourceRanges = "", nil, nil
-				spec.AllocateLoadBalancerNodePorts, spec.ExternalTrafficPolicy = nil, ""
-			}},
-		{name: "headless to an address", change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP = "" }, replaces: true},
-		{name: "an address to headless", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP = "None" }, replaces: true},
-		{name: "headless to NodePort", change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP, spec.Type = "", "NodePort" }, replaces: true},
-		{name: "LoadBalancer to headless", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ClusterIP, spec.Type = "None", "" }, replaces: true},
-		{name: "port", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Port = 81 }},
-		{name: "port with an address", before: withClusterIP, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Port = 81 }},
-		{name: "port of a NodePort", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Port = 81 }},
-		{name: "targetPort", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].TargetPort = intstr.FromString("web") }},
-		{name: "targetPort taken away", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].TargetPort = intstr.IntOrString{} }},
-		{name: "port name", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Name = "web" }},
-		{name: "protocol", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Protocol = "UDP" }},
-		{name: "appProtocol", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].AppProtocol = new("http") }},
-		{name: "one more port", change: func(spec *v1alpha1.LocalServiceSpec) {
-			spec.Ports = append(spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
-		}},
-		{name: "no ports", change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports = nil }},
-		{name: "ports in another order",
-			before: func(ls *v1alpha1.LocalService) {
-				ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}
-			},
-			change: func(spec *v1alpha1.LocalServiceSpec) {
-				spec.Ports = []v1alpha1.ServicePort{{Name: "b", Port: 2}, {Name: "a", Port: 1}}
-			}, nothing: true},
-		{name: "port names exchanged",
-			before: func(ls *v1alpha1.LocalService) {
-				ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}
-			},
-			change: func(spec *v1alpha1.LocalServiceSpec) { spec.Ports[0].Name, spec.Ports[1].Name = "b", "a" }},
-		{name: "selector", change: func(spec *v1alpha1.LocalServiceSpec) {
-			spec.Selector = map[string]string{"app": "other", "tier": "web"}
-		}},
-		{name: "sessionAffinity", change: func(spec *v1alpha1.LocalServiceSpec) { spec.SessionAffinity = "ClientIP" }},
-		{name: "sessionAffinity taken away", before: affinity, change: func(spec *v1alpha1.LocalServiceSpec) { spec.SessionAffinity = "" }},
-		{name: "sessionAffinityConfig", before: affinity, change: func(spec *v1alpha1.LocalServiceSpec) {
-			spec.SessionAffinityConfig = &v1alpha1.SessionAffinityConfig{ClientIP: &v1alpha1.ClientIPConfig{TimeoutSeconds: new(int32(60))}}
-		}},
-		{name: "publishNotReadyAddresses", change: func(spec *v1alpha1.LocalServiceSpec) { spec.PublishNotReadyAddresses = true }},
-		{name: "internalTrafficPolicy", change: func(spec *v1alpha1.LocalServiceSpec) { spec.InternalTrafficPolicy = &local }},
-		{name: "externalTrafficPolicy of a NodePort", before: nodePort, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ExternalTrafficPolicy = "Local" }},
-		{name: "externalTrafficPolicy of a LoadBalancer", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.ExternalTrafficPolicy = "Local" }},
-		{name: "externalTrafficPolicy taken away",
-			before: func(ls *v1alpha1.LocalService) { loadBalancer(ls); ls.Spec.ExternalTrafficPolicy = "Local" },
-			change: func(spec *v1alpha1.LocalServiceSpec) { spec.ExternalTrafficPolicy = "" }},
-		{name: "ipFamilies of what they are", change: func(spec *v1alpha1.LocalServiceSpec) { spec.IPFamilies = []corev1.IPFamily{"IPv4"} }, nothing: true},
-		{name: "ipFamilyPolicy", change: func(spec *v1alpha1.LocalServiceSpec) { spec.IPFamilyPolicy = &preferDualStack }},
-		{name: "ipFamilyPolicy taken away",
-			before: func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy = &preferDualStack },
-			change: func(spec *v1alpha1.LocalServiceSpec) { spec.IPFamilyPolicy = nil }},
-		{name: "trafficDistribution", change: func(spec *v1alpha1.LocalServiceSpec) { spec.TrafficDistribution = new("PreferSameNode") }},
-		{name: "trafficDistribution taken away",
-			before: func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") },
-			change: func(spec *v1alpha1.LocalServiceSpec) { spec.TrafficDistribution = nil }},
-		{name: "loadBalancerClass", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.LoadBalancerClass = new("example.com/fast") }, replaces: true},
-		{name: "loadBalancerSourceRanges", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) {
-			spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", "198.51.100.0/24"}
-		}},
-		{name: "allocateLoadBalancerNodePorts", before: loadBalancer, change: func(spec *v1alpha1.LocalServiceSpec) { spec.AllocateLoadBalancerNodePorts = new(false) }},
-		{name: "labels", change: func(spec *v1alpha1.LocalServiceSpec) {
-			spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "infra"}}
-		}},
-		{name: "annotations", change: func(spec *v1alpha1.LocalServiceSpec) {
-			spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{"example.com/note": "hello"}}
-		}},
-		{name: "labels and annotations changed, taken away and added",
-			before: func(ls *v1alpha1.LocalService) {
-				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-					Labels:      map[string]string{"a": "1", "b": "2"},
-					Annotations: map[string]string{"a": "1", "b": "2"},
-				}
-			},
-			change: func(spec *v1alpha1.LocalServiceSpec) {
-				spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-					Labels:      map[string]string{"b": "3", "c": "4"},
-					Annotations: map[string]string{"b": "3", "c": "4"},
-				}
-			}},
-		{name: "labels and annotations taken away",
-			before: func(ls *v1alpha1.LocalService) {
-				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"a": "1"}}
-			},
-			change: func(spec *v1alpha1.LocalServiceSpec) { spec.ServiceMetadata = nil }},
-		{name: "everything at once",
-			change: func(spec *v1alpha1.LocalServiceSpec) {
-				spec.Ports = []v1alpha1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2, Protocol: "UDP"}}
-				spec.Selector = map[string]string{"app": "other"}
-				spec.PublishNotReadyAddresses = true
-				spec.TrafficDistribution = new("PreferClose")
-				spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "infra"}}
-			}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "change")
-			f := s.newFence()
-			nodes := s.addNodes("a", "b")
-			var before []change
-			if test.before != nil {
-				before = append(before, test.before)
-			}
-			old := s.mustOwn(s.createReady("demo", before...), len(nodes))
-			f.passServices()
-			s.resetCount()
-
-			s.update("demo", spec(test.change))
-			ls := s.waitReady("demo")
-			now := s.mustOwn(ls, len(nodes))
-			for _, node := range nodes {
-				service := now["demo-"+node]
-				if !test.nothing {
-					s.checkFollows(ls, service, node)
-				}
-				if replaced := service.UID != old[service.Name].UID; replaced != test.replaces {
-					t.Errorf("Service %s was replaced: %t; want %t", service.Name, replaced, test.replaces)
-				}
-			}
-			f.passServices()
-			f.passLocalServices()
-			switch n := len(nodes); {
-			case test.nothing:
-				s.wantWrites("services", "none")
-			case test.replaces:
-				s.wantReplaced(n)
-			default:
-				s.wantWrites("services", fmt.Sprintf("%d patch services 200", n))
-			}
-		})
-	}
-}
 
 // wantReplaced fails unless the controller has deleted and created so many Services since the count was reset.
 func (s *scene) wantReplaced(count int) {
-	s.t.Helper()
-	writes := s.requests().Resource("services").Writes()
+	s.T.Helper()
+	writes := s.Requests().Resource("services").Writes()
 	if len(writes) != 2*count || len(writes.Verb("delete")) != count || len(writes.Verb("create")) != count {
-		s.fatalf("the controller's writes of services: %s; want %d deletes and as many creates", writes, count)
+		s.Fatalf("the controller's writes of services: %s; want %d deletes and as many creates", writes, count)
 	}
 }
 
@@ -193,18 +27,18 @@ func (s *scene) wantReplaced(count int) {
 func TestEveryFieldAllocated(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "nodeports")
-	node := s.addNodes("a")[0]
-	s.createReady("demo", ofType(corev1.ServiceTypeNodePort))
-	before := s.getService("demo-" + node)
-	s.update("demo", func(ls *v1alpha1.LocalService) {
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo", framework.OfType(corev1.ServiceTypeNodePort))
+	before := s.GetService("demo-" + node)
+	s.Update("demo", func(ls *v1alpha1.LocalService) {
 		ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
 		ls.Spec.Ports[0].Name = "web"
 	})
-	s.waitReady("demo")
-	after := s.getService(before.Name)
+	s.WaitReady("demo")
+	after := s.GetService(before.Name)
 	for _, err := range []error{
-		equal("clusterIP", after.Spec.ClusterIP, before.Spec.ClusterIP),
-		equal("nodePort", after.Spec.Ports[0].NodePort, before.Spec.Ports[0].NodePort),
+		framework.Equal("clusterIP", after.Spec.ClusterIP, before.Spec.ClusterIP),
+		framework.Equal("nodePort", after.Spec.Ports[0].NodePort, before.Spec.Ports[0].NodePort),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -212,7 +46,8 @@ func TestEveryFieldAllocated(t *testing.T) {
 	}
 }
 
-// TestEveryFieldHandEdits tests that an edit of each managed field of a Service is repaired by one write.
+// TestEveryFieldHandEdits tests that edits of a Service that concern more than one field, or that the API server
+// answers with changes of its own, are repaired by one write. Each field by itself is tested with the template.
 func TestEveryFieldHandEdits(t *testing.T) {
 	t.Parallel()
 	withMetadata := func(ls *v1alpha1.LocalService) {
@@ -221,69 +56,49 @@ func TestEveryFieldHandEdits(t *testing.T) {
 		}
 	}
 	withAffinity := func(ls *v1alpha1.LocalService) { ls.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
-	asNodePort, asLoadBalancer := ofType(corev1.ServiceTypeNodePort), ofType(corev1.ServiceTypeLoadBalancer)
+	asNodePort, asLoadBalancer := framework.OfType(corev1.ServiceTypeNodePort), framework.OfType(corev1.ServiceTypeLoadBalancer)
 	tests := []struct {
 		name   string
 		before change
 		edit   func(service *corev1.Service)
 	}{
-		{name: "type", before: withClusterIP, edit: func(service *corev1.Service) { service.Spec.Type = "NodePort" }},
-		{name: "type to LoadBalancer", before: withClusterIP, edit: func(service *corev1.Service) { service.Spec.Type = "LoadBalancer" }},
+		{name: "type to LoadBalancer", before: framework.WithClusterIP, edit: func(service *corev1.Service) { service.Spec.Type = "LoadBalancer" }},
 		{name: "type NodePort to ClusterIP", before: asNodePort, edit: func(service *corev1.Service) {
 			service.Spec.Type, service.Spec.ExternalTrafficPolicy, service.Spec.Ports[0].NodePort = "ClusterIP", "", 0
 		}},
-		{name: "port", edit: func(service *corev1.Service) { service.Spec.Ports[0].Port = 81 }},
-		{name: "targetPort", edit: func(service *corev1.Service) { service.Spec.Ports[0].TargetPort = intstr.FromInt32(1) }},
-		{name: "port name", edit: func(service *corev1.Service) { service.Spec.Ports[0].Name = "other" }},
-		{name: "protocol", edit: func(service *corev1.Service) { service.Spec.Ports[0].Protocol = "SCTP" }},
-		{name: "appProtocol", edit: func(service *corev1.Service) { service.Spec.Ports[0].AppProtocol = new("http") }},
 		{name: "one more port", edit: func(service *corev1.Service) {
 			service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "b", Port: 9})
 		}},
 		{name: "no ports", edit: func(service *corev1.Service) { service.Spec.Ports = nil }},
-		{name: "selector key added", edit: func(service *corev1.Service) { service.Spec.Selector["more"] = "yes" }},
-		{name: "selector key removed", edit: func(service *corev1.Service) { delete(service.Spec.Selector, "app") }},
-		{name: "selector of another node", edit: func(service *corev1.Service) { service.Spec.Selector[nodeLabel] = "elsewhere" }},
 		{name: "no selector", edit: func(service *corev1.Service) { service.Spec.Selector = nil }},
-		{name: "sessionAffinity", edit: func(service *corev1.Service) { service.Spec.SessionAffinity = "ClientIP" }},
 		{name: "sessionAffinity taken away", before: withAffinity, edit: func(service *corev1.Service) {
 			service.Spec.SessionAffinity, service.Spec.SessionAffinityConfig = "None", nil
 		}},
 		{name: "timeoutSeconds", before: withAffinity, edit: func(service *corev1.Service) {
 			service.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds = new(int32(5))
 		}},
-		{name: "publishNotReadyAddresses", edit: func(service *corev1.Service) { service.Spec.PublishNotReadyAddresses = true }},
-		{name: "internalTrafficPolicy", edit: func(service *corev1.Service) {
-			local := corev1.ServiceInternalTrafficPolicyLocal
-			service.Spec.InternalTrafficPolicy = &local
-		}},
 		{name: "externalTrafficPolicy", before: asLoadBalancer, edit: func(service *corev1.Service) { service.Spec.ExternalTrafficPolicy = "Local" }},
 		{name: "ipFamilyPolicy", edit: func(service *corev1.Service) {
 			policy := corev1.IPFamilyPolicyPreferDualStack
 			service.Spec.IPFamilyPolicy = &policy
 		}},
-		{name: "trafficDistribution", edit: func(service *corev1.Service) { service.Spec.TrafficDistribution = new("PreferClose") }},
-		{name: "loadBalancerSourceRanges", before: asLoadBalancer, edit: func(service *corev1.Service) {
-			service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
-		}},
-		{name: "allocateLoadBalancerNodePorts", before: asLoadBalancer, edit: func(service *corev1.Service) {
-			service.Spec.AllocateLoadBalancerNodePorts = new(false)
-		}},
-		{name: "label owner", edit: func(service *corev1.Service) { service.Labels["owner"] = "somebody" }},
-		{name: "label owner removed", edit: func(service *corev1.Service) { delete(service.Labels, "owner") }},
-		{name: "node label", edit: func(service *corev1.Service) { service.Labels[nodeLabel] = "elsewhere" }},
 		{name: "all labels removed", edit: func(service *corev1.Service) { service.Labels = nil }},
-		{name: "own label", before: withMetadata, edit: func(service *corev1.Service) { service.Labels["team"] = "other" }},
-		{name: "own label removed", before: withMetadata, edit: func(service *corev1.Service) { delete(service.Labels, "team") }},
-		{name: "own annotation", before: withMetadata, edit: func(service *corev1.Service) { service.Annotations["example.com/note"] = "bye" }},
-		{name: "node annotation", edit: func(service *corev1.Service) { service.Annotations[v1alpha1.NodeAnnotationKey] = "elsewhere" }},
 		{name: "all annotations removed", before: withMetadata, edit: func(service *corev1.Service) { service.Annotations = nil }},
 		{name: "record of metadata broken", before: withMetadata, edit: func(service *corev1.Service) {
 			service.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "}{"
 		}},
 		{name: "controller reference removed", edit: func(service *corev1.Service) { service.OwnerReferences = nil }},
-		{name: "controller reference made an ordinary one", edit: func(service *corev1.Service) { service.OwnerReferences[0].Controller = nil }},
-		{name: "to ExternalName", before: withClusterIP, edit: func(service *corev1.Service) {
+		{name: "controller reference made an ordinary one, and the node's annotation", edit: func(service *corev1.Service) {
+			service.OwnerReferences[0].Controller = nil
+			service.Annotations[v1alpha1.NodeAnnotationKey] = "elsewhere"
+		}},
+		{name: "what only load balancers have", before: asLoadBalancer, edit: func(service *corev1.Service) {
+			service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+			service.Spec.AllocateLoadBalancerNodePorts = new(false)
+			service.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+			service.Spec.Ports[0].Protocol, service.Spec.Ports[0].AppProtocol = "UDP", new("http")
+		}},
+		{name: "to ExternalName", before: framework.WithClusterIP, edit: func(service *corev1.Service) {
 			service.Spec = corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.com", Selector: service.Spec.Selector, SessionAffinity: "None"}
 		}},
 	}
@@ -292,40 +107,40 @@ func TestEveryFieldHandEdits(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, shared, "edit")
 			f := s.newFence()
-			node := s.addNodes("a", "b")[0]
+			node := s.AddNodes("a", "b")[0]
 			var before []change
 			if test.before != nil {
 				before = append(before, test.before)
 			}
-			s.createReady("demo", before...)
-			old := s.getService("demo-" + node)
+			s.CreateReady("demo", before...)
+			old := s.GetService("demo-" + node)
 			f.passServices()
-			s.resetCount()
-			s.editService(old.Name, test.edit)
+			s.ResetCount()
+			s.EditService(old.Name, test.edit)
 			s.waitRepaired(old)
 			f.passServices()
 			f.passLocalServices()
-			s.wantWrites("services", "1 patch services 200")
-			s.waitReady("demo")
+			s.WantWrites("services", "1 patch services 200")
+			s.WaitReady("demo")
 		})
 	}
 }
 
 // waitRepaired waits until a Service is as it was, but for what the API server allocates.
 func (s *scene) waitRepaired(old *corev1.Service) {
-	s.t.Helper()
-	s.eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
-		now, err := s.services().Get(ctx, old.Name, metav1.GetOptions{})
+	s.T.Helper()
+	s.Eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
+		now, err := s.ServiceClient().Get(ctx, old.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		now, want := withoutAllocated(now), withoutAllocated(old)
 		return errors.Join(
-			equal("UID", now.UID, want.UID),
-			equal("labels", now.Labels, want.Labels),
-			equal("annotations", now.Annotations, want.Annotations),
-			equal("owners", now.OwnerReferences, want.OwnerReferences),
-			equal("spec", now.Spec, want.Spec),
+			framework.Equal("UID", now.UID, want.UID),
+			framework.Equal("labels", now.Labels, want.Labels),
+			framework.Equal("annotations", now.Annotations, want.Annotations),
+			framework.Equal("owners", now.OwnerReferences, want.OwnerReferences),
+			framework.Equal("spec", now.Spec, want.Spec),
 		)
 	})
 }
@@ -347,51 +162,44 @@ func TestEveryFieldOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "kept")
 	f := s.newFence()
-	node := s.addNodes("a")[0]
-	s.createReady("demo", withClusterIP)
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo", framework.WithClusterIP)
 	f.passServices()
-	s.resetCount()
+	s.ResetCount()
 	name := "demo-" + node
-	s.editService(name, func(service *corev1.Service) {
+	s.EditService(name, func(service *corev1.Service) {
 		service.Labels["example.com/theirs"] = "yes"
 		service.Annotations["example.com/theirs"] = "yes"
 		service.Finalizers = append(service.Finalizers, "example.com/theirs")
 		service.Spec.ExternalIPs = []string{"192.0.2.1"}
 		service.OwnerReferences = append(service.OwnerReferences, metav1.OwnerReference{
-			APIVersion: "v1", Kind: "Node", Name: node, UID: s.nodeUID(node),
+			APIVersion: "v1", Kind: "Node", Name: node, UID: s.NodeUID(node),
 		})
 	})
 	f.passServices()
-	s.wantWrites("services", "none")
+	s.WantWrites("services", "none")
 	// The record of what came from serviceMetadata makes the difference between ours and theirs.
-	s.update("demo", func(ls *v1alpha1.LocalService) {
+	s.Update("demo", func(ls *v1alpha1.LocalService) {
 		ls.Spec.Ports[0].Port = 81
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"ours": "yes"}, Annotations: map[string]string{"ours": "yes"}}
 	})
-	s.waitReady("demo")
-	s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ServiceMetadata = nil })
-	s.waitReady("demo")
-	service := s.getService(name)
+	s.WaitReady("demo")
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ServiceMetadata = nil })
+	s.WaitReady("demo")
+	service := s.GetService(name)
 	for _, err := range []error{
-		equal("port", service.Spec.Ports[0].Port, 81),
-		equal("labels", service.Labels, map[string]string{"owner": "demo", nodeLabel: node, "example.com/theirs": "yes"}),
-		equal("annotations", service.Annotations, map[string]string{v1alpha1.NodeAnnotationKey: node, "example.com/theirs": "yes"}),
-		equal("finalizers", service.Finalizers, []string{"example.com/theirs"}),
-		equal("externalIPs", service.Spec.ExternalIPs, []string{"192.0.2.1"}),
-		equal("number of owners", len(service.OwnerReferences), 2),
+		framework.Equal("port", service.Spec.Ports[0].Port, 81),
+		framework.Equal("labels", service.Labels, map[string]string{"owner": "demo", nodeLabel: node, "example.com/theirs": "yes"}),
+		framework.Equal("annotations", service.Annotations, map[string]string{v1alpha1.NodeAnnotationKey: node, "example.com/theirs": "yes"}),
+		framework.Equal("finalizers", service.Finalizers, []string{"example.com/theirs"}),
+		framework.Equal("externalIPs", service.Spec.ExternalIPs, []string{"192.0.2.1"}),
+		framework.Equal("number of owners", len(service.OwnerReferences), 2),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	s.editService(name, func(service *corev1.Service) { service.Finalizers = nil })
-}
-
-func (s *scene) nodeUID(name string) (uid types.UID) {
-	s.t.Helper()
-	node, err := s.Kube.CoreV1().Nodes().Get(s.ctx(), name, metav1.GetOptions{})
-	s.must(err)
-	return node.UID
+	s.EditService(name, func(service *corev1.Service) { service.Finalizers = nil })
 }
 
 // TestHalfGoodSpecs tests specs that no Service can have. What the CustomResourceDefinition does not find, the API
@@ -420,34 +228,21 @@ func TestHalfGoodSpecs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, shared, "half")
-			s.addNodes("a", "b")
+			s.AddNodes("a", "b")
 			err := s.createFromYAML("demo", test.spec)
 			if apierrors.IsInvalid(err) {
 				s.wantRefusal(err, test.says)
 				return
 			}
-			s.must(err)
-			s.eventually("the LocalService tells why it is not ready", func(ctx context.Context) error {
-				ls, err := s.localServices().Get(ctx, "demo", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
+			s.Must(err)
+			s.WaitLocalService("demo", "the LocalService tells why it is not ready", func(ls *v1alpha1.LocalService) error {
 				return errors.Join(
-					checkCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, ""),
-					checkConditionSays(ls, v1alpha1.ConditionReady, test.says),
+					framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, ""),
+					framework.CheckConditionSays(ls, v1alpha1.ConditionReady, test.says),
 				)
 			})
-			s.update("demo", func(ls *v1alpha1.LocalService) { ls.Spec = s.localService("demo").Spec })
-			s.mustOwn(s.waitReady("demo"), 2)
+			s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec = s.NewLocalService("demo").Spec })
+			s.MustOwn(s.WaitReady("demo"), 2)
 		})
 	}
-}
-
-func checkConditionSays(ls *v1alpha1.LocalService, conditionType, text string) error {
-	for _, c := range ls.Status.Conditions {
-		if c.Type == conditionType && strings.Contains(c.Message, text) {
-			return nil
-		}
-	}
-	return fmt.Errorf("no condition %s says %q: %+v", conditionType, text, ls.Status.Conditions)
 }

@@ -1,0 +1,300 @@
+package framework
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// WaitLocalService waits until a LocalService is as check wants it, and returns it.
+func (s *Scene) WaitLocalService(
+	name, what string, check func(ls *v1alpha1.LocalService) error,
+) *v1alpha1.LocalService {
+	s.T.Helper()
+	var ls *v1alpha1.LocalService
+	s.Eventually(name+" "+what, func(ctx context.Context) (err error) {
+		if ls, err = s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		return check(ls)
+	})
+	return ls
+}
+
+// WaitReady waits until a LocalService reports that it is ready, as `kubectl wait` does, and knows of all nodes that it
+// selects: a controller that has not heard yet of a node that was just made may report that it is ready before.
+func (s *Scene) WaitReady(name string) *v1alpha1.LocalService {
+	s.T.Helper()
+	return s.WaitLocalService(name, "is ready", func(ls *v1alpha1.LocalService) error {
+		if err := CheckReady(ls); err != nil {
+			return err
+		}
+		selected := metav1.ListOptions{LabelSelector: labels.Set(ls.Spec.NodeSelector).String()}
+		nodes, err := s.Kube.CoreV1().Nodes().List(s.Ctx(), selected)
+		if err != nil {
+			return err
+		}
+		return Equal("status.nodes", int(ls.Status.Nodes), len(nodes.Items))
+	})
+}
+
+// WaitStatusNodes waits until a LocalService is ready with so many nodes.
+func (s *Scene) WaitStatusNodes(name string, nodes int) *v1alpha1.LocalService {
+	s.T.Helper()
+	return s.WaitLocalService(name, fmt.Sprintf("is ready with %d nodes", nodes), func(ls *v1alpha1.LocalService) error {
+		return errors.Join(CheckReady(ls), Equal("status.nodes", int(ls.Status.Nodes), nodes))
+	})
+}
+
+// WaitNotReady waits until a LocalService reports that it is not ready, for a reason, unless that is "", and with some
+// words.
+func (s *Scene) WaitNotReady(name, reason, says string) *v1alpha1.LocalService {
+	s.T.Helper()
+	return s.WaitLocalService(name, "is not ready: "+reason, func(ls *v1alpha1.LocalService) error {
+		return errors.Join(
+			CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, reason),
+			CheckConditionSays(ls, v1alpha1.ConditionReady, says),
+		)
+	})
+}
+
+// CheckReady returns nil if a LocalService reports that it is ready.
+func CheckReady(ls *v1alpha1.LocalService) error {
+	return errors.Join(
+		CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionTrue, ""),
+		CheckCondition(ls, v1alpha1.ConditionProgressing, metav1.ConditionFalse, ""),
+		CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionFalse, ""),
+		Equal("status.services", ls.Status.Services, ls.Status.Nodes),
+	)
+}
+
+// CheckCondition compares a condition that speaks of the LocalService's present spec. Any reason will do for "".
+func CheckCondition(ls *v1alpha1.LocalService, name string, status metav1.ConditionStatus, reason string) error {
+	c := meta.FindStatusCondition(ls.Status.Conditions, name)
+	if c == nil {
+		return fmt.Errorf("there is no condition %s", name)
+	}
+	if c.Status != status || reason != "" && c.Reason != reason {
+		return fmt.Errorf("condition %s is %s (%s: %s); want %s (%s)", name, c.Status, c.Reason, c.Message, status, reason)
+	}
+	return errors.Join(
+		Equal("status.observedGeneration", ls.Status.ObservedGeneration, ls.Generation),
+		Equal("observedGeneration of condition "+name, c.ObservedGeneration, ls.Generation),
+	)
+}
+
+// CheckConditionSays returns nil if the message of a condition has a text in it.
+func CheckConditionSays(ls *v1alpha1.LocalService, conditionType, text string) error {
+	c := meta.FindStatusCondition(ls.Status.Conditions, conditionType)
+	if c == nil || !strings.Contains(c.Message, text) {
+		return fmt.Errorf("condition %s does not say %q: %+v", conditionType, text, ls.Status.Conditions)
+	}
+	return nil
+}
+
+// OwnedServices are the Services that a LocalService controls, by name.
+func (s *Scene) OwnedServices(ctx context.Context, ls *v1alpha1.LocalService) (map[string]*corev1.Service, error) {
+	list, err := s.Kube.CoreV1().Services(ls.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	owned := map[string]*corev1.Service{}
+	for i := range list.Items {
+		if service := &list.Items[i]; metav1.IsControlledBy(service, ls) {
+			owned[service.Name] = service
+		}
+	}
+	return owned, nil
+}
+
+// MustOwn are the Services that a LocalService controls, by name; it fails unless there are so many.
+func (s *Scene) MustOwn(ls *v1alpha1.LocalService, count int) map[string]*corev1.Service {
+	s.T.Helper()
+	owned, err := s.OwnedServices(s.Ctx(), ls)
+	s.Must(err)
+	if len(owned) != count {
+		s.Fatalf("%s controls %d Services; want %d", ls.Name, len(owned), count)
+	}
+	return owned
+}
+
+// WaitServices waits until a LocalService, which need not be ready, controls the Services of these names and no others.
+func (s *Scene) WaitServices(ls *v1alpha1.LocalService, names ...string) {
+	s.T.Helper()
+	names = slices.Sorted(slices.Values(names))
+	s.Eventually(fmt.Sprintf("%s controls exactly %v", ls.Name, names), func(ctx context.Context) error {
+		owned, err := s.OwnedServices(ctx, ls)
+		if err != nil {
+			return err
+		}
+		return Equal("number and names", fmt.Sprint(slices.Sorted(maps.Keys(owned))), fmt.Sprint(names))
+	})
+}
+
+// WaitServiceExists waits until there is a Service of a name.
+func (s *Scene) WaitServiceExists(name string) *corev1.Service {
+	s.T.Helper()
+	return s.waitService(name, "exists", func(*corev1.Service) error { return nil })
+}
+
+// WaitServiceReplaced waits until a Service has another UID than it had.
+func (s *Scene) WaitServiceReplaced(old *corev1.Service) *corev1.Service {
+	s.T.Helper()
+	return s.waitService(old.Name, "is a new one", func(service *corev1.Service) error {
+		if service.UID == old.UID {
+			return errors.New("it is still the old one")
+		}
+		return nil
+	})
+}
+
+func (s *Scene) waitService(name, what string, check func(*corev1.Service) error) *corev1.Service {
+	s.T.Helper()
+	var service *corev1.Service
+	s.Eventually("Service "+name+" "+what, func(ctx context.Context) (err error) {
+		if service, err = s.ServiceClient().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		return check(service)
+	})
+	return service
+}
+
+// WaitServiceCount waits until there are so many Services, none of which refers to an owner.
+func (s *Scene) WaitServiceCount(want int) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("there are %d Services", want), func(ctx context.Context) error {
+		list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if service := &list.Items[i]; len(service.OwnerReferences) > 0 {
+				return fmt.Errorf("owners of Service %s: %v", service.Name, service.OwnerReferences)
+			}
+		}
+		return Equal("number of Services", len(list.Items), want)
+	})
+}
+
+// WaitGone waits until an object is gone.
+func (s *Scene) WaitGone(what string, get func(ctx context.Context) error) {
+	s.T.Helper()
+	s.Eventually(what+" is gone", func(ctx context.Context) error {
+		if err := get(ctx); err == nil {
+			return errors.New("it is still there")
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// WaitServiceGone waits until there is no Service of a name.
+func (s *Scene) WaitServiceGone(name string) {
+	s.T.Helper()
+	s.WaitGone("Service "+name, func(ctx context.Context) error {
+		_, err := s.ServiceClient().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// WaitLocalServiceGone waits until there is no LocalService of a name.
+func (s *Scene) WaitLocalServiceGone(name string) {
+	s.T.Helper()
+	s.WaitGone("LocalService "+name, func(ctx context.Context) error {
+		_, err := s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// WaitPodGone waits until there is no pod of a name.
+func (s *Scene) WaitPodGone(name string) {
+	s.T.Helper()
+	s.WaitGone("pod "+name, func(ctx context.Context) error {
+		_, err := s.PodClient().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// WaitNamespaceGone waits until the namespace of the scene is gone.
+func (s *Scene) WaitNamespaceGone() {
+	s.T.Helper()
+	s.WaitGone("the namespace", func(ctx context.Context) error {
+		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
+		return err
+	})
+}
+
+// WaitLabelled waits until a pod has the node label of a node.
+func (s *Scene) WaitLabelled(name, node string) {
+	s.T.Helper()
+	const key = v1alpha1.DefaultNodeLabelKey
+	s.Eventually(fmt.Sprintf("pod %s has the label of node %s", name, node), func(ctx context.Context) error {
+		pod, err := s.PodClient().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return Equal("label "+key, pod.Labels[key], naming.NodeLabelValue(node))
+	})
+}
+
+// WaitEvents waits until the events about an object that have a reason are as check wants them. It is asked with none,
+// too.
+func (s *Scene) WaitEvents(name, reason, what string, check func(events []corev1.Event) error) {
+	s.T.Helper()
+	s.Eventually(what, func(ctx context.Context) error {
+		events, err := s.Events(ctx, name, reason)
+		if err != nil {
+			return err
+		}
+		return check(events)
+	})
+}
+
+// Events are the events about an object of this scene that have a reason.
+func (s *Scene) Events(ctx context.Context, name, reason string) ([]corev1.Event, error) {
+	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason}
+	list, err := s.Kube.CoreV1().Events(s.Namespace).List(ctx, about)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// OneWarning is a check for WaitEvents: there is one event, a Warning that has been told once, and begins like this.
+func OneWarning(says string) func(events []corev1.Event) error {
+	return func(events []corev1.Event) error {
+		if len(events) != 1 || events[0].Series != nil || events[0].Type != corev1.EventTypeWarning ||
+			!strings.HasPrefix(events[0].Message, says) {
+			return fmt.Errorf("got %+v; want one Warning %q", events, says)
+		}
+		return nil
+	}
+}
+
+// Equal returns an error that tells the difference, nil for none.
+func Equal[T any](what string, got, want T) error {
+	g, err1 := json.Marshal(got)
+	w, err2 := json.Marshal(want)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if string(g) != string(w) {
+		return fmt.Errorf("%s: got %s; want %s", what, g, w)
+	}
+	return nil
+}
