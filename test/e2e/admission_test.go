@@ -57,7 +57,7 @@ func TestAdmissionOnNodes(t *testing.T) {
 	s.MustKubectl("label", "pod", "--all", "team=blue")
 	s.MustKubectl("label", "pod", "--all", "team-")
 	s.MustKubectl("annotate", "pod", "--all", "note=1")
-	s.MustKubectl(append([]string{"delete", "--cascade=foreground", "--timeout=60s"}, workloads...)...)
+	s.MustKubectl(append([]string{"delete", "--cascade=foreground", "--timeout=2m"}, workloads...)...)
 	s.Eventually("the garbage collector has deleted the pods", func(ctx context.Context) error {
 		list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: "by"})
 		if err == nil && len(list.Items) > 0 {

@@ -53,7 +53,7 @@ func TestLeaderChanges(t *testing.T) {
 		t.Errorf("%s still holds the Lease", leader)
 	}
 	stop()
-	_, err = cluster.Kubectl(s.Ctx(), "--namespace="+controllerNamespace, "rollout", "status", "deployment/"+controllerName, "--timeout=60s")
+	_, err = cluster.Kubectl(s.Ctx(), "--namespace="+controllerNamespace, "rollout", "status", "deployment/"+controllerName, "--timeout=2m")
 	s.Must(err)
 }
 

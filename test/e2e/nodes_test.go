@@ -37,7 +37,7 @@ func TestNodeComesAndGoes(t *testing.T) {
 	s.wantAnswers(all, all, ways...)
 
 	// Drained, it still has its Services, with nothing behind them.
-	s.MustKubectl("drain", addedNode, "--timeout=60s")
+	s.MustKubectl("drain", addedNode, "--timeout=2m")
 	s.wantServices(ls, all...)
 	s.Eventually("no pod is left on the drained node", func(ctx context.Context) error { return s.checkSpread(ctx, 4, nodes) })
 	s.wantAnswers(all, all, ways...)

@@ -261,7 +261,7 @@ func (s *shell) run(st step) (output *os.File, exitCode int, err error) {
 		}
 		_, err := fmt.Sscan(result, &exitCode)
 		return output, exitCode, err
-	case <-time.After(2 * framework.DefaultTimeout):
+	case <-time.After(framework.DefaultTimeout):
 		return output, 0, errors.Join(fmt.Errorf("it has not ended after %v", framework.DefaultTimeout), s.endChildren())
 	}
 }

@@ -13,7 +13,8 @@ import (
 // AccountKubeconfig is a kubeconfig with the credentials of a service account, which must exist.
 func (c *Cluster) AccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
-	token, err := c.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	accounts := c.Kube.CoreV1().ServiceAccounts(namespace)
+	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("make a token for service account %s/%s: %v", namespace, name, err)
 	}

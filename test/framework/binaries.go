@@ -26,7 +26,7 @@ var (
 	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
 )
 
-// Path is where the binary is: where its variable says, else in bin/ of the repository. A binary that is not there is an
+// Path is where the binary is: where its variable says, else in bin/ of the repository. One that is not there is an
 // error that says how to build it, and never a reason to skip a test.
 func (p Program) Path() (string, error) {
 	path := os.Getenv(p.variable)

@@ -33,7 +33,9 @@ import (
 const nodesStartTimeout = 4 * time.Minute
 
 // CRDs is the resource of CustomResourceDefinitions.
-var CRDs = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var CRDs = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
 // CRDName is the name of our CustomResourceDefinition.
 const CRDName = "localservices.localservice.dev"
@@ -197,7 +199,8 @@ func (c *Cluster) InstallCRD(ctx context.Context) error {
 	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, strict); err != nil {
 		return fmt.Errorf("create the CustomResourceDefinition: %w", err)
 	}
 	err = wait.PollUntilContextTimeout(ctx, pollInterval, DefaultTimeout, true, func(ctx context.Context) (bool, error) {
@@ -316,7 +319,8 @@ func (c *Cluster) Stop() error {
 	if exitCode, err := c.end(syscall.SIGTERM); err != nil {
 		errs = append(errs, err)
 	} else if exitCode != 0 {
-		errs = append(errs, fmt.Errorf("the playground ended with exit code %d; its output ends with:\n%s", exitCode, c.Tail(20)))
+		errs = append(errs, fmt.Errorf("the playground ended with exit code %d; its output ends with:\n%s",
+			exitCode, c.Tail(20)))
 	}
 	// It has removed its directory, unless it failed; what is left then was shown.
 	return errors.Join(append(errs, os.RemoveAll(c.dir))...)

@@ -69,8 +69,8 @@ func (c *Cluster) Describe(namespace string) string {
 			state = controller.cmd.ProcessState.String()
 		}
 		if namespace != "" {
-			lines := controller.LogLines(namespace)
-			fmt.Fprintf(&b, "--- Log of controller %d, about %s:\n%s\n", i, namespace, strings.Join(lines[max(0, len(lines)-describedLines):], "\n"))
+			lines := strings.Join(controller.LogLines(namespace), "\n")
+			fmt.Fprintf(&b, "--- Log of controller %d, about %s:\n%s\n", i, namespace, LastLines(lines, describedLines))
 		}
 		fmt.Fprintf(&b, "--- Log of controller %d (%s), its end:\n%s\n", i, state, controller.Tail(describedLines))
 	}
@@ -80,7 +80,8 @@ func (c *Cluster) Describe(namespace string) string {
 
 // describeDeployed shows the ends of the logs of the controllers that run in the cluster.
 func (c *Cluster) describeDeployed(ctx context.Context, b *strings.Builder) {
-	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: "app=local-service-controller"})
+	ours := metav1.ListOptions{LabelSelector: "app=local-service-controller"}
+	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, ours)
 	section(b, "Controllers in the cluster", err, pods.Items, func(i int) string {
 		pod := &pods.Items[i]
 		end := &corev1.PodLogOptions{TailLines: new(int64(describedLines))}

@@ -30,8 +30,8 @@ func (c *Cluster) Eventually(t testing.TB, namespace, what string, check func(ct
 	}
 }
 
-// Poll calls check until it returns nil, and returns its last error if that does not happen within DefaultTimeout. It asks often in
-// the beginning, and more rarely then: tests that wait must not keep the machine busy.
+// Poll calls check until it returns nil, and returns its last error if that does not happen within DefaultTimeout. It
+// asks often in the beginning, and more rarely then: tests that wait must not keep the machine busy.
 func Poll(ctx context.Context, check func(ctx context.Context) error) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)

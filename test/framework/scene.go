@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	localserviceclient "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/typed/localservice/v1alpha1"
+	typed "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/typed/localservice/v1alpha1"
 )
 
 const (
@@ -168,7 +168,7 @@ func (s *Scene) WantNoWrites(when string) {
 }
 
 // LocalServiceClient is the client for the LocalServices of the scene.
-func (s *Scene) LocalServiceClient() localserviceclient.LocalServiceInterface {
+func (s *Scene) LocalServiceClient() typed.LocalServiceInterface {
 	return s.LocalServices.LocalserviceV1alpha1().LocalServices(s.Namespace)
 }
 
@@ -215,7 +215,8 @@ func (s *Scene) createNode(name string, more map[string]string) error {
 // PatchNode changes a node with a JSON merge patch.
 func (s *Scene) PatchNode(name, patch string, subresources ...string) {
 	s.T.Helper()
-	_, err := s.Kube.CoreV1().Nodes().Patch(s.Ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	nodes, options := s.Kube.CoreV1().Nodes(), metav1.PatchOptions{}
+	_, err := nodes.Patch(s.Ctx(), name, types.MergePatchType, []byte(patch), options, subresources...)
 	s.Must(err)
 }
 
@@ -258,7 +259,7 @@ func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalServi
 // Update changes a LocalService, and begins again if somebody else was quicker.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
-	s.Must(retryConflicts(func() error {
+	s.Must(RetryConflicts(func() error {
 		ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -271,9 +272,9 @@ func (s *Scene) Update(name string, changes ...Change) {
 	}))
 }
 
-// retryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so
+// RetryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so
 // there are many tries: those of retry.DefaultBackoff would be over in a moment.
-func retryConflicts(write func() error) error {
+func RetryConflicts(write func() error) error {
 	backoff := retry.DefaultBackoff
 	backoff.Steps, backoff.Factor = 100, 1
 	return retry.RetryOnConflict(backoff, write)
@@ -298,7 +299,7 @@ func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
 // EditService changes a Service by hand.
 func (s *Scene) EditService(name string, edit func(service *corev1.Service)) {
 	s.T.Helper()
-	s.Must(retryConflicts(func() error {
+	s.Must(RetryConflicts(func() error {
 		service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err

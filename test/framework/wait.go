@@ -20,7 +20,9 @@ import (
 )
 
 // WaitLocalService waits until a LocalService is as check wants it, and returns it.
-func (s *Scene) WaitLocalService(name, what string, check func(ls *v1alpha1.LocalService) error) *v1alpha1.LocalService {
+func (s *Scene) WaitLocalService(
+	name, what string, check func(ls *v1alpha1.LocalService) error,
+) *v1alpha1.LocalService {
 	s.T.Helper()
 	var ls *v1alpha1.LocalService
 	s.Eventually(name+" "+what, func(ctx context.Context) (err error) {
@@ -80,17 +82,17 @@ func CheckReady(ls *v1alpha1.LocalService) error {
 }
 
 // CheckCondition compares a condition that speaks of the LocalService's present spec. Any reason will do for "".
-func CheckCondition(ls *v1alpha1.LocalService, conditionType string, status metav1.ConditionStatus, reason string) error {
-	c := meta.FindStatusCondition(ls.Status.Conditions, conditionType)
+func CheckCondition(ls *v1alpha1.LocalService, name string, status metav1.ConditionStatus, reason string) error {
+	c := meta.FindStatusCondition(ls.Status.Conditions, name)
 	if c == nil {
-		return fmt.Errorf("there is no condition %s", conditionType)
+		return fmt.Errorf("there is no condition %s", name)
 	}
 	if c.Status != status || reason != "" && c.Reason != reason {
-		return fmt.Errorf("condition %s is %s (%s: %s); want %s (%s)", conditionType, c.Status, c.Reason, c.Message, status, reason)
+		return fmt.Errorf("condition %s is %s (%s: %s); want %s (%s)", name, c.Status, c.Reason, c.Message, status, reason)
 	}
 	return errors.Join(
 		Equal("status.observedGeneration", ls.Status.ObservedGeneration, ls.Generation),
-		Equal("observedGeneration of condition "+conditionType, c.ObservedGeneration, ls.Generation),
+		Equal("observedGeneration of condition "+name, c.ObservedGeneration, ls.Generation),
 	)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +36,11 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 		s.ResetCount()
 		s.Create("four", framework.WithClusterIP)
 		ls := s.WaitNotReady("four", v1alpha1.ReasonWriteFailed, "range is full")
-		if err := framework.Equal("status.services", int(ls.Status.Services), free); err != nil {
+		if err := errors.Join(
+			framework.Equal("status.services", int(ls.Status.Services), free),
+			framework.CheckCondition(ls, v1alpha1.ConditionNearCapacity, metav1.ConditionTrue, v1alpha1.ReasonFewClusterIPs),
+			framework.CheckConditionSays(ls, v1alpha1.ConditionNearCapacity, "use headless Services (clusterIP: None)"),
+		); err != nil {
 			t.Error(err)
 		}
 		s.Eventually("a Warning told the numbers before", func(ctx context.Context) error {
@@ -58,6 +61,8 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 			}
 			return fmt.Errorf("none of %d events says %q", len(events), says)
 		})
+		s.Update("four", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })
+		s.MustOwn(s.WaitReady("four"), nodes)
 		s.Must(s.LocalServiceClient().Delete(s.Ctx(), "four", metav1.DeleteOptions{}))
 		s.WaitServiceCount(0)
 	})
@@ -113,17 +118,5 @@ func TestCapacityEnvironmentVariables(t *testing.T) {
 	if len(writes) < 3 || framework.Resource(&writes[0]) != "localservices/status" {
 		t.Errorf("the first write is not the status, which is to warn before: %s", writes)
 	}
-	s.Eventually("one Warning tells the numbers", func(ctx context.Context) error {
-		events, err := s.Events(ctx, "demo", v1alpha1.ReasonManyEnvironmentVariables)
-		if err != nil {
-			return err
-		}
-		if err := framework.Equal("number of events", len(events), 1); err != nil {
-			return err
-		}
-		if !strings.HasPrefix(events[0].Message, says) {
-			return fmt.Errorf("it says %q", events[0].Message)
-		}
-		return framework.Equal("type", events[0].Type, corev1.EventTypeWarning)
-	})
+	s.WaitEvents("demo", v1alpha1.ReasonManyEnvironmentVariables, "one Warning tells the numbers", framework.OneWarning(says))
 }

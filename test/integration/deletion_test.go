@@ -9,7 +9,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -58,45 +57,6 @@ func TestDeletionOfANodeThatComesBack(t *testing.T) {
 	s.WantWrites("services", "none")
 }
 
-// keepLocalServices has the API server refuse to delete the LocalServices of the scene's namespace, until the function that
-// it returns is called.
-func (s *scene) keepLocalServices() (release func()) {
-	s.T.Helper()
-	policies := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := s.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	name := s.Namespace + "-keep"
-	_, err := policies.Create(s.Ctx(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{v1alpha1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"localservices"},
-					},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "kept by a policy"}},
-		},
-	}, metav1.CreateOptions{})
-	s.Must(err)
-	_, err = bindings.Create(s.Ctx(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}, metav1.CreateOptions{})
-	s.Must(err)
-	return func() {
-		s.T.Helper()
-		s.Must(errors.Join(
-			bindings.Delete(s.Ctx(), name, metav1.DeleteOptions{}),
-			policies.Delete(s.Ctx(), name, metav1.DeleteOptions{}),
-		))
-	}
-}
-
 // TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller does
 // not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their Services;
 // else the one or the other goes first, as it happens.
@@ -117,7 +77,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			}
 			release := func() {}
 			if servicesFirst {
-				release = s.keepLocalServices()
+				release = s.deny("localservices."+v1alpha1.GroupName, admissionregistrationv1.Delete, "false")
 				s.waitUntil(true, func(ctx context.Context, dryRun []string) error {
 					return s.LocalServiceClient().Delete(ctx, "demo0", metav1.DeleteOptions{DryRun: dryRun})
 				})
@@ -125,19 +85,12 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			f.passServices()
 			s.ResetCount()
 			s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
-			s.Eventually("the Services are gone", func(ctx context.Context) error {
-				list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
-				if err != nil {
-					return err
-				}
-				return framework.Equal("number of Services", len(list.Items), 0)
-			})
+			s.WaitServiceCount(0)
 			f.passAll()
 			requests := s.Requests()
 			t.Logf("the controller's requests while the namespace was deleted: %s", requests)
-			// Of each LocalService no more is tried than what is tried at the same time, until the first answer.
-			const writeConcurrency = 16
-			if refused := requests.Where(framework.Failed); len(refused) > localServices*writeConcurrency {
+			// What is under way is tried, until the first answer, and not all there is.
+			if refused := requests.Where(framework.Failed); len(refused) >= nodes*localServices {
 				t.Errorf("%d requests of the controller were refused, for %d Services of %d LocalServices: %s",
 					len(refused), nodes*localServices, localServices, refused)
 			}
@@ -152,16 +105,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			}
 			s.ResetCount()
 			release()
-			s.Eventually("the namespace is gone", func(ctx context.Context) error {
-				_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
-				if err == nil {
-					return errors.New("it is still there")
-				}
-				if !apierrors.IsNotFound(err) {
-					return err
-				}
-				return nil
-			})
+			s.WaitNamespaceGone()
 			f.passAll()
 			if requests := s.Requests(); len(requests) > 0 {
 				s.Fatalf("when the Services had gone the controller still tried: %s", requests)
@@ -191,13 +135,7 @@ func TestDeletionDuringFanOut(t *testing.T) {
 	f.passAll()
 	creates := s.Requests().Resource("services").Verb("create")
 	t.Logf("%d of %d Services had been created", len(creates), nodes)
-	s.Eventually("no Service is left", func(ctx context.Context) error {
-		list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		return framework.Equal("number of Services", len(list.Items), 0)
-	})
+	s.WaitServiceCount(0)
 	s.ResetCount()
 	f.passAll()
 	if requests := s.Requests(); len(requests) > 0 {
@@ -260,19 +198,7 @@ func TestDeletionHeldIsTold(t *testing.T) {
 	held := s.WaitNotReady("demo", v1alpha1.ReasonDeletionHeld, "3 of 4 Services")
 	f.passServices()
 	f.passLocalServices()
-	s.Eventually("one Warning tells of it", func(ctx context.Context) error {
-		events, err := s.Events(ctx, "demo", v1alpha1.ReasonDeletionHeld)
-		if err != nil {
-			return err
-		}
-		if len(events) != 1 || events[0].Series != nil {
-			return fmt.Errorf("got %+v", events)
-		}
-		if !strings.HasPrefix(events[0].Message, "3 of 4 Services ") {
-			return fmt.Errorf("it says %q", events[0].Message)
-		}
-		return framework.Equal("type", events[0].Type, corev1.EventTypeWarning)
-	})
+	s.WaitEvents("demo", v1alpha1.ReasonDeletionHeld, "one Warning tells of it", framework.OneWarning("3 of 4 Services "))
 	if err := framework.Equal("status.nodes", held.Status.Nodes, 1); err != nil {
 		t.Error(err)
 	}
@@ -287,9 +213,7 @@ func TestDeletionHeldIsTold(t *testing.T) {
 	f.passPods()
 	f.passServices()
 	f.passLocalServices()
-	if writes := s.Requests().Writes(); len(writes) > 0 {
-		s.Fatalf("while the deletion is held the controller wrote: %s", writes)
-	}
+	s.WantNoWrites("while the deletion is held")
 	s.Update("demo", func(ls *v1alpha1.LocalService) {
 		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
 	})

@@ -1,12 +1,9 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -100,10 +97,7 @@ func (f *fence) passNodes() {
 		f.PatchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: "elsewhere"}}}`, framework.SceneLabel))
 		f.WaitServiceGone(f.service())
 		f.PatchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, f.Namespace))
-		f.Eventually("Service "+f.service()+" exists", func(ctx context.Context) error {
-			_, err := f.ServiceClient().Get(ctx, f.service(), metav1.GetOptions{})
-			return err
-		})
+		f.WaitServiceExists(f.service())
 	})
 }
 

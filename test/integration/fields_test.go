@@ -33,6 +33,11 @@ func fieldWalks() map[string]walk {
 	port := func(edit func(port *v1alpha1.ServicePort)) func(*spec) {
 		return func(s *spec) { edit(&s.Ports[0]) }
 	}
+	twoPorts := func(first, second string) change {
+		return func(ls *v1alpha1.LocalService) {
+			ls.Spec.Ports = []v1alpha1.ServicePort{{Name: first, Port: 1}, {Name: second, Port: 2}}
+		}
+	}
 	affinity := func(seconds *int32) func(*spec) {
 		return func(s *spec) {
 			s.SessionAffinityConfig = nil
@@ -65,6 +70,12 @@ func fieldWalks() map[string]walk {
 			set:     port(func(p *v1alpha1.ServicePort) { p.TargetPort = intstr.FromInt32(8080) }),
 			changed: port(func(p *v1alpha1.ServicePort) { p.TargetPort = intstr.FromString("web") }),
 			unset:   port(func(p *v1alpha1.ServicePort) { p.TargetPort = intstr.IntOrString{} })},
+		"ports in another order": {before: twoPorts("a", "b"), how: nothing,
+			set:   func(s *spec) { slices.Reverse(s.Ports) },
+			unset: func(s *spec) { slices.Reverse(s.Ports) }},
+		"ports with their names exchanged": {before: twoPorts("a", "b"),
+			set:   func(s *spec) { s.Ports[0].Name, s.Ports[1].Name = "b", "a" },
+			unset: func(s *spec) { s.Ports[0].Name, s.Ports[1].Name = "a", "b" }},
 		// Nor can it, but for some of its pairs.
 		"selector": {set: func(s *spec) { s.Selector["tier"] = "web" }, changed: func(s *spec) { s.Selector["tier"] = "" },
 			unset: func(s *spec) { delete(s.Selector, "tier") }},

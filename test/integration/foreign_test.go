@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +16,7 @@ import (
 // waitConflict waits until a LocalService says that so many of its nodes' Services have a name that is taken.
 func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalService {
 	s.T.Helper()
-	var ls *v1alpha1.LocalService
-	s.Eventually(fmt.Sprintf("%s reports %d conflicts", name, conflicts), func(ctx context.Context) (err error) {
-		if ls, err = s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
+	return s.WaitLocalService(name, fmt.Sprintf("reports %d conflicts", conflicts), func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
 			framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonNameTaken),
 			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken),
@@ -31,7 +25,6 @@ func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalS
 			framework.Equal("status.services", int(ls.Status.Services), nodes-conflicts),
 		)
 	})
-	return ls
 }
 
 // TestForeignServicesNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
@@ -80,31 +73,17 @@ func TestForeignServicesNameTaken(t *testing.T) {
 			}
 			f.passAll()
 			s.wantUntouched(foreign)
+			if reads := s.Requests().Verb("get", "list", "watch"); len(reads) > 0 {
+				t.Errorf("the end of the other Service is an event, but the controller asked for it: %s", reads)
+			}
 			s.WantWrites("services", "2 create services 201")
-			s.Eventually("one Warning tells of the conflict", func(ctx context.Context) error {
-				events, err := s.Events(ctx, "demo", v1alpha1.ReasonNameTaken)
-				if err != nil {
-					return err
-				}
-				for i := range events {
-					if err := framework.Equal("type", events[i].Type, corev1.EventTypeWarning); err != nil {
-						return err
-					}
-				}
-				return framework.Equal("number of events", len(events), 1)
-			})
+			s.WaitEvents("demo", v1alpha1.ReasonNameTaken, "one Warning tells of the conflict", framework.OneWarning(""))
 			// Nor was one repeated: one event tells of the Services that were made, the other of the conflict.
 			s.WantWrites("events", "2 create events 201")
 
 			s.ResetCount()
 			s.DeleteService(foreign.Name)
-			s.Eventually("the freed name is taken at once", func(ctx context.Context) error {
-				service, err := s.ServiceClient().Get(ctx, foreign.Name, metav1.GetOptions{})
-				if err == nil && !metav1.IsControlledBy(service, ls) {
-					err = errors.New("the Service is not ours")
-				}
-				return err
-			})
+			s.WaitServices(ls, "demo-"+nodes[0], "demo-"+nodes[1], "demo-"+nodes[2])
 			s.WaitReady("demo")
 			f.passServices()
 			s.WantWrites("services", "1 create services 201")
@@ -207,11 +186,7 @@ func TestForeignServicesOfARival(t *testing.T) {
 		_, err := s.LocalServiceClient().Create(s.Ctx(), s.NewLocalService(names[i], framework.OnNodesWith("for", names[i])), metav1.CreateOptions{})
 		return err
 	})
-	s.Eventually("one of them has the name", func(ctx context.Context) error {
-		_, err := s.ServiceClient().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-	service := s.GetService(name)
+	service := s.WaitServiceExists(name)
 	holder, rival := names[0], names[1]
 	if service.OwnerReferences[0].Name == rival {
 		holder, rival = rival, holder
@@ -225,54 +200,6 @@ func TestForeignServicesOfARival(t *testing.T) {
 	s.wantUntouched(service)
 	if done := s.Requests().Resource("services").Writes().Where(framework.Succeeded); len(done) != 1 {
 		s.Fatalf("the controller's writes of services: %s; want 1 create", s.Requests().Resource("services").Writes())
-	}
-}
-
-// TestForeignServicesHealAtOnce tests that a freed name is taken within a second, because its end is an event: nobody asks
-// for it meanwhile.
-func TestForeignServicesHealAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "heal")
-	f := s.newFence()
-	nodes := s.AddNodes("a", "b", "c", "d", "e")
-	for _, node := range nodes {
-		s.CreateService(framework.NewForeignService("demo-"+node, nil))
-	}
-	f.passServices()
-	s.Create("demo")
-	s.waitConflict("demo", len(nodes), len(nodes))
-	f.passAll()
-	s.ResetCount()
-	f.passAll()
-	if requests := s.Requests(); len(requests) > 0 {
-		s.Fatalf("while all names were taken the controller asked, or wrote: %s", requests)
-	}
-	quickest := time.Hour
-	for i, node := range nodes {
-		old := s.GetService("demo-" + node)
-		s.DeleteService(old.Name)
-		s.WaitServiceReplaced(old)
-		s.waitConflictOrReady("demo", len(nodes), len(nodes)-i-1)
-		all := s.AllRequests().Namespace(s.Namespace).Resource("services")
-		freed, taken := all.Verb("delete").Name(old.Name), s.Requests().Resource("services").Verb("create")
-		if len(freed) != 1 || len(taken) != i+1 {
-			s.Fatalf("%d names were freed; requests about Services: %s; those of the controller: %s", i+1, all, taken)
-		}
-		quickest = min(quickest, taken[i].RequestReceivedTimestamp.Sub(freed[0].RequestReceivedTimestamp.Time))
-	}
-	t.Logf("a freed name was taken after %v", quickest)
-	// The machine may be busy with something else, but not each time.
-	if quickest > time.Second {
-		t.Errorf("a freed name was taken after %v at the soonest; want less than a second", quickest)
-	}
-}
-
-func (s *scene) waitConflictOrReady(name string, nodes, conflicts int) {
-	s.T.Helper()
-	if conflicts == 0 {
-		s.WaitReady(name)
-	} else {
-		s.waitConflict(name, nodes, conflicts)
 	}
 }
 
@@ -319,28 +246,4 @@ func TestServiceOfANodeThatIsGone(t *testing.T) {
 	s.Eventually("the delete is in the audit log", func(context.Context) error {
 		return framework.Equal("writes", s.Requests().Resource("services").Writes().String(), "1 delete services 200")
 	})
-}
-
-// TestForeignServicesMany tests that the status stays small however many names are taken.
-func TestForeignServicesMany(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "conflicts")
-	const count = 12
-	var foreign []string
-	for i := range count {
-		node := s.NodeName(fmt.Sprintf("n%02d", i))
-		s.CreateNode(node, nil)
-		foreign = append(foreign, s.CreateService(framework.NewForeignService("demo-"+node, nil)).Name)
-	}
-	s.Create("demo")
-	ls := s.waitConflict("demo", count, count)
-	for _, c := range ls.Status.Conditions {
-		if names := strings.Count(c.Message, "demo-"); names > 5 || len(c.Message) > 1000 {
-			t.Errorf("condition %s names %d Services in %d characters: %s", c.Type, names, len(c.Message), c.Message)
-		}
-	}
-	for _, name := range foreign {
-		s.DeleteService(name)
-	}
-	s.MustOwn(s.WaitReady("demo"), count)
 }

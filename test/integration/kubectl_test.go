@@ -19,7 +19,7 @@ func TestStatusKubectl(t *testing.T) {
 	s.CreateReady("demo")
 
 	t.Run("wait", func(t *testing.T) {
-		s.in(t).MustKubectl("wait", "--for=condition=Ready", "--timeout=30s", "localservice/demo")
+		s.in(t).MustKubectl("wait", "--for=condition=Ready", "--timeout=2m", "localservice/demo")
 	})
 	t.Run("get", func(t *testing.T) {
 		s := s.in(t)

@@ -2,14 +2,12 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -62,42 +60,6 @@ func (s *scene) createMirrorPod(name, node string, labels map[string]string) *co
 	}, metav1.CreateOptions{})
 	s.Must(err)
 	return pod
-}
-
-// TestPodsMirrored tests static pods: the label that the controller gives to their mirror pods stays while the kubelet goes
-// on writing them, and a mirror pod that the kubelet makes anew gets it, too.
-func TestPodsMirrored(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "mirror")
-	f := s.newFence()
-	node := s.AddNodes("a")[0]
-	s.CreateReady("demo")
-	s.ResetCount()
-	kubelet := s.podsAsKubelet(node)
-	for range 2 { // The second time, the manifest on the node's disk has changed.
-		mirror := s.createMirrorPod("static-"+node, node, map[string]string{"app": "demo"})
-		s.WaitLabelled(mirror.Name, node)
-		for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning} {
-			patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":%q}}`, mirror.UID, phase)
-			_, err := kubelet.Patch(s.Ctx(), mirror.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-			s.Must(err)
-		}
-		f.passPods()
-		now := s.GetPod(mirror.Name)
-		if err := errors.Join(
-			framework.Equal("UID", now.UID, mirror.UID),
-			framework.Equal("labels", now.Labels, map[string]string{"app": "demo", nodeLabel: node}),
-			framework.Equal("annotations", now.Annotations, mirror.Annotations),
-		); err != nil {
-			t.Error(err)
-		}
-		s.Must(kubelet.Delete(s.Ctx(), mirror.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID)),
-		}))
-		s.WaitPodGone(mirror.Name)
-	}
-	f.passPods()
-	s.WantWrites("pods", "2 patch pods 200")
 }
 
 // TestPodsFromBefore tests a controller that is started in a cluster that is at work already: the pods of each kind that a

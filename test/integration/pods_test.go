@@ -237,36 +237,6 @@ func TestPodsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestPodsMany tests that each pod is written once, however many there are at a time.
-func TestPodsMany(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "pods")
-	f := s.newFence()
-	nodes := s.AddNodes("a", "b", "c")
-	const count = 60
-	for i := range count / 2 {
-		s.CreatePod(fmt.Sprintf("early-%d", i), nodes[i%len(nodes)], map[string]string{"app": "demo"})
-	}
-	s.Create("demo")
-	for i := range count / 2 {
-		s.CreatePod(fmt.Sprintf("late-%d", i), nodes[i%len(nodes)], map[string]string{"app": "demo"})
-	}
-	s.Eventually("all pods are labelled", func(ctx context.Context) error {
-		pods, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: nodeLabel})
-		if err != nil {
-			return err
-		}
-		for _, pod := range pods.Items {
-			if err := framework.Equal("label of "+pod.Name, pod.Labels[nodeLabel], pod.Spec.NodeName); err != nil {
-				return err
-			}
-		}
-		return framework.Equal("number of pods with the label", len(pods.Items), count)
-	})
-	f.passPods()
-	s.WantWrites("pods", fmt.Sprintf("%d patch pods 200", count))
-}
-
 // TestPodsRecreated tests a pod that follows one of its name on another node, as those of StatefulSets do.
 func TestPodsRecreated(t *testing.T) {
 	t.Parallel()

@@ -245,11 +245,7 @@ func TestNodeLabelKey(t *testing.T) {
 	}
 	// The CustomResourceDefinition does not know of the other key. The controller does.
 	s.Create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = node })
-	s.Eventually("the LocalService tells what is wrong", func(ctx context.Context) error {
-		ls, err := s.LocalServiceClient().Get(ctx, "bad", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	s.WaitLocalService("bad", "the LocalService tells what is wrong", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
 			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec),
 			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "remove it, and use nodeSelector to choose nodes"),
@@ -267,10 +263,7 @@ func TestAllNodes(t *testing.T) {
 	nodes := s.AddNodes("a", "b")
 	s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
 	for _, node := range nodes {
-		s.Eventually("node "+node+" has its Service", func(ctx context.Context) error {
-			_, err := s.ServiceClient().Get(ctx, "demo-"+node, metav1.GetOptions{})
-			return err
-		})
+		s.WaitServiceExists("demo-" + node)
 	}
 	s.WaitReady("demo")
 	s.DeleteNode(nodes[0])
@@ -492,8 +485,5 @@ func TestPermissionsTakenAway(t *testing.T) {
 	}
 	grant()
 	s.WaitReady("demo")
-	s.Eventually("the Service is back", func(ctx context.Context) error {
-		_, err := s.ServiceClient().Get(ctx, "demo-"+node, metav1.GetOptions{})
-		return err
-	})
+	s.WaitServiceExists("demo-" + node)
 }

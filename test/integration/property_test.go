@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -20,41 +17,28 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/fanout"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-const (
-	// acceptedEdits is how many edits TestEveryFieldRandomEdits makes that the API server accepts, and refusedEdits how many at most
-	// that it does not.
-	acceptedEdits, refusedEdits = 60, 200
-	// seedVariable holds the seed to repeat a run with.
-	seedVariable = "RANDOM_EDITS_SEED"
-	// theirs is the key of the label and the annotation that somebody else sets on Services.
-	theirs = "example.com/theirs"
-)
+// theirs is the key of the label and the annotation that somebody else sets on Services.
+const theirs = "example.com/theirs"
 
-// randomSeed is a new one each time, unless one is given.
-func randomSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if given := os.Getenv(seedVariable); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatalf("$%s: %v", seedVariable, err)
-		}
-	}
-	t.Logf("the seed is %d: repeat this run with %s=%d", seed, seedVariable, seed)
-	return seed
-}
+// randomRuns are the defaults of flags of rapid: each step asks a real API server. A failure is shrunk; to repeat one,
+// rapid says with which -rapid.seed.
+var randomRuns = map[string]string{"rapid.checks": "4", "rapid.steps": "25", "rapid.nofailfile": "true"}
 
 // editor makes random edits.
 type editor struct {
-	*rand.Rand
+	*rapid.T
 	namespace string
 }
+
+// IntN is a number below n.
+func (e *editor) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(e.T, "choice") }
 
 // pick returns one of some values.
 func pick[T any](e *editor, values ...T) T { return values[e.IntN(len(values))] }
@@ -132,7 +116,7 @@ func (e *editor) editPorts(spec *v1alpha1.LocalServiceSpec) {
 	for i := range e.IntN(4) {
 		spec.Ports = append(spec.Ports, e.port(fmt.Sprint("p", i)))
 	}
-	e.Shuffle(len(spec.Ports), func(i, j int) { spec.Ports[i], spec.Ports[j] = spec.Ports[j], spec.Ports[i] })
+	spec.Ports = rapid.Permutation(spec.Ports).Draw(e.T, "ports")
 }
 
 func (e *editor) port(name string) v1alpha1.ServicePort {
@@ -184,148 +168,183 @@ func (e *editor) editMetadata(spec *v1alpha1.LocalServiceSpec) {
 		&v1alpha1.ServiceMetadata{Labels: e.pickMap(keys, values)}, &v1alpha1.ServiceMetadata{Annotations: e.pickMap(keys, values)})
 }
 
-// TestEveryFieldRandomEdits makes random edits of a LocalService. After each that the API server accepts, each Service that is to
-// change is written once; then the Services are as the spec says, what others have set on them is still there, and the
-// controller has nothing more to write, also when it looks at them again.
+// TestEveryFieldRandomEdits makes random edits of a LocalService. After each that the API server accepts, the Services are
+// as the spec says, by no more writes than that takes; what others have set on them is still there; and the controller has
+// nothing more to write, also when it looks at them again.
 func TestEveryFieldRandomEdits(t *testing.T) {
 	t.Parallel()
-	seed := randomSeed(t)
-	cluster := framework.NewCluster(t, dualStack(dualStackRanges))
-	s := newScene(t, cluster, "random")
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, value := range randomRuns {
+		if !given[name] {
+			if err := flag.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := newScene(t, framework.NewCluster(t, dualStack(dualStackRanges)), "random")
 	s.NewController(t, "-v=4")
 	f := s.newFence()
 	s.CreateNode(s.NodeName("a"), map[string]string{"disk": "ssd"})
 	s.CreateNode(s.NodeName("b"), map[string]string{"disk": "hdd"})
 	s.CreateNode(s.NodeName("c"), nil)
-	r := &randomRun{scene: s, fence: f, others: map[types.UID]string{},
-		editor: &editor{Rand: rand.New(rand.NewPCG(seed, 0)), namespace: s.Namespace}}
-	s.CreateReady("demo")
-	f.passLocalServices()
 	accepted, refused := 0, 0
-	for accepted < acceptedEdits && refused < refusedEdits {
-		if r.step() {
-			accepted++
-		} else {
-			refused++
-		}
-		if t.Failed() {
-			s.Fatalf("after %d edits, with seed %d", accepted, seed)
-		}
-	}
-	t.Logf("%d edits were accepted and %d refused; the Services were written %d times", accepted, refused, r.writes)
-	if accepted < acceptedEdits {
-		t.Errorf("only %d edits of %d were accepted", accepted, accepted+refused)
+	rapid.Check(t, func(rt *rapid.T) {
+		r := &randomRun{scene: s, fence: f, rt: rt, others: map[types.UID]string{}, editor: &editor{T: rt, namespace: s.Namespace}}
+		r.CreateReady("demo")
+		defer func() {
+			r.Must(r.LocalServiceClient().Delete(r.Ctx(), "demo", metav1.DeleteOptions{}))
+			r.WaitLocalServiceGone("demo")
+			r.WaitServiceCount(0)
+		}()
+		f.passLocalServices()
+		rt.Repeat(map[string]func(*rapid.T){"edit": func(*rapid.T) {
+			if r.step() {
+				accepted++
+			} else {
+				refused++
+			}
+		}})
+	})
+	t.Logf("%d edits were accepted and %d refused", accepted, refused)
+	if accepted == 0 {
+		t.Error("none of the edits was accepted")
 	}
 }
 
 // randomRun is a run of TestEveryFieldRandomEdits.
 type randomRun struct {
 	*scene
+	rt     *rapid.T
 	editor *editor
 	fence  *fence
 	// others is what somebody else has set on Services, by their UID.
 	others map[types.UID]string
-	// touches counts what somebody else does, and writes what the controller does.
-	touches, writes int
+	// touches counts what somebody else does.
+	touches int
+}
+
+// failf fails the run, which rapid then tries to shrink.
+func (r *randomRun) failf(format string, args ...any) {
+	r.rt.Helper()
+	r.rt.Fatalf("%s\n%s", fmt.Sprintf(format, args...), r.Describe(r.Namespace))
 }
 
 // step makes an edit, and checks what becomes of it. It returns false if the API server refuses the edit.
 func (r *randomRun) step() (accepted bool) {
-	r.T.Helper()
 	ls, err := r.LocalServiceClient().Get(r.Ctx(), "demo", metav1.GetOptions{})
 	r.Must(err)
-	old, spec := r.mustOwnAny(ls), ls.Spec.DeepCopy()
-	for apiequality.Semantic.DeepEqual(ls.Spec, *spec) {
-		r.editor.edit(spec)
+	old, err := r.OwnedServices(r.Ctx(), ls)
+	r.Must(err)
+	spec := ls.Spec.DeepCopy()
+	for range 10 {
+		if r.editor.edit(spec); !apiequality.Semantic.DeepEqual(ls.Spec, *spec) {
+			break
+		}
 	}
 	r.ResetCount()
-	ls.Spec = *spec
-	ls, err = r.LocalServiceClient().Update(r.Ctx(), ls, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
-	if apierrors.IsInvalid(err) {
+	if err := r.replaceSpec(spec); apierrors.IsInvalid(err) {
 		return false
+	} else if err != nil {
+		r.failf("%v", err)
 	}
-	r.Must(err)
-	planned := r.plan(ls, old)
-
 	ls = r.WaitReady("demo")
 	r.fence.passServices()
 	r.fence.passLocalServices()
-	live := r.mustOwnAny(ls)
-	if plan := r.plan(ls, live); len(plan.Changes) > 0 || plan.InPlace != int(ls.Status.Nodes) {
-		r.Fatalf("%d Services are in place, of %d; still to be done: %+v", plan.InPlace, ls.Status.Nodes, plan.Changes)
-	}
-	r.checkWrites(&planned, ls, old)
-	r.checkServices(ls, live)
+	live, err := r.OwnedServices(r.Ctx(), ls)
+	r.Must(err)
+	r.checkNames(ls, live)
+	r.checkContent(ls, live)
+	r.checkWrites(ls, old, live)
 
 	r.ResetCount()
 	r.touch(live)
 	r.fence.passServices()
 	if writes := r.Requests().Writes(); len(writes) > 0 {
-		r.Fatalf("at rest, when others had changed what is theirs, the controller wrote: %s", writes)
+		r.failf("at rest, when others had changed what is theirs, the controller wrote: %s", writes)
 	}
 	return true
 }
 
-func (r *randomRun) mustOwnAny(ls *v1alpha1.LocalService) map[string]*corev1.Service {
-	r.T.Helper()
-	owned, err := r.OwnedServices(r.Ctx(), ls)
-	r.Must(err)
-	return owned
+// replaceSpec writes a spec. An update, not a patch: it takes away what is not in the new spec.
+func (r *randomRun) replaceSpec(spec *v1alpha1.LocalServiceSpec) error {
+	return framework.RetryConflicts(func() error {
+		ls, err := r.LocalServiceClient().Get(r.Ctx(), "demo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ls.Spec = *spec
+		_, err = r.LocalServiceClient().Update(r.Ctx(), ls, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+		return err
+	})
 }
 
-// plan is what is to be done about some Services.
-func (r *randomRun) plan(ls *v1alpha1.LocalService, owned map[string]*corev1.Service) fanout.Plan {
-	r.T.Helper()
-	template, err := fanout.NewTemplate(ls, nodeLabel)
+// checkNames compares the names of Services with the nodes that the LocalService selects.
+func (r *randomRun) checkNames(ls *v1alpha1.LocalService, live map[string]*corev1.Service) {
+	var want []string
+	nodes, err := r.Kube.CoreV1().Nodes().List(r.Ctx(), metav1.ListOptions{LabelSelector: labels.Set.String(ls.Spec.NodeSelector)})
 	r.Must(err)
-	nodes, err := r.Kube.CoreV1().Nodes().List(r.Ctx(), metav1.ListOptions{})
-	r.Must(err)
-	in := fanout.Input{Template: template, Owned: map[string]*fanout.Service{}, Lookup: func(string) *fanout.Service { return nil }}
-	for name, service := range owned {
-		in.Owned[name], err = fanout.NewService(service.DeepCopy(), nodeLabel)
-		r.Must(err)
-	}
 	for i := range nodes.Items {
-		if fanout.Selects(ls, labels.Set(nodes.Items[i].Labels)) {
-			in.Nodes = append(in.Nodes, nodes.Items[i].Name)
+		want = append(want, naming.ServiceName(ls.Name, nodes.Items[i].Name))
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(live)); !slices.Equal(got, want) {
+		r.failf("the LocalService with the spec %+v has the Services %v; want %v", ls.Spec, got, want)
+	}
+}
+
+// mustBeReplaced reports whether the API does not let a Service become what a spec says.
+func mustBeReplaced(old *corev1.Service, spec *v1alpha1.LocalServiceSpec) bool {
+	headless := old.Spec.ClusterIP == corev1.ClusterIPNone
+	isLoadBalancer := old.Spec.Type == corev1.ServiceTypeLoadBalancer && spec.Type == corev1.ServiceTypeLoadBalancer
+	return headless != (spec.ClusterIP == corev1.ClusterIPNone) ||
+		len(spec.IPFamilies) > 0 && spec.IPFamilies[0] != old.Spec.IPFamilies[0] ||
+		isLoadBalancer && !apiequality.Semantic.DeepEqual(old.Spec.LoadBalancerClass, spec.LoadBalancerClass)
+}
+
+// checkWrites compares the controller's writes of Services with what has become of these: each that is new was created,
+// each that is gone was deleted, each that is another than it was had one write, and there were no others.
+func (r *randomRun) checkWrites(ls *v1alpha1.LocalService, old, live map[string]*corev1.Service) {
+	want := map[string]int{"create": 0, "delete": 0, "patch": 0}
+	for name, now := range live {
+		was := old[name]
+		if was != nil && (was.UID != now.UID) != mustBeReplaced(was, &ls.Spec) {
+			r.failf("Service %s was replaced: %t. It was %+v; the spec is %+v", name, was.UID != now.UID, was.Spec, ls.Spec)
+		}
+		switch {
+		case was == nil || was.UID != now.UID:
+			want["create"]++
+		case was.ResourceVersion != now.ResourceVersion:
+			want["patch"]++
 		}
 	}
-	return fanout.Compute(in)
-}
-
-// checkWrites compares the controller's writes of Services with those that were to be expected.
-func (r *randomRun) checkWrites(planned *fanout.Plan, ls *v1alpha1.LocalService, old map[string]*corev1.Service) {
-	r.T.Helper()
-	want := map[string]int{
-		"create": planned.Count(fanout.Create, fanout.Replace),
-		"delete": planned.Count(fanout.Delete, fanout.Replace),
-		"patch":  planned.Count(fanout.Update),
+	for name, was := range old {
+		if live[name] == nil || live[name].UID != was.UID {
+			want["delete"]++
+		}
 	}
 	got := map[string]int{"create": 0, "delete": 0, "patch": 0}
 	writes := r.Requests().Resource("services").Writes()
 	for i := range writes {
 		got[writes[i].Verb]++
 	}
-	r.writes += len(writes)
 	if !maps.Equal(got, want) || len(writes.Where(framework.Failed)) > 0 {
-		before := "none"
-		for _, service := range old {
-			before = fmt.Sprintf("%+v", service.Spec)
-		}
-		r.Fatalf("the controller's writes of services: %s; want %v. One of the Services before: %s. The spec: %+v", writes, want, before, ls.Spec)
+		r.failf("the controller's writes of services: %s; want %v. The Services before: %+v. The spec: %+v", writes, want, old, ls.Spec)
 	}
 }
 
-// checkServices compares Services with the spec, and with what others have set on them.
-func (r *randomRun) checkServices(ls *v1alpha1.LocalService, live map[string]*corev1.Service) {
-	r.T.Helper()
+// checkContent compares Services with the spec, and with what others have set on them.
+func (r *randomRun) checkContent(ls *v1alpha1.LocalService, live map[string]*corev1.Service) {
 	ls = ls.DeepCopy()
 	slices.SortFunc(ls.Spec.Ports, func(a, b v1alpha1.ServicePort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
 	})
 	for _, service := range live {
-		if want, found := r.others[service.UID]; found && (service.Labels[theirs] != want || service.Annotations[theirs] != want) {
-			r.Fatalf("what others had set on Service %s, %s, is not there any more: labels %v, annotations %v", service.Name, want, service.Labels, service.Annotations)
+		service = service.DeepCopy()
+		want, found := r.others[service.UID]
+		if found && (service.Labels[theirs] != want || service.Annotations[theirs] != want) {
+			r.failf("what others had set on Service %s, %s, is not there any more: labels %v, annotations %v",
+				service.Name, want, service.Labels, service.Annotations)
 		}
 		delete(service.Labels, theirs)
 		delete(service.Annotations, theirs)
@@ -336,13 +355,14 @@ func (r *randomRun) checkServices(ls *v1alpha1.LocalService, live map[string]*co
 		if n := len(ls.Spec.IPFamilies); n > 0 && n < len(service.Spec.IPFamilies) {
 			service.Spec.IPFamilies = service.Spec.IPFamilies[:n]
 		}
-		r.checkFollows(ls, service, service.Annotations[v1alpha1.NodeAnnotationKey])
+		if err := followsError(ls, service, service.Annotations[v1alpha1.NodeAnnotationKey]); err != nil {
+			r.failf("%v", err)
+		}
 	}
 }
 
 // touch does what cloud controllers and `kubectl annotate` do to the Services.
 func (r *randomRun) touch(live map[string]*corev1.Service) {
-	r.T.Helper()
 	for name, service := range live {
 		r.touches++
 		value := fmt.Sprint(r.touches)

@@ -63,7 +63,7 @@ func TestStatusReadinessOfPods(t *testing.T) {
 			}
 			// Ready is about the Services, which are there whether a pod answers or not.
 			s.WaitReady("demo")
-			s.MustKubectl("wait", "--for=condition=Ready", "--timeout=30s", "lsvc/demo")
+			s.MustKubectl("wait", "--for=condition=Ready", "--timeout=2m", "lsvc/demo")
 			out := s.MustKubectl("get", "lsvc", "demo", "-o", "jsonpath={.status.ready} {.status.readyNodes} {.status.nodes}")
 			if strings.TrimSpace(out) != "0/2 0 2" {
 				t.Errorf("kubectl shows %q; want 0/2 0 2", out)

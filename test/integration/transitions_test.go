@@ -121,9 +121,7 @@ func TestImmutableTransitions(t *testing.T) {
 			}
 			s.ResetCount()
 			f.passAll()
-			if writes := s.Requests().Writes(); len(writes) > 0 {
-				s.Fatalf("at rest, the controller wrote: %s", writes)
-			}
+			s.WantNoWrites("at rest")
 		})
 	}
 }

@@ -1,6 +1,8 @@
-package e2e
+// Package playground tests the built playground on this machine.
+package playground
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,12 +13,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // A cluster works, and its end leaves nothing behind.
 func TestUpLeavesNothingBehind(t *testing.T) {
 	before := lookAtMachine(t)
-	pause := filepath.Join(filepath.Dir(binary(t)), "playground.d", "pause")
+	pause := filepath.Join(filepath.Dir(framework.PlaygroundProgram.MustPath(t)), "playground.d", "pause")
 	dir := filepath.Join(t.TempDir(), "p")
 	p := up(t, dir, "--nodes", "k8s01,k8s02", "--image", "localhost/first:1="+pause)
 
@@ -28,7 +32,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		if got := p.mustRun("run", "--", "getent", "hosts", "kubernetes"); !strings.HasPrefix(got, "10.96.0.1 ") {
 			t.Errorf("the Service kubernetes is %q", got)
 		}
-		if got := p.mustRun("run", "--node", "k8s02", "--", p.bin, "kubectl", "get", "--raw", "/readyz"); got != "ok" {
+		bin := framework.PlaygroundProgram.MustPath(t)
+		if got := p.mustRun("run", "--node", "k8s02", "--", bin, "kubectl", "get", "--raw", "/readyz"); got != "ok" {
 			t.Errorf("the API server says %q", got)
 		}
 		_, err := p.run("run", "sh", "-c", "exit 7")
@@ -51,14 +56,12 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	})
 	t.Run("a node that cannot start leaves the others running", func(t *testing.T) { startFails(t, p, "k8s11") })
 
-	family := descendants(t, p.cmd.Process.Pid)
+	family := descendants(t, p.Pid())
 	if len(family) < 15 {
 		t.Errorf("the processes are %v: a cluster has more", family)
 	}
 	p.signal(syscall.SIGTERM)
-	if p.err != nil {
-		t.Errorf("up ended with %v\n%s", p.err, p.stderr.String())
-	}
+	p.mustHaveSucceeded()
 	mustEnd(t, family)
 	mustNotExist(t, dir)
 	lookAtMachine(t).mustBe(t, before)
@@ -70,7 +73,7 @@ func runPod(t *testing.T, p *playground, image, node string) string {
 	name := fmt.Sprintf("on-%s-%d", node, time.Now().UnixNano())
 	p.mustRun("kubectl", "run", name, "--image", image, "--image-pull-policy", "Never",
 		"--overrides", fmt.Sprintf(`{"spec": {"nodeName": %q}}`, node))
-	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=30s")
+	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
 	return p.mustRun("kubectl", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
 }
 
@@ -78,16 +81,17 @@ func runPod(t *testing.T, p *playground, image, node string) string {
 func staticPod(t *testing.T, p *playground, image, node string) {
 	t.Helper()
 	manifest := filepath.Join(p.dir, "static-pods", node, "static.json")
-	content := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"}, "spec": {"containers": [{"name": "it", "image": %q, "imagePullPolicy": "Never"}]}}`, image)
+	content := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"},
+		"spec": {"containers": [{"name": "it", "image": %q, "imagePullPolicy": "Never"}]}}`, image)
 	if err := os.WriteFile(manifest, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.mustRun("kubectl", "wait", "--for=create", "pod/static-"+node, "--timeout=30s")
-	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/static-"+node, "--timeout=30s")
+	p.mustRun("kubectl", "wait", "--for=create", "pod/static-"+node, "--timeout=2m")
+	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/static-"+node, "--timeout=2m")
 	if err := os.Remove(manifest); err != nil {
 		t.Fatal(err)
 	}
-	p.mustRun("kubectl", "wait", "--for=delete", "pod/static-"+node, "--timeout=50s")
+	p.mustRun("kubectl", "wait", "--for=delete", "pod/static-"+node, "--timeout=2m")
 }
 
 // startFails starts a node that cannot come up, and again when what was wrong is mended.
@@ -114,7 +118,7 @@ func startFails(t *testing.T, p *playground, node string) {
 // reach fails unless the address answers from a node: a closed port refuses, and only where packets arrive.
 func reach(t *testing.T, p *playground, from, ip string) {
 	t.Helper()
-	eventually(t, 5*time.Second, "reaching "+ip+" from "+from, func() error {
+	eventually(t, "reaching "+ip+" from "+from, func() error {
 		out, _ := p.run("run", "--node", from, "--", "bash", "-c", "exec timeout 2 bash -c '</dev/tcp/"+ip+"/9'")
 		if !strings.Contains(out, "Connection refused") {
 			return errors.New(out)
@@ -127,7 +131,7 @@ func reach(t *testing.T, p *playground, from, ip string) {
 func stopNode(t *testing.T, p *playground, node string) {
 	t.Helper()
 	p.mustRun("node", "stop", node)
-	eventually(t, 20*time.Second, node+" becoming not ready", func() error {
+	eventually(t, node+" becoming not ready", func() error {
 		notReady := ""
 		for line := range strings.Lines(p.mustRun("kubectl", "get", "nodes", "--no-headers")) {
 			if f := strings.Fields(line); f[1] != "Ready" {
@@ -156,7 +160,7 @@ func TestControlPlanesSideBySide(t *testing.T) {
 	if out, _ := b.run("kubectl", "auth", "can-i", "list", "secrets", "--as=somebody"); strings.TrimSpace(out) != "no" {
 		t.Errorf("somebody may list secrets: %s", out)
 	}
-	eventually(t, 5*time.Second, "looking for the request in the audit log", func() error {
+	eventually(t, "looking for the request in the audit log", func() error {
 		log, err := os.ReadFile(filepath.Join(b.dir, "logs", "audit.log"))
 		if err == nil && !strings.Contains(string(log), `"impersonatedUser":{"username":"somebody"`) {
 			err = errors.New("it is not there")
@@ -164,11 +168,9 @@ func TestControlPlanesSideBySide(t *testing.T) {
 		return err
 	})
 	for _, p := range []*playground{a, b} {
-		family := descendants(t, p.cmd.Process.Pid)
+		family := descendants(t, p.Pid())
 		p.signal(syscall.SIGINT)
-		if p.err != nil {
-			t.Errorf("up ended with %v", p.err)
-		}
+		p.mustHaveSucceeded()
 		mustEnd(t, family)
 		mustNotExist(t, p.dir)
 	}
@@ -185,7 +187,7 @@ func TestKilledUpEndsEverything(t *testing.T) {
 			before := lookAtMachine(t)
 			dir := filepath.Join(t.TempDir(), "p")
 			p := up(t, dir, args...)
-			family := descendants(t, p.cmd.Process.Pid)
+			family := descendants(t, p.Pid())
 			p.signal(syscall.SIGKILL)
 			mustEnd(t, family)
 			lookAtMachine(t).mustBe(t, before)
@@ -204,7 +206,7 @@ func TestSecondUpIsRefused(t *testing.T) {
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("the second one ended with %v", err)
 	}
-	if want := fmt.Sprintf("already running in %s (pid %d)", dir, p.cmd.Process.Pid); !strings.Contains(out, want) {
+	if want := fmt.Sprintf("already running in %s (pid %d)", dir, p.Pid()); !strings.Contains(out, want) {
 		t.Errorf("%q is not in: %s", want, out)
 	}
 	p.mustRun("kubectl", "get", "namespaces") // the first one is as before
@@ -213,15 +215,13 @@ func TestSecondUpIsRefused(t *testing.T) {
 func TestFailureNamesTheLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "p")
 	p := launch(t, dir, "--control-plane-only", "--apiserver-flag=--no-such-flag")
-	select {
-	case <-p.ended:
-	case <-time.After(30 * time.Second):
-		t.Fatal("up does not notice")
+	if _, err := p.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	log := filepath.Join(dir, "logs", "kube-apiserver.log")
 	for _, want := range []string{"kube-apiserver ended", log, "unknown flag: --no-such-flag"} {
-		if !strings.Contains(p.stderr.String(), want) {
-			t.Errorf("%q is not in: %s", want, p.stderr.String())
+		if !strings.Contains(p.Output(), want) {
+			t.Errorf("%q is not in: %s", want, p.Output())
 		}
 	}
 	if _, err := os.Stat(log); err != nil {
@@ -233,7 +233,8 @@ func TestFailureNamesTheLog(t *testing.T) {
 func TestUpEndsWithItsParent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "p")
 	// The shell is the parent. It ends when its standard input does.
-	parent := exec.Command("bash", "-c", `"$0" up --control-plane-only --die-with-parent --dir "$1" >"$1.out" 2>&1 & read -r || true`, binary(t), dir)
+	const script = `"$0" up --control-plane-only --die-with-parent --dir "$1" >"$1.out" 2>&1 & read -r || true`
+	parent := exec.Command("bash", "-c", script, framework.PlaygroundProgram.MustPath(t), dir)
 	in, err := parent.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +242,7 @@ func TestUpEndsWithItsParent(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "waiting until it is ready", func() error {
+	eventually(t, "waiting until it is ready", func() error {
 		b, err := os.ReadFile(dir + ".out")
 		if err == nil && !strings.Contains(string(b), "ready: ") {
 			err = fmt.Errorf("output so far: %s", b)
@@ -255,4 +256,94 @@ func TestUpEndsWithItsParent(t *testing.T) {
 	}
 	mustEnd(t, family)
 	mustNotExist(t, dir)
+}
+
+// playground is a running `playground up`.
+type playground struct {
+	*framework.Process
+	t   *testing.T
+	dir string
+}
+
+// up starts a playground and returns when it reports that it is ready.
+func up(t *testing.T, dir string, args ...string) *playground {
+	t.Helper()
+	p := launch(t, dir, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), framework.DefaultTimeout)
+	defer cancel()
+	if _, err := p.WaitFor(ctx, "ready", func() string {
+		// The last line of the standard output is the one that is promised.
+		out, err := os.ReadFile(dir + ".out")
+		if err != nil || string(out) != "ready: KUBECONFIG="+dir+"/kubeconfig\n" {
+			return ""
+		}
+		return string(out)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// launch starts a playground whose standard output goes to the file DIR.out.
+func launch(t *testing.T, dir string, args ...string) *playground {
+	t.Helper()
+	out, err := os.Create(dir + ".out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	bin := framework.PlaygroundProgram.MustPath(t)
+	cmd := exec.Command(bin, append([]string{"up", "--dir", dir, "--die-with-parent"}, args...)...)
+	cmd.Stdout = out
+	process, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(process.Kill)
+	return &playground{process, t, dir}
+}
+
+// signal sends a signal and returns when `up` has ended.
+func (p *playground) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// mustHaveSucceeded fails the test if `up`, which has ended, did so with an error.
+func (p *playground) mustHaveSucceeded() {
+	p.t.Helper()
+	if exitCode, err := p.Wait(); err != nil || exitCode != 0 {
+		p.t.Errorf("up ended with exit code %d, %v\n%s", exitCode, err, p.Output())
+	}
+}
+
+// run runs a command of the playground and returns its output.
+func (p *playground) run(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), framework.DefaultTimeout)
+	defer cancel()
+	env := []string{"PLAYGROUND_DIR=" + p.dir, "KUBECONFIG="}
+	stdout, stderr, err := framework.PlaygroundProgram.Run(ctx, nil, env, args...)
+	return stdout + stderr, err
+}
+
+func (p *playground) mustRun(args ...string) string {
+	p.t.Helper()
+	out, err := p.run(args...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+// eventually polls until ok returns nil.
+func eventually(t *testing.T, what string, ok func() error) {
+	t.Helper()
+	if err := framework.Poll(t.Context(), func(context.Context) error { return ok() }); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
 }
