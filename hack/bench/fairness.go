@@ -48,8 +48,8 @@ func measureFairness(ctx context.Context, b *bench) {
 	}
 }
 
-// sampleFairness takes samples until there are enough, or half of the Services are made: later, not as many
-// LocalServices may be under way.
+// sampleFairness takes samples until there are enough, one is given up, or half of the Services are made: later, not as
+// many LocalServices may be under way.
 func (s *scene) sampleFairness(ctx context.Context, f *fairness) {
 	half, rounds := f.localServices*len(s.nodes)/2, s.rounds(fairnessSamples)
 	small := s.nodes[len(s.nodes)-rounds:] // These have a LocalService of their own, and are not deleted.
@@ -60,7 +60,7 @@ func (s *scene) sampleFairness(ctx context.Context, f *fairness) {
 	for i := range rounds {
 		must(pause(ctx, s.shorter(time.Second)))
 		made := createdServices(s.Audit.Since(mark))
-		if i > 0 && len(made) > half {
+		if i > 0 && (len(made) > half || f.givenUp > 0) {
 			break
 		}
 		f.created = append(f.created, s.sampleCreated(ctx, f, fmt.Sprintf("small%03d", i), small[i]))
