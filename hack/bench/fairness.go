@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -63,29 +64,26 @@ func (s *scene) sampleFairness(ctx context.Context, f *fairness) {
 		if i > 0 && (len(made) > half || f.givenUp > 0) {
 			break
 		}
-		f.created = append(f.created, s.sampleCreated(ctx, f, fmt.Sprintf("small%03d", i), small[i]))
-		f.deleted = append(f.deleted, s.sampleDeleted(ctx, f, made))
+		s.sampleOnce(ctx, f, fmt.Sprintf("small%03d", i), small[i], made)
 		progress("row 11, after %d Services: a new LocalService %.2f s, a deleted node %.2f s",
 			len(made), f.created[i], f.deleted[i])
 	}
 }
 
-// sampleCreated is how many seconds after a new LocalService of one node has its Service.
-func (s *scene) sampleCreated(ctx context.Context, f *fairness, name, node string) float64 {
+// sampleOnce makes a LocalService of one node, and deletes the node with most of the Services that are made.
+func (s *scene) sampleOnce(ctx context.Context, f *fairness, name, node string, made framework.Requests) {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+	defer cancel()
+	gone, services := mostServed(made, f.taken)
+	f.taken.Insert(gone)
 	mark := s.Audit.Mark()
 	try(s.create(ctx, s.localService(name, corev1.LabelHostname, node)))
-	asked := first(s.Audit.Since(mark).Resource("localservices").Verb("create"))
-	return s.awaitSample(ctx, f, mark, asked, createdServices, sets.New(name+"-"+node))
-}
-
-// sampleDeleted is how many seconds after it is deleted a node has lost the Services that it had.
-func (s *scene) sampleDeleted(ctx context.Context, f *fairness, made framework.Requests) float64 {
-	node, services := mostServed(made, f.taken)
-	f.taken.Insert(node)
-	mark := s.Audit.Mark()
-	must(s.Kube.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
-	asked := first(s.Audit.Since(mark).Resource("nodes").Verb("delete"))
-	return s.awaitSample(ctx, f, mark, asked, succeeded(ours("services", "delete")), services)
+	must(s.Kube.CoreV1().Nodes().Delete(ctx, gone, metav1.DeleteOptions{}))
+	asked := s.Audit.Since(mark)
+	created := first(asked.Resource("localservices").Verb("create"))
+	deleted := first(asked.Resource("nodes").Verb("delete"))
+	f.created = append(f.created, s.awaitSample(ctx, f, mark, created, createdServices, sets.New(name+"-"+node)))
+	f.deleted = append(f.deleted, s.awaitSample(ctx, f, mark, deleted, deletedServices, services))
 }
 
 // mostServed is the node with most of some Services, but for those that are taken, and the names of its Services.
@@ -108,15 +106,13 @@ func mostServed(made framework.Requests, taken sets.Set[string]) (most string, s
 // awaitSample is how many seconds after it was asked for the last of the named Services was created or deleted.
 func (s *scene) awaitSample(ctx context.Context, f *fairness, mark framework.Mark, asked time.Time,
 	done pick, services sets.Set[string]) float64 {
-	waiting, cancel := context.WithTimeout(ctx, sampleTimeout)
-	defer cancel()
-	found, err := s.await(waiting, mark, len(services), func(rs framework.Requests) framework.Requests {
+	found, err := s.await(ctx, mark, len(services), func(rs framework.Requests) framework.Requests {
 		return done(rs).Where(func(r *framework.Request) bool { return services.Has(r.ObjectRef.Name) })
 	})
-	if err != nil {
-		must(ctx.Err())
+	if errors.Is(err, context.DeadlineExceeded) {
 		f.givenUp++
 		return sampleTimeout.Seconds()
 	}
+	must(err)
 	return last(found).Sub(asked).Seconds()
 }

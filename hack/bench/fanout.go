@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -15,8 +16,7 @@ const (
 	growthLocalServices = 20
 	// fanOutTimeout bounds one fan-out, at a hundred Services a second for the largest.
 	fanOutTimeout = 20 * time.Minute
-	// fanOutLimit is how much longer than bare clients the controller may take.
-	fanOutLimit = 1.15
+	fanOutLimit   = 1.15 // of the time that bare clients take
 	// flat is the ratio up to which a cost that should not grow counts as flat.
 	flat = 1.25
 )
@@ -35,11 +35,15 @@ func (s *scene) fanOut(ctx context.Context, p *controller, prefix string, n int)
 
 // floorFanOut is how long bare clients take to make the Services of n new LocalServices.
 func (s *scene) floorFanOut(ctx context.Context, prefix string, n int) time.Duration {
-	template, nodes := s.templateService(ctx), len(s.nodes)
-	owners := s.createLocalServices(ctx, prefix, n)
-	return s.floor(ctx, n*nodes, func(ctx context.Context, client kubernetes.Interface, i int) error {
-		service := template.copyFor(owners[i/nodes], s.nodes[i%nodes])
-		_, err := client.CoreV1().Services(s.name).Create(ctx, service, createOptions)
+	template := s.templateService(ctx)
+	var services []*corev1.Service
+	for _, owner := range s.createLocalServices(ctx, prefix, n) {
+		for _, node := range s.nodes {
+			services = append(services, template.copyFor(owner, node))
+		}
+	}
+	return s.floor(ctx, len(services), func(ctx context.Context, client kubernetes.Interface, i int) error {
+		_, err := client.CoreV1().Services(s.name).Create(ctx, services[i], createOptions)
 		return err
 	})
 }

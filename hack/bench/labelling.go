@@ -53,7 +53,7 @@ func (s *scene) labelRound(ctx context.Context, n int) compared {
 	s.withController(ctx, func(ctx context.Context, p *controller) {
 		c.observed = s.observe(ctx, p, func(mark framework.Mark) {
 			try(s.create(ctx, s.localService(app, framework.SceneLabel, "none")))
-			try(s.await(ctx, mark, n, succeeded(podPatches)))
+			try(s.await(ctx, mark, n, labelledPods))
 		})
 	})
 	c.elapsed = last(podPatches(c.requests)).Sub(first(c.requests.Resource("localservices").Verb("create")))
@@ -98,13 +98,13 @@ func (s *scene) measureScheduled(ctx context.Context, n int) {
 				target := framework.NewBinding(pods[i].Name, s.nodes[i%len(s.nodes)], nil)
 				return s.Kube.CoreV1().Pods(s.name).Bind(ctx, target, metav1.CreateOptions{})
 			}))
-			try(s.await(ctx, mark, n, succeeded(podPatches)))
+			try(s.await(ctx, mark, n, labelledPods))
 		}))
 	})
 }
 
 func (s *scene) reportScheduled(o observed) {
-	bindings, patches := o.requests.Resource("pods/binding").Verb("create"), succeeded(podPatches)(o.requests)
+	bindings, patches := o.requests.Resource("pods/binding").Verb("create"), labelledPods(o.requests)
 	bound := map[string]time.Time{}
 	for _, r := range bindings {
 		bound[r.ObjectRef.Name] = r.StageTimestamp.Time

@@ -134,6 +134,8 @@ var (
 	statusWrites    = ours("localservices/status", "update", "patch")
 	podPatches      = ours("pods", "patch")
 	createdServices = succeeded(serviceCreates)
+	deletedServices = succeeded(ours("services", "delete"))
+	labelledPods    = succeeded(podPatches)
 )
 
 // work picks the requests of the controller but those that keep its Lease.

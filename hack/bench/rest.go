@@ -21,7 +21,6 @@ const (
 	// A kubelet renews its Lease, and reports a status that has not changed, this often.
 	leaseInterval  = 10 * time.Second
 	statusInterval = 5 * time.Minute
-	// kubeletAgent is the user agent of the heartbeats.
 	kubeletAgent   = "kubelet/bench"
 	kubeletWorkers = 16
 	warmUpTime     = 15 * time.Second
