@@ -1,5 +1,6 @@
-// Package framework runs the programs under test, and helps to look at what they do: a cluster (bin/playground), the
-// controller (bin/local-service-controller), the API server's audit log, and conditions that come true eventually.
+// Package framework is the harness of all tests that run programs, and of the benchmark. It alone starts clusters and
+// processes (cluster.go, controller.go, process.go, binaries.go), reads the API server's audit log (audit.go), builds the
+// objects of tests (objects.go), gives each test a place to play (scene.go, write.go), and waits (wait.go, eventually.go).
 //
 //	func TestMain(m *testing.M) {
 //		framework.Main(m, func(ctx context.Context) (stop func() error, err error) {
@@ -10,15 +11,20 @@
 //
 //	func TestSomething(t *testing.T) {
 //		cluster := framework.NewCluster(t, framework.ClusterOptions{Nodes: []string{"k8s01"}}) // stopped with the test
-//		controller := cluster.NewController(t, "-leader-elect")                              // so is this
-//		mark := cluster.Audit.Mark()
-//		...
-//		cluster.Eventually(t, namespace, "the Service exists", func(ctx context.Context) error { ... })
-//		writes := cluster.Audit.Since(mark).ByController().Writes().Namespace(namespace)
+//		cluster.NewController(t, "-leader-elect")                                            // so is this
+//		s := cluster.NewScene(t, "something")                                                // a namespace and its nodes
+//		nodes := s.AddNodes("a", "b")
+//		s.CreateReady("demo", framework.WithClusterIP)
+//		s.ResetCount()
+//		s.DeleteNode(nodes[0])
+//		s.WaitServiceGone("demo-" + nodes[0])
+//		s.WantWrites("services", "1 delete services 200")
 //	}
 //
-// Nothing here waits for a time to pass: Eventually polls for a condition until a deadline, and prints the state of
-// the cluster when it passes. Everything that is started ends with the test binary, also when that is killed.
+// Nothing here waits for a time to pass: all waits poll for a condition until DefaultTimeout, and print the state of the
+// cluster when it passes. Writes of a test's own begin again when somebody else was quicker. Everything that is started
+// ends with the test binary, also when that is killed.
 //
-// The programs are found in bin/ of the repository, or where $PLAYGROUND_BIN and $CONTROLLER_BIN say.
+// The programs are found in bin/ of the repository, or where $PLAYGROUND_BIN, $CONTROLLER_BIN, $PLUGIN_BIN and $APP_BIN
+// say.
 package framework

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fmt"
+	"strings"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -124,4 +127,87 @@ func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	for _, service := range services {
 		s.WaitServiceGone(service.Name)
 	}
+}
+
+// TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
+// through, gets Services of its own, and waits for those of its predecessor without calling them a conflict.
+func TestDeletionAndAnew(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "anew")
+	f := s.newFence()
+	s.AddNodes("a", "b", "c")
+	old := s.CreateReady("demo")
+	s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{}))
+	s.Create("demo")
+	ls := s.WaitReady("demo")
+	if ls.UID == old.UID {
+		t.Fatal("the LocalService is still the old one")
+	}
+	s.MustOwn(ls, 3)
+	s.Eventually("all its Services are told of", func(ctx context.Context) error {
+		told, err := s.told(ctx, "demo", "created")
+		return errors.Join(err, framework.Equal("created Services in events", told, 6)) // 3 of each of the two
+	})
+	f.passLocalServices()
+	if events, err := s.Events(s.Ctx(), "demo", v1alpha1.ReasonNameTaken); err != nil || len(events) > 0 {
+		s.Fatalf("the Services of its predecessor were called a conflict: %v %v", events, err)
+	}
+}
+
+// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
+// and belong to its successor, with all that it wants otherwise.
+func TestAdoptionOfOrphans(t *testing.T) {
+	t.Parallel()
+	for name, successor := range map[string]change{
+		"by the same":                  func(*v1alpha1.LocalService) {},
+		"by one with another port":     func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 },
+		"by one with another selector": func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "web" },
+		"by one of another type":       func(ls *v1alpha1.LocalService) { ls.Spec.Type = corev1.ServiceTypeNodePort },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "orphans")
+			f := s.newFence()
+			nodes := s.AddNodes("a", "b")
+			before := s.MustOwn(s.CreateReady("demo", framework.WithClusterIP), len(nodes))
+			s.orphan("demo")
+			s.ResetCount()
+			f.passLocalServices()
+			f.passServices()
+			s.WantWrites("services", "none")
+
+			ls := s.CreateReady("demo", framework.WithClusterIP, successor)
+			for name, service := range s.MustOwn(ls, len(nodes)) {
+				s.checkFollows(ls, service, strings.TrimPrefix(name, "demo-"))
+				if service.UID != before[name].UID || service.Spec.ClusterIP != before[name].Spec.ClusterIP {
+					t.Errorf("Service %s is not the one that was there: %s with %s, before %s with %s",
+						name, service.UID, service.Spec.ClusterIP, before[name].UID, before[name].Spec.ClusterIP)
+				}
+			}
+			f.passServices()
+			s.WantWrites("services", fmt.Sprintf("%d patch services 200", len(nodes)))
+		})
+	}
+}
+
+// orphan deletes a LocalService and leaves its Services behind.
+func (s *scene) orphan(name string) {
+	s.T.Helper()
+	orphan := metav1.DeletePropagationOrphan
+	s.Must(s.LocalServiceClient().Delete(s.Ctx(), name, metav1.DeleteOptions{PropagationPolicy: &orphan}))
+	s.WaitLocalServiceGone(name)
+}
+
+// TestAdoptionByReplacement tests a successor that cannot use the Services that were left behind.
+func TestAdoptionByReplacement(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "replaced")
+	f := s.newFence()
+	nodes := s.AddNodes("a", "b")
+	s.CreateReady("demo", framework.WithClusterIP)
+	s.orphan("demo")
+	s.ResetCount()
+	s.MustOwn(s.CreateReady("demo"), len(nodes))
+	f.passServices()
+	s.wantReplaced(len(nodes))
 }

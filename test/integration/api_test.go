@@ -2,17 +2,12 @@ package integration
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -309,86 +304,23 @@ func manyPorts(n int) string {
 	return strings.Join(ports, ", ")
 }
 
-// checkFollows fails unless a node's Service is what its LocalService says.
-func (s *scene) checkFollows(ls *v1alpha1.LocalService, service *corev1.Service, node string) {
-	s.T.Helper()
-	if err := followsError(ls, service, node); err != nil {
-		s.T.Error(err)
-	}
-}
-
-// followsError compares a node's Service with all that its LocalService says: what is not said is the API server's to
-// choose.
-func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node string) error {
-	want, err1 := runtime.DefaultUnstructuredConverter.ToUnstructured(&ls.Spec)
-	got, err2 := runtime.DefaultUnstructuredConverter.ToUnstructured(&service.Spec)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	for _, own := range []string{"selector", "nodeSelector", "serviceMetadata"} {
-		delete(want, own)
-	}
-	var difference error
-	if d := missing("spec", want, got); d != "" {
-		difference = fmt.Errorf("the spec of Service %s: %s", service.Name, d)
-	}
-	selector := maps.Clone(ls.Spec.Selector)
-	selector[nodeLabel] = node
-	labels := map[string]string{v1alpha1.OwnerLabelKey: ls.Name, nodeLabel: node}
-	annotations := map[string]string{v1alpha1.NodeAnnotationKey: node}
-	if m := ls.Spec.ServiceMetadata; m != nil {
-		maps.Copy(labels, m.Labels)
-		maps.Copy(annotations, m.Annotations)
-		if len(m.Labels)+len(m.Annotations) > 0 {
-			annotations[v1alpha1.AppliedMetadataAnnotationKey] = service.Annotations[v1alpha1.AppliedMetadataAnnotationKey]
-		}
-	}
-	return errors.Join(difference,
-		framework.Equal("selector of "+service.Name, service.Spec.Selector, selector),
-		framework.Equal("labels of "+service.Name, service.Labels, labels),
-		framework.Equal("annotations of "+service.Name, service.Annotations, annotations))
-}
-
-// missing tells where one JSON value says something that the other does not, "" for nowhere. A targetPort of 0, which
-// its type cannot leave out, says nothing.
-func missing(path string, want, got any) string {
-	switch want := want.(type) {
-	case map[string]any:
-		other, _ := got.(map[string]any)
-		for key := range want {
-			if difference := missing(path+"."+key, want[key], other[key]); difference != "" {
-				return difference
-			}
-		}
-		return ""
-	case []any:
-		other, _ := got.([]any)
-		if len(want) != len(other) {
-			return fmt.Sprintf("%s: got %v; want %v", path, got, want)
-		}
-		for i := range want {
-			if difference := missing(fmt.Sprintf("%s[%d]", path, i), want[i], other[i]); difference != "" {
-				return difference
-			}
-		}
-		return ""
-	}
-	if strings.HasSuffix(path, ".targetPort") && want == int64(0) || reflect.DeepEqual(want, got) {
-		return ""
-	}
-	return fmt.Sprintf("%s: got %v; want %v", path, got, want)
-}
-
 // TestStatusIsApart tests that the status has its own door, which the spec does not go through, and that what somebody
 // else writes there lasts no longer than until the controller looks at the LocalService again.
 func TestStatusIsApart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "status")
-	ls := s.CreateReady("demo")
-	ls.Spec.PublishNotReadyAddresses = true
-	ls.Status.Nodes = 7
-	updated, err := s.LocalServiceClient().UpdateStatus(s.Ctx(), ls, metav1.UpdateOptions{})
-	s.Must(err)
+	s.CreateReady("demo")
+	var updated *v1alpha1.LocalService
+	s.Must(framework.RetryConflicts(func() error {
+		ls, err := s.LocalServiceClient().Get(s.Ctx(), "demo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ls.Spec.PublishNotReadyAddresses = true
+		ls.Status.Nodes = 7
+		updated, err = s.LocalServiceClient().UpdateStatus(s.Ctx(), ls, metav1.UpdateOptions{})
+		return err
+	}))
 	if updated.Spec.PublishNotReadyAddresses || updated.Status.Nodes != 7 {
 		t.Errorf("a write of the status changed the spec, or not the status: %+v", updated)
 	}

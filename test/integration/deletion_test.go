@@ -222,3 +222,48 @@ func TestDeletionHeldIsTold(t *testing.T) {
 	f.passServices()
 	s.WantWrites("services", "3 delete services 200")
 }
+
+func TestDeletionOfALocalService(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "deleted")
+			f := s.newFence()
+			nodes := s.AddNodes("a", "b", "c")
+			s.CreateReady("demo")
+			other := s.CreateReady("demo2")
+			foreign := s.CreateService(framework.NewForeignService("demo-of-somebody-else", map[string]string{v1alpha1.OwnerLabelKey: "demo"}))
+			f.passServices()
+			s.ResetCount()
+			s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{PropagationPolicy: &policy}))
+			for _, node := range nodes {
+				s.WaitServiceGone("demo-" + node)
+			}
+			s.WaitLocalServiceGone("demo")
+			f.passAll()
+			// The garbage collector does it all; above all, nothing is made anew.
+			s.WantNoWrites("in the end")
+			s.MustOwn(other, len(nodes))
+			s.wantUntouched(foreign)
+		})
+	}
+}
+
+// TestDeletionOfANamespace tests that a namespace can be deleted while it is fanned out in, without a storm of errors.
+func TestDeletionOfANamespace(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "terminating")
+	f := s.newFence()
+	s.AddNodes("a", "b", "c")
+	s.CreateReady("demo")
+	s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
+	s.WaitGone("the namespace", func(ctx context.Context) error {
+		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
+		return err
+	})
+	f.passAll()
+	if n := len(s.Requests().Verb("create").Resource("services")); n > 3+2*3 {
+		s.Fatalf("the controller tried to make Services %d times in a namespace that was being deleted", n)
+	}
+}

@@ -1,0 +1,129 @@
+package framework
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// NewLocalService is a headless LocalService for the nodes of the scene, with some changes.
+func (s *Scene) NewLocalService(name string, changes ...Change) *v1alpha1.LocalService {
+	forNodes := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{SceneLabel: s.Namespace} }
+	return NewLocalService(s.Namespace, name, append([]Change{forNodes}, changes...)...)
+}
+
+// Create makes a LocalService.
+func (s *Scene) Create(name string, changes ...Change) *v1alpha1.LocalService {
+	s.T.Helper()
+	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	ls, err := s.LocalServiceClient().Create(s.Ctx(), s.NewLocalService(name, changes...), strict)
+	s.Must(err)
+	return ls
+}
+
+// CreateReady makes a LocalService and waits until it is ready.
+func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalService {
+	s.T.Helper()
+	s.Create(name, changes...)
+	return s.WaitReady(name)
+}
+
+// Update changes a LocalService, and begins again if somebody else was quicker.
+func (s *Scene) Update(name string, changes ...Change) {
+	s.T.Helper()
+	s.Must(RetryConflicts(func() error {
+		ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			c(ls)
+		}
+		_, err = s.LocalServiceClient().Update(s.Ctx(), ls, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+// RetryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so
+// there are many tries: those of retry.DefaultBackoff would be over in a moment.
+func RetryConflicts(write func() error) error {
+	backoff := retry.DefaultBackoff
+	backoff.Steps, backoff.Factor = 100, 1
+	return retry.RetryOnConflict(backoff, write)
+}
+
+// GetService is a Service as it is now.
+func (s *Scene) GetService(name string) *corev1.Service {
+	s.T.Helper()
+	service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
+	s.Must(err)
+	return service
+}
+
+// CreateService makes a Service.
+func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
+	s.T.Helper()
+	created, err := s.ServiceClient().Create(s.Ctx(), service, metav1.CreateOptions{})
+	s.Must(err)
+	return created
+}
+
+// EditService changes a Service by hand.
+func (s *Scene) EditService(name string, edit func(service *corev1.Service)) {
+	s.T.Helper()
+	s.Must(RetryConflicts(func() error {
+		service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(service)
+		_, err = s.ServiceClient().Update(s.Ctx(), service, metav1.UpdateOptions{FieldManager: "by-hand"})
+		return err
+	}))
+}
+
+// DeleteService deletes a Service.
+func (s *Scene) DeleteService(name string) {
+	s.T.Helper()
+	s.Must(s.ServiceClient().Delete(s.Ctx(), name, metav1.DeleteOptions{}))
+}
+
+// CreatePod makes a pod that is scheduled to a node, unless that is "", with some changes.
+func (s *Scene) CreatePod(name, node string, labels map[string]string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	s.T.Helper()
+	return s.Launch(NewPod(name, node, labels, changes...))
+}
+
+// Launch makes a pod, as soon as that is possible in the namespace.
+func (s *Scene) Launch(pod *corev1.Pod) *corev1.Pod {
+	s.T.Helper()
+	s.WaitServiceAccount()
+	created, err := s.PodClient().Create(s.Ctx(), pod, metav1.CreateOptions{})
+	s.Must(err)
+	return created
+}
+
+// BindPod schedules a pod, as the scheduler does.
+func (s *Scene) BindPod(name, node string, labels map[string]string) {
+	s.T.Helper()
+	s.Must(s.PodClient().Bind(s.Ctx(), NewBinding(name, node, labels), metav1.CreateOptions{}))
+}
+
+// PatchPod changes a pod with a JSON merge patch.
+func (s *Scene) PatchPod(name, patch string, subresources ...string) {
+	s.T.Helper()
+	options := metav1.PatchOptions{FieldManager: "by-hand"}
+	_, err := s.PodClient().Patch(s.Ctx(), name, types.MergePatchType, []byte(patch), options, subresources...)
+	s.Must(err)
+}
+
+// GetPod is a pod as it is now.
+func (s *Scene) GetPod(name string) *corev1.Pod {
+	s.T.Helper()
+	pod, err := s.PodClient().Get(s.Ctx(), name, metav1.GetOptions{})
+	s.Must(err)
+	return pod
+}
