@@ -83,7 +83,7 @@ func (s *scene) reportLabelled(pods int, rounds []compared) {
 	took, cpu := compareRounds(fmt.Sprintf("%d pods labelled", pods), labelLimit, rounds)
 	s.report.add(5, took)
 	s.report.count(5, "patches a pod", float64(patches)/float64(pods*len(rounds)), 1)
-	s.report.count(5, "patches of a pod that has one", float64(patches-len(patched)), 0)
+	s.report.count(5, "second patches of a pod", float64(patches-len(patched)), 0)
 	s.report.add(5, cpu)
 }
 

@@ -223,7 +223,7 @@ type curve struct {
 
 func newCurve(name, title, x, y string, lines ...string) *curve {
 	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Legend.Top = title, x, y, true
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Add(plotter.NewGrid())
 	return &curve{Plot: p, name: name, lines: lines, points: make([]plotter.XYs, len(lines))}
 }
@@ -243,11 +243,13 @@ func (c *curve) add(x float64, ys ...float64) {
 
 // save draws the curve into an SVG file.
 func (c *curve) save(dir string) error {
-	for i, line := range c.lines {
-		if err := plotutil.AddLinePoints(c.Plot, line, c.points[i]); err != nil {
-			return err
-		}
+	var lines []any // of names and points by turns
+	for i, name := range c.lines {
+		lines = append(lines, name, c.points[i])
 	}
-	c.Y.Min = 0
+	if err := plotutil.AddLinePoints(c.Plot, lines...); err != nil {
+		return err
+	}
+	c.Y.Min = 0 // Below the lines is room for the legend.
 	return c.Save(16*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, c.name+".svg"))
 }

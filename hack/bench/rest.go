@@ -18,6 +18,11 @@ import (
 )
 
 const (
+	loadedLocalServices = 2
+	mostPods            = 100000
+	// loadedTimeout bounds a restart with everything in place, and what is measured then.
+	loadedTimeout = 10 * time.Minute
+
 	// A kubelet renews its Lease, and reports a status that has not changed, this often.
 	leaseInterval  = 10 * time.Second
 	statusInterval = 5 * time.Minute
@@ -26,6 +31,60 @@ const (
 	warmUpTime     = 15 * time.Second
 	watchTime      = 60 * time.Second
 )
+
+// memoryLimits are the targets of row 6, in MB, by the number of pods.
+var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
+
+// measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
+func measureLoaded(ctx context.Context, b *bench) {
+	sizes := []int{mostPods}
+	if b.opts.wants(6) && !b.opts.smoke {
+		sizes = []int{0, 20000, 50000, mostPods}
+	}
+	b.withScene(ctx, b.n(5000), func(s *scene) {
+		s.seedLocalServices(ctx, loadedLocalServices)
+		// The first start tells the status of the LocalServices.
+		s.withController(ctx, func(ctx context.Context, _ *controller) { s.awaitRest(ctx, restTime) })
+		title := fmt.Sprintf("Memory (RSS) with %d nodes, %d LocalServices", len(s.nodes), loadedLocalServices)
+		footprint, pods := newCurve("memory", title, "pods", "MB", "at rest", "peak"), 0
+		for _, size := range sizes {
+			// A LocalService selects one half of the pods.
+			s.seedPods(ctx, "app000", (b.n(size)-pods)/2, podLabelled)
+			s.seedPods(ctx, "another", (b.n(size)-pods)/2, podRunning)
+			pods = b.n(size)
+			s.startLoaded(ctx, size, footprint)
+		}
+		if len(sizes) > 1 {
+			b.report.curves = append(b.report.curves, footprint)
+		}
+	})
+}
+
+// startLoaded starts a controller with everything in place. With most pods, it is watched at rest in the end.
+func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
+	ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
+	defer cancel()
+	pods, mark := s.n(size), s.Audit.Mark()
+	what := fmt.Sprintf("%d pods, %d nodes, %d Services", pods, len(s.nodes), loadedLocalServices*len(s.nodes))
+	var rests []atRest
+	s.withController(ctx, func(ctx context.Context, p *controller) {
+		s.awaitRest(ctx, s.shorter(settleTime))
+		m := s.settledMemory(ctx, p)
+		progress("rows 4, 6, 7: %d pods: ready after %v, %v", pods, p.ready, m)
+		footprint.add(float64(pods), m.resident, m.peak)
+		used := check{what: what, unit: "MB", ours: m.resident, note: m.String()}
+		if limit := memoryLimits[size]; limit > 0 {
+			used = used.atMost(limit)
+		}
+		s.report.add(6, used)
+		if size == mostPods {
+			s.report.add(7, check{what: "ready after restart, " + what, unit: "s", ours: p.ready.Seconds()}.atMost(10))
+			s.report.count(7, "writes after a restart", float64(len(s.Audit.Since(mark).ByController().Writes())), 0)
+			rests = s.watchAtRest(ctx, p)
+		}
+	})
+	s.reportAtRest(what, rests, mark)
+}
 
 // atRest is what a controller did while only heartbeats came in.
 type atRest struct {
@@ -129,65 +188,4 @@ func (s *scene) reportAtRest(what string, rests []atRest, mark framework.Mark) {
 		s.report.count(4, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
 		s.report.count(4, "LISTs"+at, s.listed(mark, r.observed), 0)
 	}
-}
-
-const (
-	loadedLocalServices = 2
-	// loadedTimeout bounds a restart with everything in place, and what is measured then.
-	loadedTimeout = 10 * time.Minute
-	mostPods      = 100000
-)
-
-// memoryLimits are the targets of row 6, in MB, by the number of pods.
-var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
-
-// measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
-func measureLoaded(ctx context.Context, b *bench) {
-	sizes := []int{mostPods}
-	if b.opts.wants(6) && !b.opts.smoke {
-		sizes = []int{0, 20000, 50000, mostPods}
-	}
-	b.withScene(ctx, b.n(5000), func(s *scene) {
-		s.seedLocalServices(ctx, loadedLocalServices)
-		// The first start tells the status of the LocalServices.
-		s.withController(ctx, func(ctx context.Context, _ *controller) { s.awaitRest(ctx, restTime) })
-		title := fmt.Sprintf("Memory (RSS) with %d nodes, %d LocalServices", len(s.nodes), loadedLocalServices)
-		footprint, pods := newCurve("memory", title, "pods", "MB", "at rest", "peak"), 0
-		for _, size := range sizes {
-			// A LocalService selects one half of the pods.
-			s.seedPods(ctx, "app000", (b.n(size)-pods)/2, podLabelled)
-			s.seedPods(ctx, "another", (b.n(size)-pods)/2, podRunning)
-			pods = b.n(size)
-			s.startLoaded(ctx, size, footprint)
-		}
-		if len(sizes) > 1 {
-			b.report.curves = append(b.report.curves, footprint)
-		}
-	})
-}
-
-// startLoaded starts a controller with everything in place. With most pods, it is watched at rest in the end.
-func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
-	ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
-	defer cancel()
-	pods, mark := s.n(size), s.Audit.Mark()
-	what := fmt.Sprintf("%d pods, %d nodes, %d Services", pods, len(s.nodes), loadedLocalServices*len(s.nodes))
-	var rests []atRest
-	s.withController(ctx, func(ctx context.Context, p *controller) {
-		s.awaitRest(ctx, s.shorter(settleTime))
-		m := s.settledMemory(ctx, p)
-		progress("rows 4, 6, 7: %d pods: ready after %v, %v", pods, p.ready, m)
-		footprint.add(float64(pods), m.resident, m.peak)
-		used := check{what: what, unit: "MB", ours: m.resident, note: m.String()}
-		if limit := memoryLimits[size]; limit > 0 {
-			used = used.atMost(limit)
-		}
-		s.report.add(6, used)
-		if size == mostPods {
-			s.report.add(7, check{what: "ready after restart, " + what, unit: "s", ours: p.ready.Seconds()}.atMost(10))
-			s.report.count(7, "writes after a restart", float64(len(s.Audit.Since(mark).ByController().Writes())), 0)
-			rests = s.watchAtRest(ctx, p)
-		}
-	})
-	s.reportAtRest(what, rests, mark)
 }
