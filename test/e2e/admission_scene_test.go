@@ -39,7 +39,8 @@ const (
 	admissionKinds = "mutatingadmissionpolicybindings,mutatingadmissionpolicies,validatingadmissionpolicybindings,validatingadmissionpolicies"
 )
 
-// newAdmissionScene is a scene in a cluster that no other test uses at the same time: admission policies concern all of it.
+// newAdmissionScene is a scene in a cluster that no other test uses at the same time: admission policies concern all of
+// it.
 func newAdmissionScene(t *testing.T, opts framework.ClusterOptions) *scene {
 	t.Helper()
 	s := &scene{framework.NewCluster(t, opts).NewScene(t, "admission")}

@@ -2,9 +2,9 @@
 // in the cluster, as artifacts/deploy installs it.
 //
 // Most tests share a cluster. Those that need it for themselves, because they take nodes away, the controller down or
-// change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace of
-// its own. Some start a cluster of their own: the walk-through, which tells how to, and the tests of admission policies
-// that need no nodes but a thousand pods, or another version of Kubernetes.
+// change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace
+// of its own. Some start a cluster of their own: the walk-through, which tells how to, and the tests of admission
+// policies that need no nodes but a thousand pods, or another version of Kubernetes.
 package e2e
 
 import (

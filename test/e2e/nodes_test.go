@@ -12,11 +12,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// addedNode is a node that comes and goes. Its name is one that no Service can have as it is, as they are on many clouds.
+// addedNode is a node that comes and goes. Its name is one that no Service can have as it is, as they are on many
+// clouds.
 const addedNode = "k8s04.example.internal"
 
-// TestNodeComesAndGoes adds a node to the cluster, drains it, pulls its plug, removes it and brings it back. The Services
-// follow, and nobody is ever answered from a wrong node.
+// TestNodeComesAndGoes adds a node to the cluster, drains it, pulls its plug, removes it and brings it back. The
+// Services follow, and nobody is ever answered from a wrong node.
 func TestNodeComesAndGoes(t *testing.T) {
 	s := newScene(t)
 	ls, virtual := s.localService("demo"), s.localService("virtual", framework.WithClusterIP)

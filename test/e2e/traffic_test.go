@@ -48,8 +48,8 @@ func (s *scene) addressOf(node string) string {
 	return object.Status.Addresses[i].Address
 }
 
-// TestPodMoves follows a pod that is replaced by one on another node: its new node's name leads to it, and the old one's
-// to nothing.
+// TestPodMoves follows a pod that is replaced by one on another node: its new node's name leads to it, and the old
+// one's to nothing.
 func TestPodMoves(t *testing.T) {
 	s := newScene(t)
 	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP))}
@@ -142,8 +142,8 @@ func (s *scene) settle(ways ...access) {
 	}
 }
 
-// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, one that was put on its node by hand, and one that a
-// kubelet runs by itself.
+// TestKindsOfPods reaches pods of a DaemonSet and of a StatefulSet, one that was put on its node by hand, and one that
+// a kubelet runs by itself.
 func TestKindsOfPods(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

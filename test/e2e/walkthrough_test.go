@@ -14,10 +14,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// The walk-through of README.md is what stands in its code blocks between these two lines. In a block, a line that begins
-// with "$ " is a command; one that ends with "\" goes on in the next line. The lines up to the next command are the
-// command's output, both outputs together; without any, the output may be anything. Blocks without commands, and blank
-// lines, are ignored.
+// The walk-through of README.md is what stands in its code blocks between these two lines. In a block, a line that
+// begins with "$ " is a command; one that ends with "\" goes on in the next line. The lines up to the next command are
+// the command's output, both outputs together; without any, the output may be anything. Blocks without commands, and
+// blank lines, are ignored.
 const (
 	walkThroughBegin = "<!-- walk-through -->"
 	walkThroughEnd   = "<!-- /walk-through -->"
@@ -111,8 +111,8 @@ func normalize(command string, output []string) []string {
 	return lines
 }
 
-// checkOutput returns nil if a command's output is the expected one. In that, "…" stands for anything within a line, and
-// on a line of its own for any number of lines.
+// checkOutput returns nil if a command's output is the expected one. In that, "…" stands for anything within a line,
+// and on a line of its own for any number of lines.
 func checkOutput(command string, want, got []string) error {
 	if len(want) == 0 || matchLines(normalize(command, want), normalize(command, got)) {
 		return nil

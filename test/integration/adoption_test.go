@@ -70,8 +70,9 @@ func (s *scene) createEarly(name string, nodes []string) (services []*corev1.Ser
 	return services
 }
 
-// TestAdoptionFromTheEarlyImplementation tests the way from the early implementation to this one: as long as the old object
-// owns the Services they are conflicts, and when it has been deleted with --cascade=orphan they are adopted as they are.
+// TestAdoptionFromTheEarlyImplementation tests the way from the early implementation to this one: as long as the old
+// object owns the Services they are conflicts, and when it has been deleted with --cascade=orphan they are adopted as
+// they are.
 func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, controlPlane())
@@ -81,6 +82,7 @@ func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	f := s.newFence()
 	nodes := s.AddNodes("a", "b", "c")
 	services := s.createEarly("demo", nodes)
+	f.passServices() // What the controller has not heard of, it would try to create.
 	s.ResetCount()
 	s.Create("demo")
 	s.waitConflict("demo", len(nodes), len(nodes))

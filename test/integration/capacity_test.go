@@ -13,8 +13,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestCapacityFewClusterIPsOfAFamily tests what is said of the addresses in a cluster that has a few of IPv4 and plenty of IPv6: a
-// Warning with the numbers comes before the first Service for those that need IPv4, and none for those that do not.
+// TestCapacityFewClusterIPsOfAFamily tests what is said of the addresses in a cluster that has a few of IPv4 and plenty
+// of IPv6: a Warning with the numbers comes before the first Service for those that need IPv4, and none for those that
+// do not.
 func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack("10.96.0.0/28,fd00:10:96::/112")) // 14 and 65,535 addresses
@@ -68,7 +69,9 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 	})
 	t.Run("plenty", func(t *testing.T) {
 		s := s.in(t)
-		s.Create("six", framework.WithClusterIP, func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} })
+		s.Create("six", framework.WithClusterIP, func(ls *v1alpha1.LocalService) {
+			ls.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
+		})
 		ls := s.WaitReady("six")
 		s.MustOwn(ls, nodes)
 		if err := framework.CheckCondition(ls, v1alpha1.ConditionNearCapacity, metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity); err != nil {
@@ -83,8 +86,8 @@ func TestCapacityFewClusterIPsOfAFamily(t *testing.T) {
 }
 
 // TestCapacityEnvironmentVariables tests a namespace that gets more Services with a cluster IP than pods can bear as
-// environment variables: a Warning and the condition have the numbers before the first such Service is made, and it is made
-// all the same. Headless Services, which become no variables, are not warned of.
+// environment variables: a Warning and the condition have the numbers before the first such Service is made, and it is
+// made all the same. Headless Services, which become no variables, are not warned of.
 func TestCapacityEnvironmentVariables(t *testing.T) {
 	t.Parallel()
 	const stood = 1000

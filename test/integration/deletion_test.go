@@ -15,8 +15,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestDeletionOfANodeThatComesBack tests that a node that is deleted and comes back under its name keeps its Service or gets it
-// anew, and never has two.
+// TestDeletionOfANodeThatComesBack tests that a node that is deleted and comes back under its name keeps its Service or
+// gets it anew, and never has two.
 func TestDeletionOfANodeThatComesBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "readded")
@@ -57,9 +57,9 @@ func TestDeletionOfANodeThatComesBack(t *testing.T) {
 	s.WantWrites("services", "none")
 }
 
-// TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller does
-// not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their Services;
-// else the one or the other goes first, as it happens.
+// TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller
+// does not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their
+// Services; else the one or the other goes first, as it happens.
 func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 	t.Parallel()
 	for name, servicesFirst := range map[string]bool{"in any order": false, "Services first": true} {
@@ -184,8 +184,8 @@ func TestDeletionByATypo(t *testing.T) {
 	s.MustOwn(s.WaitReady("demo"), len(nodes))
 }
 
-// TestDeletionHeldIsTold tests that a held deletion is told once, in an event with the numbers, that everything else goes
-// on meanwhile, and that the confirmation is enough to go on.
+// TestDeletionHeldIsTold tests that a held deletion is told once, in an event with the numbers, that everything else
+// goes on meanwhile, and that the confirmation is enough to go on.
 func TestDeletionHeldIsTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "held")
@@ -194,7 +194,9 @@ func TestDeletionHeldIsTold(t *testing.T) {
 	nodes := s.AddNodes("a", "b", "c", "d")
 	s.PatchNode(nodes[0], `{"metadata":{"labels":{"disk":"ssd"}}}`)
 	ls := s.CreateReady("demo")
-	s.Update("demo", framework.OnNodesWith("disk", "ssd"), func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
+	s.Update("demo", framework.OnNodesWith("disk", "ssd"), func(ls *v1alpha1.LocalService) {
+		ls.Spec.Ports[0].Port = 81
+	})
 	held := s.WaitNotReady("demo", v1alpha1.ReasonDeletionHeld, "3 of 4 Services")
 	f.passServices()
 	f.passLocalServices()

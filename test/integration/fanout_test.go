@@ -151,7 +151,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	s.DeleteNode(s.NodeName("d"))
 }
 
-// TestNodeHeartbeats tests that what is written to nodes all the time causes no work: not even a look at a LocalService.
+// TestNodeHeartbeats tests that what is written to nodes all the time causes no work: not even a look at a
+// LocalService.
 func TestNodeHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "heartbeat")

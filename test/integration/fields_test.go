@@ -112,8 +112,8 @@ func fieldWalks() map[string]walk {
 	}
 }
 
-// TestEveryFieldSetChangedUnset takes every field of the API through its life. Each step reaches each Service by one write,
-// or by one replacement, and in the end the Services are what they were before.
+// TestEveryFieldSetChangedUnset takes every field of the API through its life. Each step reaches each Service by one
+// write, or by one replacement, and in the end the Services are what they were before.
 func TestEveryFieldSetChangedUnset(t *testing.T) {
 	t.Parallel()
 	walks := fieldWalks()

@@ -26,8 +26,8 @@ func (s *scene) waitConflict(name string, nodes, conflicts int) *v1alpha1.LocalS
 	})
 }
 
-// TestForeignServicesNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that its other
-// Services are made all the same, and that it heals by itself.
+// TestForeignServicesNameTaken tests that a Service of somebody else is left alone, that the LocalService says so, that
+// its other Services are made all the same, and that it heals by itself.
 func TestForeignServicesNameTaken(t *testing.T) {
 	t.Parallel()
 	controlledByNode := func(s *scene, service *corev1.Service, node string) {
@@ -120,8 +120,8 @@ func TestForeignServicesAreToldOnce(t *testing.T) {
 	})
 }
 
-// TestForeignServicesNameTakenLater tests that a Service whose controller reference somebody has given to another object is given up,
-// and that of a LocalService whose Service has gone and been replaced by somebody else's.
+// TestForeignServicesNameTakenLater tests that a Service whose controller reference somebody has given to another
+// object is given up, and that of a LocalService whose Service has gone and been replaced by somebody else's.
 func TestForeignServicesNameTakenLater(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "takenlater")
@@ -144,8 +144,8 @@ func TestForeignServicesNameTakenLater(t *testing.T) {
 	s.wantUntouched(taken)
 }
 
-// TestForeignServicesOfAnotherLocalService tests (a, b-c) and (a-b, c): the first keeps it, the other one says so, and gets it
-// when the first is gone.
+// TestForeignServicesOfAnotherLocalService tests (a, b-c) and (a-b, c): the first keeps it, the other one says so, and
+// gets it when the first is gone.
 func TestForeignServicesOfAnotherLocalService(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "same")
@@ -170,8 +170,8 @@ func TestForeignServicesOfAnotherLocalService(t *testing.T) {
 	s.WaitReady("a-b")
 }
 
-// TestForeignServicesOfARival tests two LocalServices that come at the same time and want one name: one has it, and keeps it
-// whatever happens to either of them, and the other one says so.
+// TestForeignServicesOfARival tests two LocalServices that come at the same time and want one name: one has it, and
+// keeps it whatever happens to either of them, and the other one says so.
 func TestForeignServicesOfARival(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "rival")
@@ -193,7 +193,9 @@ func TestForeignServicesOfARival(t *testing.T) {
 	s.WaitReady(holder)
 	s.waitConflict(rival, 1, 1)
 	for _, name := range []string{rival, holder, rival} {
-		s.Update(name, func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"any": fmt.Sprint(ls.ResourceVersion)} })
+		s.Update(name, func(ls *v1alpha1.LocalService) {
+			ls.Labels = map[string]string{"any": fmt.Sprint(ls.ResourceVersion)}
+		})
 		f.passLocalServices()
 	}
 	s.wantUntouched(service)

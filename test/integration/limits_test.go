@@ -25,7 +25,8 @@ func (s *scene) disks(ssds int) (nodes []string) {
 	return nodes
 }
 
-// TestDeletionOfNodesOneByOne tests that the limit is for one change: nodes that leave one after the other are so many changes.
+// TestDeletionOfNodesOneByOne tests that the limit is for one change: nodes that leave one after the other are so many
+// changes.
 func TestDeletionOfNodesOneByOne(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "onebyone")
@@ -40,8 +41,8 @@ func TestDeletionOfNodesOneByOne(t *testing.T) {
 	s.WaitReady("demo")
 }
 
-// TestDeletionOfTheOnlyNodeIsHeld tests that the limit is for whatever a deletion comes from, and however small: the only
-// node of a LocalService that leaves would take all of its Services with it.
+// TestDeletionOfTheOnlyNodeIsHeld tests that the limit is for whatever a deletion comes from, and however small: the
+// only node of a LocalService that leaves would take all of its Services with it.
 func TestDeletionOfTheOnlyNodeIsHeld(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "only")

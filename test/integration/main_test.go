@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// checkLog finds what no test may cause: a panic in the controller, caught or not, such as the cache mutation detector's.
+// checkLog finds what no test may cause: a panic in the controller, caught or not, such as the cache mutation
+// detector's.
 func checkLog(controller *framework.Controller) error {
 	var errs []error
 	if !controller.Running() {

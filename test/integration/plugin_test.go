@@ -133,8 +133,8 @@ func TestStatusPluginErrors(t *testing.T) {
 	s.wantPluginError("the cluster cannot be reached", "nodes", "demo", "--server", "https://127.0.0.1:1")
 }
 
-// TestStatusPluginIsFound: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run at the
-// same time as other tests.
+// TestStatusPluginIsFound: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run
+// at the same time as other tests.
 func TestStatusPluginIsFound(t *testing.T) {
 	script := framework.MustModuleFile(t, "cmd", pluginName)
 	t.Setenv("PATH", filepath.Dir(framework.PluginProgram.MustPath(t))+":"+script+":"+os.Getenv("PATH"))
@@ -151,7 +151,8 @@ func TestStatusPluginIsFound(t *testing.T) {
 	}
 }
 
-// kubectlPlugin runs the plugin through kubectl. Flags of kubectl itself, before the plugin's name, are not for plugins.
+// kubectlPlugin runs the plugin through kubectl. Flags of kubectl itself, before the plugin's name, are not for
+// plugins.
 func (s *scene) kubectlPlugin(args ...string) string {
 	s.T.Helper()
 	out, err := s.Kubectl(s.Ctx(), append(append([]string{"localservice"}, args...), "--namespace", s.Namespace)...)

@@ -26,8 +26,8 @@ func onHostNetwork(pod *corev1.Pod) {
 	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 }
 
-// podsAsKubelet is a client for what the kubelet of a node does about pods of the scene. The API server lets it do no more
-// than a kubelet may.
+// podsAsKubelet is a client for what the kubelet of a node does about pods of the scene. The API server lets it do no
+// more than a kubelet may.
 func (s *scene) podsAsKubelet(node string) corev1client.PodInterface {
 	s.T.Helper()
 	config := rest.CopyConfig(s.Config)
@@ -62,8 +62,8 @@ func (s *scene) createMirrorPod(name, node string, labels map[string]string) *co
 	return pod
 }
 
-// TestPodsFromBefore tests a controller that is started in a cluster that is at work already: the pods of each kind that a
-// LocalService selects are written once, and no others.
+// TestPodsFromBefore tests a controller that is started in a cluster that is at work already: the pods of each kind
+// that a LocalService selects are written once, and no others.
 func TestPodsFromBefore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "before")
@@ -135,7 +135,9 @@ func TestPodsCompleted(t *testing.T) {
 			s.PatchPod("pod", `{"metadata":{"labels":{"vm/rack":"elsewhere"}}}`)
 			f.passPods()
 			// Nor does a LocalService that comes to select it make a difference.
-			s.CreateReady("demo2", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "demo"} })
+			s.CreateReady("demo2", func(ls *v1alpha1.LocalService) {
+				ls.Spec.Selector = map[string]string{"app": "demo"}
+			})
 			f.passLocalServices()
 			f.passPods()
 			s.WantWrites("pods", "none")
@@ -146,8 +148,8 @@ func TestPodsCompleted(t *testing.T) {
 	}
 }
 
-// TestPodsInATerminatingNamespace tests pods whose namespace is being deleted: they are labelled as long as they are there,
-// because they may still serve, and they go without errors and without retries.
+// TestPodsInATerminatingNamespace tests pods whose namespace is being deleted: they are labelled as long as they are
+// there, because they may still serve, and they go without errors and without retries.
 func TestPodsInATerminatingNamespace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podsdoomed")
@@ -202,8 +204,8 @@ func TestPodsInATerminatingNamespace(t *testing.T) {
 	}
 }
 
-// TestPodsGoneMeanwhile tests a controller that hears of pods when they are gone already, with their namespace: it tries
-// none again.
+// TestPodsGoneMeanwhile tests a controller that hears of pods when they are gone already, with their namespace: it
+// tries none again.
 func TestPodsGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "podsgone")

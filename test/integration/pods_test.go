@@ -63,7 +63,9 @@ func TestPods(t *testing.T) {
 			s.PatchPod("pod", `{"metadata":{"labels":{"app":"demo"}}}`)
 		}},
 		{"selected later", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "other"} })
+			s.CreateReady("demo", func(ls *v1alpha1.LocalService) {
+				ls.Spec.Selector = map[string]string{"app": "other"}
+			})
 			s.CreatePod("pod", node, app)
 			s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
 		}},
@@ -212,7 +214,9 @@ func TestPodsLeftAlone(t *testing.T) {
 	s.ResetCount()
 	elsewhere.ResetCount()
 	s.CreateReady("demo")
-	s.CreateReady("demo2", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "demo2", "tier": "web"} })
+	s.CreateReady("demo2", func(ls *v1alpha1.LocalService) {
+		ls.Spec.Selector = map[string]string{"app": "demo2", "tier": "web"}
+	})
 	f.passPods()
 	f.passLocalServices()
 	for _, pod := range untouched {

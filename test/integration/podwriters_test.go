@@ -56,8 +56,8 @@ func (s *scene) otherWriters() []*otherWriter {
 	}
 }
 
-// run writes until stop is closed. It fails if it finds that its last word was lost, or that the node label, once seen, was.
-// It says when it has begun, or failed.
+// run writes until stop is closed. It fails if it finds that its last word was lost, or that the node label, once seen,
+// was. It says when it has begun, or failed.
 func (w *otherWriter) run(ctx context.Context, s *scene, pod string, begun chan<- struct{}, stop <-chan struct{}) {
 	const writesBefore = 5
 	labelled := false
@@ -89,8 +89,8 @@ func (w *otherWriter) run(ctx context.Context, s *scene, pod string, begun chan<
 	}
 }
 
-// TestPodsWrittenByOthers tests that the label arrives on a pod that others write all the time, that nothing of what they
-// write is lost, and that it takes no more writes than it must.
+// TestPodsWrittenByOthers tests that the label arrives on a pod that others write all the time, that nothing of what
+// they write is lost, and that it takes no more writes than it must.
 func TestPodsWrittenByOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "others")
@@ -139,8 +139,8 @@ func TestPodsWrittenByOthers(t *testing.T) {
 	}
 }
 
-// TestPodsAmongManyLocalServices tests a namespace with thousands of LocalServices: a pod is written once, whether one of
-// them selects it or a thousand do, and not at all if none does.
+// TestPodsAmongManyLocalServices tests a namespace with thousands of LocalServices: a pod is written once, whether one
+// of them selects it or a thousand do, and not at all if none does.
 func TestPodsAmongManyLocalServices(t *testing.T) {
 	t.Parallel()
 	// A cluster of its own, which goes away sooner than so many objects would.

@@ -288,7 +288,8 @@ func TestWithoutHTTPServer(t *testing.T) {
 	s.Must(controller.Stop())
 }
 
-// TestWarnings tests that a warning of the API server, which comes with the Service of each node, is logged at most once.
+// TestWarnings tests that a warning of the API server, which comes with the Service of each node, is logged at most
+// once.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "warning")

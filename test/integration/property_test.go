@@ -28,9 +28,9 @@ const theirs = "example.com/theirs"
 // rapid says with which -rapid.seed.
 var randomRuns = map[string]string{"rapid.checks": "4", "rapid.steps": "25", "rapid.nofailfile": "true"}
 
-// TestEveryFieldRandomEdits makes random edits of a LocalService. After each that the API server accepts, the Services are
-// as the spec says, by no more writes than that takes; what others have set on them is still there; and the controller has
-// nothing more to write, also when it looks at them again.
+// TestEveryFieldRandomEdits makes random edits of a LocalService. After each that the API server accepts, the Services
+// are as the spec says, by no more writes than that takes; what others have set on them is still there; and the
+// controller has nothing more to write, also when it looks at them again.
 func TestEveryFieldRandomEdits(t *testing.T) {
 	t.Parallel()
 	given := map[string]bool{}

@@ -12,8 +12,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestStatusReadinessOfPods tests that the status follows pods that become ready, are not any more, and go, as Kubernetes' own
-// controller of EndpointSlices tells; and that it does so at most about once a second.
+// TestStatusReadinessOfPods tests that the status follows pods that become ready, are not any more, and go, as
+// Kubernetes' own controller of EndpointSlices tells; and that it does so at most about once a second.
 func TestStatusReadinessOfPods(t *testing.T) {
 	t.Parallel()
 	// Nobody renews the nodes' leases; that must not make their pods unready.

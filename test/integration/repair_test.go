@@ -60,8 +60,8 @@ func TestServiceWithFinalizer(t *testing.T) {
 	s.WantWrites("services", "1 create services 201")
 }
 
-// TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays, is
-// waited for, and that the others are replaced meanwhile.
+// TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays,
+// is waited for, and that the others are replaced meanwhile.
 func TestImmutableTransitionsWithFinalizer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "replace")
@@ -85,8 +85,8 @@ func TestImmutableTransitionsWithFinalizer(t *testing.T) {
 	s.WaitReady("demo")
 }
 
-// TestEachChangeIsTold tests that each change has an event that says what it was, also when changes of several kinds follow
-// each other and leave the LocalService as it is: recorders of events may merge what they take for repetitions.
+// TestEachChangeIsTold tests that each change has an event that says what it was, also when changes of several kinds
+// follow each other and leave the LocalService as it is: recorders of events may merge what they take for repetitions.
 func TestEachChangeIsTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "told")

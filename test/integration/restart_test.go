@@ -155,8 +155,8 @@ func (s *scene) pause(controller *framework.Controller) (resume func()) {
 	return resume
 }
 
-// TestDeletionBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of their
-// LocalServices does no harm: what was orphaned stays, and what was deleted is gone in the end.
+// TestDeletionBehindItsBack tests that a controller that hears of the end of Services before it hears of the end of
+// their LocalServices does no harm: what was orphaned stays, and what was deleted is gone in the end.
 func TestDeletionBehindItsBack(t *testing.T) {
 	t.Parallel()
 	const localServices, nodes = 8, 5

@@ -135,7 +135,8 @@ const (
 	replaced transition = "replaced"
 )
 
-// transit changes a LocalService, and fails unless its Services follow in the right way, and the controller is quiet then.
+// transit changes a LocalService, and fails unless its Services follow in the right way, and the controller is quiet
+// then.
 func (s *scene) transit(name string, f *fence, what string, services int, want transition, changes ...change) {
 	s.T.Helper()
 	ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
@@ -170,8 +171,8 @@ func (s *scene) transit(name string, f *fence, what string, services int, want t
 	}
 }
 
-// told is the sum of the Services of which the events about a LocalService say that they were created, replaced, adopted
-// and so on.
+// told is the sum of the Services of which the events about a LocalService say that they were created, replaced,
+// adopted and so on.
 func (s *scene) told(ctx context.Context, name, did string) (sum int, err error) {
 	events, err := s.Events(ctx, name, "ServicesWritten")
 	if err != nil {

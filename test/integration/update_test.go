@@ -46,8 +46,8 @@ func TestEveryFieldAllocated(t *testing.T) {
 	}
 }
 
-// TestEveryFieldHandEdits tests that edits of a Service that concern more than one field, or that the API server answers
-// with changes of its own, are repaired by one write. Each field by itself is tested with the template.
+// TestEveryFieldHandEdits tests that edits of a Service that concern more than one field, or that the API server
+// answers with changes of its own, are repaired by one write. Each field by itself is tested with the template.
 func TestEveryFieldHandEdits(t *testing.T) {
 	t.Parallel()
 	withMetadata := func(ls *v1alpha1.LocalService) {
