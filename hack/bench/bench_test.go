@@ -1,136 +1,162 @@
 package main
 
 import (
-	"context"
-	"encoding/xml"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/benchmark/parse"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-const auditLines = `{"kind":"Event","requestURI":"/api/v1/namespaces/a/services","verb":"create","userAgent":"local-service-controller/v1","objectRef":{"resource":"services","namespace":"a","name":"x"},"responseStatus":{"code":201},"requestReceivedTimestamp":"2026-01-01T00:00:01.000000Z","stageTimestamp":"2026-01-01T00:00:01.250000Z"}
-{"kind":"Event","requestURI":"/api/v1/nodes/n/status","verb":"patch","userAgent":"heartbeat","objectRef":{"resource":"nodes"},"requestReceivedTimestamp":"2026-01-01T00:00:01.000000Z","stageTimestamp":"2026-01-01T00:00:01.250000Z"}
-{"kind":"Event","requestURI":"/api/v1/pods?watch=true&sendInitialEvents=true","verb":"watch","userAgent":"local-service-controller/v1","objectRef":{"resource":"pods"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z","stageTimestamp":"2026-01-01T00:05:00.000000Z"}
-{"kind":"Event","requestURI":"/apis/coordination.k8s.io/v1/leases/l","verb":"update","userAgent":"local-service-controller/v1","objectRef":{"resource":"leases","namespace":"a"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-01T00:00:03.000000Z","stageTimestamp":"2026-01-01T00:00:03.500000Z"}
-`
+// at is a time in the audit log.
+func at(second int) metav1.MicroTime {
+	return metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC))
+}
 
-func TestAuditLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	half := len(auditLines) / 2
-	write := func(content string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+// request is a request of a controller that was answered a second after it was received.
+func request(verb, resource, name string, received int) framework.Request {
+	return framework.Request{
+		Verb: verb, UserAgent: "local-service-controller/v1", RequestURI: "/?watch=true&sendInitialEvents=true",
+		ObjectRef:                &auditv1.ObjectReference{Resource: resource, Name: name},
+		ResponseStatus:           &metav1.Status{Code: 200},
+		RequestReceivedTimestamp: at(received), StageTimestamp: at(received + 1),
+	}
+}
+
+func TestPicks(t *testing.T) {
+	requests := framework.Requests{
+		request("create", "services", "a", 1), request("delete", "services", "a", 2),
+		request("watch", "pods", "", 3), request("update", "leases", "l", 4),
+	}
+	for what, c := range map[string]struct {
+		picked pick
+		want   int
+	}{
+		"creations":    {createdServices, 1},
+		"other writes": {otherWrites, 1},
+		"work":         {work, 3},
+	} {
+		if got := len(c.picked(requests)); got != c.want {
+			t.Errorf("%s: got %d, want %d", what, got, c.want)
 		}
 	}
-	log := &auditLog{path: path}
-	write(auditLines[:half]) // ends within a line
-	if _, err := log.mark(); err != nil {
-		t.Fatal(err)
+	for from, want := range []int{1, 1, 1, 0} {
+		o := observed{from: at(from).Time, to: at(5).Time}
+		if got := len(requests.Where(o.listed)); got != want {
+			t.Errorf("lists after %d s: got %d, want %d", from, got, want)
+		}
 	}
-	write(auditLines)
-	requests, err := log.since(0)
+	if got := span(requests); got != 4*time.Second {
+		t.Errorf("span: got %v", got)
+	}
+}
+
+func TestMostServed(t *testing.T) {
+	var made framework.Requests
+	for _, name := range []string{"a-n1", "b-n1", "c-n1", "a-n-2", "b-n-2", "a-n3"} {
+		made = append(made, request("create", "services", name, 1))
+	}
+	node, services := mostServed(made, sets.New("n1"))
+	if node != "n-2" || !services.Equal(sets.New("a-n-2", "b-n-2")) {
+		t.Errorf("got %s with %v", node, services)
+	}
+}
+
+func TestServiceTemplate(t *testing.T) {
+	made := func(namespace, owner, node string, uid types.UID) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: owner + "-" + node,
+				Labels: map[string]string{"owner": owner}, Annotations: map[string]string{"node": node},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "LocalService", Name: owner, UID: uid}},
+			},
+			Spec: corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"app": owner, "vm/rack": node}},
+		}
+	}
+	read := made("other", "template", "node", "2")
+	read.UID, read.ResourceVersion, read.Generation, read.Spec.ClusterIPs = "1", "1", 1, []string{"None"}
+	template := &serviceTemplate{sent(read), "template", "node"}
+	owner := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", UID: "3"}}
+	for range 2 { // The first copy must leave the template as it is.
+		if diff := cmp.Diff(made("ns", "app", "n1", "3"), template.copyFor(owner, "n1")); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestReportPlan(t *testing.T) {
+	const output = "BenchmarkCompute/unchanged/nodes=5000\t570\t2071234 ns/op\t240000 B/op\t35 allocs/op\n"
+	benchmarks, err := parse.ParseSet(strings.NewReader(output))
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(second int) time.Time { return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC) }
-	for _, c := range []struct {
-		what  string
-		match filter
-		want  int
-	}{
-		{"all but heartbeats", all(), 3},
-		{"creates", all(byUs, verb("create", "services"), in("a"), done), 1},
-		{"writes", ourWrites, 1},
-		{"lists", ourLists(at(1), at(3)), 1},
-		{"lists later", ourLists(at(3), at(4)), 0},
-		{"work", ourWork, 2},
-	} {
-		if got := requests.count(c.match); got != c.want {
-			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
-		}
+	b := &bench{}
+	if err := b.reportPlan(benchmarks); err != nil {
+		t.Fatal(err)
 	}
-	if got := requests.where(ourWrites).span(); got != 250*time.Millisecond {
-		t.Errorf("span: got %v", got)
+	if took, allocated := b.report.checks[0], b.report.checks[1]; took.ours != 2.071234 || allocated.ours != 35 {
+		t.Errorf("got %+v, %+v", took, allocated)
 	}
-	write("")
-	if _, err := log.since(0); err == nil {
-		t.Error("a log that was rotated must be an error")
+	if err := b.reportPlan(parse.Set{}); err == nil {
+		t.Error("a benchmark that is missing must be an error")
 	}
 }
 
-func TestQuantile(t *testing.T) {
-	values := []float64{5, 1, 4, 2, 3}
-	for q, want := range map[float64]float64{0: 1, 0.5: 3, 0.99: 5, 1: 5} {
-		if got := quantile(values, q); got != want {
-			t.Errorf("quantile %v: got %v, want %v", q, got, want)
-		}
+func TestReport(t *testing.T) {
+	opts, r := options{out: t.TempDir(), smoke: true}, &report{}
+	r.add(2,
+		check{what: "slower than bare clients", unit: "s", ours: 1.234, floor: 1, ratio: 1.234}.atMostTimes(1.15),
+		samples{5, 1, 2, 9}.longest("fast enough").atMost(9),
+		samples{}.longest("not measured"),
+	)
+	r.count(1, "Services", 5, 5)
+	c := newCurve("curve", "a < b & c", "x", "y", "one", "two").logarithmic()
+	c.add(1000, 1, 2)
+	c.add(100000, 3, 4)
+	r.curves = []*curve{c}
+	if err := r.finish(opts); err != nil {
+		t.Errorf("times are no errors in a smoke run: %v", err)
 	}
-	if got := quantile[float64](nil, 0.5); got != 0 {
-		t.Errorf("quantile of nothing: got %v", got)
+	opts.smoke = false
+	const missed = "row 2: slower than bare clients: 1.23 × instead of ≤ 1.15 ×"
+	if err := r.finish(opts); err == nil || err.Error() != missed {
+		t.Errorf("a target that is missed must be an error: got %v", err)
 	}
-}
-
-func TestCheckPasses(t *testing.T) {
-	for _, c := range []struct {
-		check check
-		want  bool
-	}{
-		{check{Ours: 1}, true},
-		{check{Ours: 1, Limit: 1, Of: ofOurs}, true},
-		{check{Ours: 1.1, Limit: 1, Of: ofOurs}, false},
-		{check{Ours: 9, Ratio: 1.2, Limit: 1.25, Of: ofRatio}, true},
-		{check{Ours: 1, Ratio: 1.3, Limit: 1.25, Of: ofRatio}, false},
-		{check{Ours: 999, Limit: 1000, Of: ofExactly}, false},
-	} {
-		if got := c.check.passes(); got != c.want {
-			t.Errorf("%+v: got %v", c.check, got)
-		}
+	r.count(1, "Services", 4, 5)
+	opts.smoke = true
+	if err := r.finish(opts); err == nil {
+		t.Error("a count that is wrong must be an error in a smoke run, too")
 	}
-}
-
-func TestPlanLine(t *testing.T) {
-	const output = "BenchmarkCompute/unchanged/nodes=5000-2         \t     570\t   2071234 ns/op\t  240000 B/op\t    5000 allocs/op\n"
-	m := planLine.FindStringSubmatch(output)
-	if m == nil || m[1] != "unchanged" || m[2] != "5000" || m[3] != "2071234" || m[5] != "5000" {
-		t.Errorf("got %q", m)
+	table, err1 := os.ReadFile(filepath.Join(opts.out, "results.md"))
+	svg, err2 := os.ReadFile(filepath.Join(opts.out, "curve.svg"))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(table), "| longest of 4, median 2.00 s, shortest 1.00 s") ||
+		!strings.Contains(string(svg), "a &lt; b &amp; c") {
+		t.Errorf("got the table\n%s\nand the curve\n%s", table, svg)
 	}
 }
 
-func TestCurveIsXML(t *testing.T) {
-	for _, logarithmic := range []bool{false, true} {
-		c := &curve{Title: "a < b & c", X: "x", Y: "y", Logarithmic: logarithmic, Lines: []line{{Name: "one"}, {Name: "two"}}}
-		c.add(1000, 1, 2)
-		c.add(100000, 3, 4)
-		decoder := xml.NewDecoder(strings.NewReader(c.svg()))
-		for {
-			_, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if strings.Contains(c.svg(), "NaN") {
-			t.Error("NaN in the drawing")
-		}
+func TestParseRows(t *testing.T) {
+	o := options{}
+	if err := o.parseRows("3, 11"); err != nil || !slices.Equal(o.rows, []int{3, 11}) {
+		t.Errorf("got %v, %v", o.rows, err)
 	}
-}
-
-func TestParallelStopsAtAnError(t *testing.T) {
-	failure := errors.New("failure")
-	err := parallel(t.Context(), 3, 1000, func(_ context.Context, _, i int) error {
-		if i == 5 {
-			return failure
-		}
-		return nil
-	})
-	if !errors.Is(err, failure) {
-		t.Errorf("got %v", err)
+	if err := o.parseRows("12"); err == nil {
+		t.Error("a row that there is not must be an error")
 	}
 }

@@ -2,80 +2,103 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// floorClients are plain parallel clients, as many as the controller writes at the same time: no throttle, protobuf,
-// a connection for each. They are what nobody can be faster than with the same number of requests under way.
-func (b *bench) floorClients(c *cluster) ([]kubernetes.Interface, error) {
-	var clients []kubernetes.Interface
-	var errs []error
-	for range b.opts.writeConcurrency {
-		config := c.config(floorAgent)
-		if !b.opts.oneConnection {
-			config.Dial = new(net.Dialer).DialContext // Clients that dial for themselves share no connection.
-		}
-		client, err := kubernetes.NewForConfig(config)
-		clients, errs = append(clients, client), append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("make bare clients: %w", err)
-	}
-	return clients, nil
-}
+// floorAgent is the user agent of the bare clients.
+const floorAgent = "bench-floor"
 
-// floorCreate creates Services, and returns how long that took at the API server.
-func (b *bench) floorCreate(ctx context.Context, c *cluster, services []*corev1.Service) (time.Duration, error) {
-	return b.floor(ctx, c, len(services), func(ctx context.Context, client kubernetes.Interface, i int) error {
-		_, err := client.CoreV1().Services(services[i].Namespace).Create(ctx, services[i], metav1.CreateOptions{FieldManager: fieldManager})
-		return err
-	})
-}
+// floorRequest is a request of a bare client.
+type floorRequest func(ctx context.Context, client kubernetes.Interface, i int) error
 
-// floorLabel labels pods as the controller does, and returns how long that took at the API server.
-func (b *bench) floorLabel(ctx context.Context, c *cluster, pods []podRef) (time.Duration, error) {
-	return b.floor(ctx, c, len(pods), func(ctx context.Context, client kubernetes.Interface, i int) error {
-		_, err := client.CoreV1().Pods(pods[i].namespace).Patch(ctx, pods[i].name, types.MergePatchType, pods[i].labelPatch(), metav1.PatchOptions{FieldManager: fieldManager})
-		return err
-	})
-}
-
-// floor does n requests and returns how long that took at the API server.
-func (b *bench) floor(ctx context.Context, c *cluster, n int, do func(ctx context.Context, client kubernetes.Interface, i int) error) (time.Duration, error) {
-	clients, err := b.floorClients(c)
-	if err != nil {
-		return 0, err
-	}
-	for _, client := range clients { // The controller, too, is connected when its work begins.
-		if _, err := client.Discovery().ServerVersion(); err != nil {
-			return 0, fmt.Errorf("connect bare clients: %w", err)
-		}
-	}
-	mark, err := c.audit.mark()
-	if err != nil {
-		return 0, err
-	}
-	err = parallel(ctx, len(clients), n, func(ctx context.Context, worker, i int) error {
+// floor has plain parallel clients do n requests, and returns how long that took at the API server. They are as many as
+// the controller writes at the same time: no throttle, protobuf, a connection for each. They are what nobody can be
+// faster than with the same number of requests under way.
+func (s *scene) floor(ctx context.Context, n int, do floorRequest) time.Duration {
+	clients := s.floorClients()
+	mark := s.Audit.Mark()
+	must(parallel(ctx, len(clients), n, func(ctx context.Context, worker, i int) error {
 		return do(ctx, clients[worker], i)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("measure bare clients: %w", err)
-	}
-	requests, err := c.audit.since(mark)
-	if err != nil {
-		return 0, err
-	}
-	requests = requests.where(all(by(floorAgent), done))
+	}))
+	requests := s.Audit.Since(mark).By(floorAgent).Where(framework.Succeeded)
 	if len(requests) != n {
-		return 0, fmt.Errorf("measure bare clients: the audit log has %d of their %d requests", len(requests), n)
+		must(fmt.Errorf("the audit log has %d of the %d requests of bare clients", len(requests), n))
 	}
-	return requests.span(), nil
+	return span(requests)
+}
+
+// floorClients are bare clients that are connected, as the controller is when its work begins.
+func (s *scene) floorClients() (clients []kubernetes.Interface) {
+	for range s.opts.writeConcurrency {
+		config := s.protobuf(floorAgent)
+		config.Dial = new(net.Dialer).DialContext // Clients that dial for themselves share no connection.
+		client := try(kubernetes.NewForConfig(config))
+		try(client.Discovery().ServerVersion())
+		clients = append(clients, client)
+	}
+	return clients
+}
+
+// createOptions are those with which the controller creates Services.
+var createOptions = metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
+
+// serviceTemplate is the Service of some LocalService and node, to make those of others from.
+type serviceTemplate struct {
+	service     *corev1.Service
+	owner, node string
+}
+
+// copyFor is the Service of another LocalService and node.
+func (t *serviceTemplate) copyFor(owner *v1alpha1.LocalService, node string) *corev1.Service {
+	service := t.service.DeepCopy()
+	rename := strings.NewReplacer(t.owner, owner.Name, t.node, node)
+	service.Namespace, service.Name = owner.Namespace, rename.Replace(service.Name)
+	for _, values := range []map[string]string{service.Labels, service.Annotations, service.Spec.Selector} {
+		for key, value := range values {
+			values[key] = rename.Replace(value)
+		}
+	}
+	service.OwnerReferences[0].Name, service.OwnerReferences[0].UID = owner.Name, owner.UID
+	return service
+}
+
+// templateService is a Service that the controller itself has made, as the template for what the bare clients send. One
+// is enough for a run.
+func (s *scene) templateService(ctx context.Context) *serviceTemplate {
+	if s.serviceTemplate == nil {
+		ctx, cancel := context.WithTimeout(ctx, framework.DefaultTimeout)
+		defer cancel()
+		own := s.newScene(ctx, s.cluster, 1)
+		owner := own.createLocalServices(ctx, "template", 1)[0]
+		mark := s.Audit.Mark()
+		own.withController(ctx, func(ctx context.Context, _ *controller) {
+			try(s.await(ctx, mark, 1, createdServices))
+		})
+		services := s.Kube.CoreV1().Services(own.name)
+		made := &try(services.List(ctx, metav1.ListOptions{})).Items[0]
+		s.serviceTemplate = &serviceTemplate{sent(made), owner.Name, own.nodes[0]}
+		own.leave(ctx)
+		must(services.Delete(ctx, made.Name, metav1.DeleteOptions{}))
+	}
+	return s.serviceTemplate
+}
+
+// sent is a headless Service as it was before the API server set its own fields. The controller fills in the API's
+// defaults itself.
+func sent(service *corev1.Service) *corev1.Service {
+	s := &corev1.Service{Spec: service.Spec}
+	s.Name, s.Labels, s.Annotations = service.Name, service.Labels, service.Annotations
+	s.OwnerReferences = service.OwnerReferences
+	s.Spec.ClusterIPs, s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, nil, nil
+	return s
 }

@@ -2,220 +2,70 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 const (
-	fieldManager = v1alpha1.FieldManager
-	// sceneLabelKey on a node tells the scene that it belongs to, so that several fit into one cluster.
-	sceneLabelKey = "bench/scene"
-	loadWorkers   = 8
+	// seedWorkers is how many transactions are under way, seedBatch how many objects each holds: etcd takes no more.
+	seedWorkers = 4
+	seedBatch   = 128
+	// seededKey is an annotation and a label; see learn.
+	seededKey = "bench/seeded"
 )
 
-// scene is a namespace, nodes of its own, and what is in it.
-type scene struct {
-	*cluster
-	name  string
-	nodes []string
-	apps  int // groups of pods so far
-}
+// storageCodec encodes objects as the API server stores them.
+var storageCodec = scheme.Codecs.EncoderForVersion(
+	protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion)
 
-// newScene makes a namespace and nodes.
-func (b *bench) newScene(ctx context.Context, c *cluster, nodes int) (*scene, error) {
-	b.scenes++
-	s := &scene{cluster: c, name: fmt.Sprintf("scene%d", b.scenes)}
-	if err := c.createNamespace(ctx, s.name); err != nil {
-		return nil, err
-	}
-	if nodes == 0 {
-		return s, nil
-	}
-	sample, err := s.addNode(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := 1; i < nodes; i++ {
-		s.nodes = append(s.nodes, s.nodeName(i))
-	}
-	err = c.seed(ctx, nodes-1, func(i int) (string, runtime.Object) {
-		node := sample.DeepCopy()
-		node.Name = s.nodes[i+1]
-		node.Labels[corev1.LabelHostname] = node.Name
-		anew(&node.ObjectMeta)
-		return "minions/" + node.Name, node
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load nodes: %w", err)
-	}
-	return s, s.learn(ctx, "nodes", sample.Name)
+// seed puts n objects into etcd, past the API server, which learns of them through its watch: ten times as fast, and
+// the result is the same, because the objects are copies of one that the API server has made.
+func (c *cluster) seed(ctx context.Context, n int, object func(i int) (key string, obj runtime.Object)) {
+	batches := (n + seedBatch - 1) / seedBatch
+	must(parallel(ctx, seedWorkers, batches, func(ctx context.Context, _, batch int) error {
+		var puts []clientv3.Op
+		for i := batch * seedBatch; i < min(n, (batch+1)*seedBatch); i++ {
+			key, obj := object(i)
+			value, err := runtime.Encode(storageCodec, obj)
+			if err != nil {
+				return fmt.Errorf("encode %s for etcd: %w", key, err)
+			}
+			puts = append(puts, clientv3.OpPut("/registry/"+key, string(value)))
+		}
+		_, err := c.etcd.Txn(ctx).Then(puts...).Commit()
+		return err
+	}))
 }
-
-func (s *scene) nodeName(i int) string { return fmt.Sprintf("%s-node-%05d", s.name, i) }
 
 // anew makes a copy of an object another one.
-func anew(meta *metav1.ObjectMeta) {
-	meta.UID, meta.ResourceVersion = uuid.NewUUID(), ""
+func anew(meta *metav1.ObjectMeta, name string) {
+	meta.Name, meta.UID, meta.ResourceVersion = name, uuid.NewUUID(), ""
 }
 
-// addNode adds a node as a kubelet does, with the labels and conditions that real ones have.
-func (s *scene) addNode(ctx context.Context) (*corev1.Node, error) {
-	name := s.nodeName(len(s.nodes))
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name,
-			Labels: map[string]string{
-				sceneLabelKey: s.name, corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-				corev1.LabelTopologyZone: "zone-a", corev1.LabelTopologyRegion: "region-1", corev1.LabelInstanceTypeStable: "standard-4",
-			},
-			Annotations: map[string]string{"node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-		},
-		Status: corev1.NodeStatus{
-			Capacity:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")},
-			Conditions: nodeConditions(time.Now()),
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64"},
-		},
-	}
-	created, err := s.kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{FieldManager: "kubelet"})
-	if err != nil {
-		return nil, fmt.Errorf("create node %s: %w", name, err)
-	}
-	s.nodes = append(s.nodes, name)
-	return created, nil
-}
-
-func nodeConditions(now time.Time) []corev1.NodeCondition {
-	var conditions []corev1.NodeCondition
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
-		status := corev1.ConditionFalse
-		if kind == corev1.NodeReady {
-			status = corev1.ConditionTrue
-		}
-		conditions = append(conditions, corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: metav1.NewTime(now), Reason: "Kubelet", Message: "the kubelet says so"})
-	}
-	return conditions
-}
-
-// localService is a headless LocalService for the nodes of the scene, not created yet.
-func (s *scene) localService(name string) *v1alpha1.LocalService {
-	return &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name},
-		Spec: v1alpha1.LocalServiceSpec{
-			ClusterIP:    corev1.ClusterIPNone,
-			Selector:     map[string]string{"app": name},
-			Ports:        []v1alpha1.ServicePort{{Name: "http", Port: 8080}},
-			NodeSelector: map[string]string{sceneLabelKey: s.name},
-		},
-	}
-}
-
-// createLocalServices creates LocalServices with these names, several at a time.
-func (s *scene) createLocalServices(ctx context.Context, wanted []*v1alpha1.LocalService) ([]*v1alpha1.LocalService, error) {
-	created := make([]*v1alpha1.LocalService, len(wanted))
-	err := parallel(ctx, loadWorkers, len(wanted), func(ctx context.Context, _, i int) (err error) {
-		created[i], err = s.localServices.LocalserviceV1alpha1().LocalServices(wanted[i].Namespace).Create(ctx, wanted[i], metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("create LocalService %s: %w", wanted[i].Name, err)
-		}
-		return nil
-	})
-	return created, err
-}
-
-// namedLocalServices are n LocalServices that are not created yet.
-func (s *scene) namedLocalServices(prefix string, n int) []*v1alpha1.LocalService {
-	var all []*v1alpha1.LocalService
-	for i := range n {
-		all = append(all, s.localService(fmt.Sprintf("%s%03d", prefix, i)))
-	}
-	return all
-}
-
-// services are the Services that the controller makes for LocalServices, not created yet.
-func (s *scene) services(owners []*v1alpha1.LocalService) ([]*corev1.Service, error) {
-	var services []*corev1.Service
-	for _, owner := range owners {
-		template, err := plan.NewTemplate(owner, v1alpha1.DefaultNodeLabelKey)
-		if err != nil {
-			return nil, fmt.Errorf("make the Services of LocalService %s: %w", owner.Name, err)
-		}
-		for _, node := range s.nodes {
-			services = append(services, template.Service(node))
-		}
-	}
-	return services, nil
-}
-
-// seedServices puts the Services of LocalServices in place.
-func (s *scene) seedServices(ctx context.Context, owners []*v1alpha1.LocalService) error {
-	services, err := s.services(owners)
-	if err != nil {
-		return err
-	}
-	sample, err := s.kube.CoreV1().Services(s.name).Create(ctx, services[0], metav1.CreateOptions{FieldManager: fieldManager})
-	if err != nil {
-		return fmt.Errorf("create Service %s: %w", services[0].Name, err)
-	}
-	services = services[1:]
-	err = s.seed(ctx, len(services), func(i int) (string, runtime.Object) {
-		service, wanted := sample.DeepCopy(), services[i]
-		service.Name, service.Labels, service.Annotations, service.OwnerReferences = wanted.Name, wanted.Labels, wanted.Annotations, wanted.OwnerReferences
-		service.Spec.Selector = wanted.Spec.Selector
-		anew(&service.ObjectMeta)
-		return "services/specs/" + s.name + "/" + service.Name, service
-	})
-	if err != nil {
-		return fmt.Errorf("load Services: %w", err)
-	}
-	return s.learn(ctx, "services", sample.Name)
-}
-
-const seededKey = "bench/seeded"
-
-// learn waits until the API server knows all objects of a resource that have been put into etcd, of which sample is one. A
-// transaction's have one resource version, so that a watch that begins in between misses some. Behind them comes a change
-// of the sample, and the list is as new as that.
-func (s *scene) learn(ctx context.Context, resource, sample string) error {
-	client := s.kube.CoreV1().RESTClient()
-	patch := client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, resource != "nodes").Resource(resource).Name(sample).
-		Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`))
-	list := client.Get().NamespaceIfScoped(s.name, resource != "nodes").Resource(resource).Param("labelSelector", seededKey)
-	for _, request := range []*rest.Request{patch, list} {
-		if err := request.Do(ctx).Error(); err != nil {
-			return fmt.Errorf("wait until the API server knows all %s: %w", resource, err)
-		}
-	}
-	return nil
-}
-
-// podRef is what patching a pod needs.
-type podRef struct {
-	namespace, name, node string
-	uid                   types.UID
-}
-
-// labelPatch is the patch with which the controller labels a pod.
-func (p *podRef) labelPatch() []byte {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":    p.uid,
-		"labels": map[string]string{v1alpha1.DefaultNodeLabelKey: p.node},
-	}})
-	if err != nil {
-		panic(err) // It is made of strings.
-	}
-	return patch
+// learn waits until the API server knows all objects of a resource that have been put into etcd, of which sample is
+// one. Those of a transaction have one resource version, so that a watch that begins in between misses some. Behind
+// them comes a change of the sample, and the list is as new as that.
+func (s *scene) learn(ctx context.Context, resource, sample string) {
+	client, namespaced := s.Kube.CoreV1().RESTClient(), resource != "nodes"
+	must(client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, namespaced).Resource(resource).Name(sample).
+		Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)).Do(ctx).Error())
+	must(client.Get().NamespaceIfScoped(s.name, namespaced).Resource(resource).
+		Param("labelSelector", seededKey).Do(ctx).Error())
 }
 
 // podState is how far pods have come.
@@ -227,63 +77,100 @@ const (
 	podLabelled                 // running, with the node label
 )
 
-// seedPods puts running pods of an app on the scene's nodes, one after the other.
-func (s *scene) seedPods(ctx context.Context, app, prefix string, n int, state podState) ([]podRef, error) {
-	sample, err := s.createPod(ctx, app, prefix+"-sample")
-	if err != nil {
-		return nil, err
-	}
-	refs := make([]podRef, n)
-	err = s.seed(ctx, n, func(i int) (string, runtime.Object) {
+// newApp is a name for a group of pods that no other has.
+func (s *scene) newApp() string {
+	s.apps++
+	return fmt.Sprintf("pods%d", s.apps)
+}
+
+// seedPods puts pods of an app in place. Those that run are on the scene's nodes, one after the other.
+func (s *scene) seedPods(ctx context.Context, app string, n int, state podState) []*corev1.Pod {
+	prefix := s.newApp()
+	sample := try(s.Kube.CoreV1().Pods(s.name).Create(ctx, newPod(app, prefix+"-sample"), metav1.CreateOptions{}))
+	pods := make([]*corev1.Pod, n)
+	s.seed(ctx, n, func(i int) (string, runtime.Object) {
 		pod := sample.DeepCopy()
-		pod.Name = fmt.Sprintf("%s-%06d", prefix, i)
-		anew(&pod.ObjectMeta)
+		anew(&pod.ObjectMeta, fmt.Sprintf("%s-%06d", prefix, i))
 		if state != podPending {
-			s.run(pod, s.nodes[i%len(s.nodes)])
+			start(pod, s.nodes[i%len(s.nodes)])
 		}
 		if state == podLabelled {
 			pod.Labels[v1alpha1.DefaultNodeLabelKey] = pod.Spec.NodeName
 		}
-		refs[i] = podRef{s.name, pod.Name, pod.Spec.NodeName, pod.UID}
+		pods[i] = pod
 		return "pods/" + s.name + "/" + pod.Name, pod
 	})
-	if err != nil {
-		return nil, fmt.Errorf("load pods: %w", err)
-	}
-	return refs, s.learn(ctx, "pods", sample.Name)
+	s.learn(ctx, "pods", sample.Name)
+	return pods
 }
 
-// createPod creates a pod that is not scheduled, with the labels that pods of a Deployment have.
-func (s *scene) createPod(ctx context.Context, app, name string) (*corev1.Pod, error) {
-	pod, err := s.kube.CoreV1().Pods(s.name).Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			"app": app, "app.kubernetes.io/name": app, "app.kubernetes.io/managed-by": "Helm", "pod-template-hash": "5d78c9869d",
-		}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "app", Image: "registry.example/team/app:v1.2.3",
-			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
-			Env:   []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
-			}},
-		}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("create pod %s/%s: %w", s.name, name, err)
-	}
-	return pod, nil
+// newPod is a pod that is not scheduled, with the labels that pods of a Deployment have.
+func newPod(app, name string) *corev1.Pod {
+	return framework.NewPod(name, "", map[string]string{
+		"app": app, "app.kubernetes.io/name": app, "app.kubernetes.io/managed-by": "Helm", "pod-template-hash": "5d78",
+	}, func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}
+	})
 }
 
-// run makes a pod look as if it ran on a node.
-func (s *scene) run(pod *corev1.Pod, node string) {
+// start makes a pod look as if it ran on a node.
+func start(pod *corev1.Pod, node string) {
 	pod.Spec.NodeName = node
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.HostIP, pod.Status.PodIP = "192.0.2.1", "198.51.100.1"
-	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp})
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp,
+		})
 	}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "app", Image: "registry.example/team/app:v1.2.3", Ready: true, Started: new(true),
+		Name: "app", Image: "app", Ready: true, Started: new(true),
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}},
 	}}
+}
+
+// parallel calls do for every i below n, from so many workers. After an error, no more are begun.
+func parallel(ctx context.Context, workers, n int, do func(ctx context.Context, worker, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for worker := range min(workers, n) {
+		group.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if err := do(ctx, worker, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// paced is parallel at an even pace, of so many a second.
+func paced(ctx context.Context, workers, n int, perSecond float64, do func(ctx context.Context, i int) error) error {
+	began := time.Now()
+	return parallel(ctx, workers, n, func(ctx context.Context, _, i int) error {
+		due := began.Add(time.Duration(float64(i) / perSecond * float64(time.Second)))
+		if err := pause(ctx, time.Until(due)); err != nil {
+			return err
+		}
+		return do(ctx, i)
+	})
+}
+
+// pause waits for a time of measuring to pass.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

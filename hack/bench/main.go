@@ -1,5 +1,5 @@
-// bench measures how fast and how small the controller is, on a real API server, side by side with bare clients that do
-// the same requests. See README.md.
+// bench measures how fast and how small the controller is, on a real API server, side by side with bare clients that
+// send the same requests. See README.md.
 package main
 
 import (
@@ -10,58 +10,61 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 type options struct {
-	rows             string
+	rows             []int // that are wanted
 	scale            float64
 	smoke            bool
-	binary           string
-	controllers      string
+	kubeControllers  string
 	writeConcurrency int
-	oneConnection    bool
-	profile          bool
 	out              string
 }
 
 // bench is one run.
 type bench struct {
 	opts   options
-	rows   []int
 	report report
+	errs   []error
 	scenes int      // made so far
 	shared *cluster // the only one of a smoke run
+
+	serviceTemplate *serviceTemplate // what the bare clients copy, once there is one
 }
 
 // row measures one row of the table, or several that need the same load.
 type row struct {
 	numbers []int
-	measure func(b *bench, ctx context.Context) error
+	measure func(ctx context.Context, b *bench)
 }
 
-var rows = []row{
-	{[]int{1}, (*bench).measureFanOut},
-	{[]int{2}, (*bench).measureGrowth},
-	{[]int{3}, (*bench).measureNodeAdded},
-	{[]int{4, 6, 7}, (*bench).measureLoaded},
-	{[]int{5}, (*bench).measurePods},
-	{[]int{8}, (*bench).measureTakeover},
-	{[]int{9}, (*bench).measurePlan},
-	{[]int{10}, (*bench).measureAdmission},
+func rows() []row {
+	return []row{
+		{[]int{1}, measureFanOut},
+		{[]int{2}, measureGrowth},
+		{[]int{3}, measureNodeAdded},
+		{[]int{4, 6, 7}, measureLoaded},
+		{[]int{5}, measurePods},
+		{[]int{8}, measureTakeover},
+		{[]int{9}, measurePlan},
+		{[]int{10}, measureAdmission},
+		{[]int{11}, measureFairness},
+	}
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // A second signal ends the program at once.
 	err := run(ctx, os.Args[1:])
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -69,108 +72,113 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	b := &bench{}
-	if err := b.parse(args); err != nil {
+	if err := b.opts.parse(args); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(b.opts.out, 0o755); err != nil {
-		return fmt.Errorf("make the directory for the results: %w", err)
+	for _, r := range rows() {
+		if ctx.Err() == nil && slices.ContainsFunc(r.numbers, b.opts.wants) {
+			began := time.Now()
+			b.note(measureRow(ctx, b, r)) // One that fails does not keep the others from being measured.
+			progress("row %v: %v", r.numbers, time.Since(began).Round(time.Second))
+		}
 	}
-	b.report.begin(b.opts)
-	err := b.measureRows(ctx)
 	if b.shared != nil {
-		err = errors.Join(err, b.shared.Stop())
+		b.note(b.shared.Stop())
 	}
-	return errors.Join(err, b.report.finish(b.opts))
+	return errors.Join(append(b.errs, b.report.finish(b.opts))...)
 }
 
-func (b *bench) parse(args []string) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	o := &b.opts
-	flags.StringVar(&o.rows, "row", "", "`numbers` of the rows to measure, such as 3 or 1,5; empty for all")
-	flags.Float64Var(&o.scale, "scale", 1, "`fraction` of nodes, pods and LocalServices to work with; the targets mean nothing below 1")
-	flags.BoolVar(&o.smoke, "smoke", false, "only see that everything works, at a scale of 0.02, and fail only if requests are counted that should not be")
-	flags.StringVar(&o.binary, "binary", orDefault(os.Getenv("CONTROLLER_BIN"), "bin/local-service-controller"), "`file` with the controller")
-	flags.StringVar(&o.controllers, "controllers", "serviceaccount-controller", "`list` of the controllers of kube-controller-manager that run beside, and share the processors")
-	flags.IntVar(&o.writeConcurrency, "write-concurrency", 16, "`number` of requests under way, of the controller and of the bare clients")
-	flags.BoolVar(&o.oneConnection, "one-connection", false, "have the bare clients share a connection")
-	flags.BoolVar(&o.profile, "profile", false, "save CPU and heap profiles of the controller (it gets the flag -profiling)")
-	flags.StringVar(&o.out, "out", "bin/bench", "`directory` for the results and the curves")
-	if err := flags.Parse(args); err != nil {
+// failure is how must and try end a row: all that can be done about an error is to report it.
+type failure struct{ error }
+
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func try[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+func measureRow(ctx context.Context, b *bench, r row) (err error) {
+	defer func() {
+		switch ended := recover().(type) {
+		case nil:
+		case failure:
+			err = fmt.Errorf("row %v: %w", r.numbers, ended.error)
+		default:
+			panic(ended)
+		}
+	}()
+	r.measure(ctx, b)
+	return nil
+}
+
+// note keeps an error for the end.
+func (b *bench) note(err error) { b.errs = append(b.errs, err) }
+
+// parse reads the flags. The controller is told to the framework by the variable that it looks at.
+func (o *options) parse(args []string) error {
+	bin, err := framework.ModuleFile("bin")
+	if err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.Func("row", "`numbers` of the rows to measure, such as 3 or 1,5; empty for all", o.parseRows)
+	f.Func("controller", "`file` with the controller, by default $CONTROLLER_BIN, then bin/local-service-controller",
+		func(path string) error { return os.Setenv("CONTROLLER_BIN", path) })
+	f.Float64Var(&o.scale, "scale", 1, "`fraction` of the objects to work with; the targets mean nothing below 1")
+	f.BoolVar(&o.smoke, "smoke", false, "only see that everything works, and fail only if a count is wrong")
+	f.StringVar(&o.kubeControllers, "kube-controllers", "serviceaccount-controller",
+		"`list` of the controllers of kube-controller-manager that run beside, and share the processors")
+	f.IntVar(&o.writeConcurrency, "write-concurrency", 16, "`number` of requests under way, ours and of bare clients")
+	f.StringVar(&o.out, "out", filepath.Join(bin, "bench"), "`directory` for the results and the curves")
+	if err := f.Parse(args); err != nil {
+		return err
 	}
 	if o.smoke {
 		o.scale = 0.02
 	}
-	if o.scale <= 0 || o.scale > 1 {
-		return fmt.Errorf("-scale=%v must be above 0 and at most 1", o.scale)
+	if f.NArg() > 0 || o.scale <= 0 || o.scale > 1 {
+		return fmt.Errorf("want no arguments, and a scale above 0 and at most 1: %q, -scale=%v", f.Args(), o.scale)
 	}
-	return b.parseRows()
+	return os.MkdirAll(o.out, 0o755)
 }
 
-func (b *bench) parseRows() error {
-	for _, r := range rows {
-		b.rows = append(b.rows, r.numbers...)
-	}
-	if b.opts.rows == "" {
-		return nil
-	}
-	known := b.rows
-	b.rows = nil
-	for s := range strings.SplitSeq(b.opts.rows, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(s))
-		if err != nil || !slices.Contains(known, n) {
-			return fmt.Errorf("-row=%s: there is no row %q", b.opts.rows, s)
+func (o *options) parseRows(list string) error {
+	for number := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
+		n, err := strconv.Atoi(number)
+		if err != nil || !slices.ContainsFunc(rows(), func(r row) bool { return slices.Contains(r.numbers, n) }) {
+			return fmt.Errorf("there is no row %q", number)
 		}
-		b.rows = append(b.rows, n)
+		o.rows = append(o.rows, n)
 	}
 	return nil
 }
 
-func (b *bench) wants(row int) bool { return slices.Contains(b.rows, row) }
-
-func (b *bench) measureRows(ctx context.Context) error {
-	if b.opts.smoke {
-		c, err := b.startCluster(ctx)
-		if err != nil {
-			return err
-		}
-		b.shared = c
-	}
-	var errs []error
-	for _, r := range rows {
-		if ctx.Err() != nil || !slices.ContainsFunc(r.numbers, b.wants) {
-			continue
-		}
-		began := time.Now()
-		if err := r.measure(b, ctx); err != nil {
-			errs = append(errs, fmt.Errorf("row %v: %w", r.numbers, err))
-		}
-		progress("row %v: %v", r.numbers, time.Since(began).Round(time.Second))
-	}
-	return errors.Join(errs...)
-}
+func (o *options) wants(row int) bool { return len(o.rows) == 0 || slices.Contains(o.rows, row) }
 
 // n is a number of objects, scaled, but at least 5.
 func (b *bench) n(full int) int {
 	return max(min(full, 5), int(math.Round(float64(full)*b.opts.scale)))
 }
 
-// shorter is a time to measure for, a tenth of it in a smoke run.
+// rounds is how often to repeat, once in a smoke run.
+func (b *bench) rounds(full int) int {
+	if b.opts.smoke {
+		return 1
+	}
+	return full
+}
+
+// shorter is a time to measure for, a twentieth of it in a smoke run.
 func (b *bench) shorter(full time.Duration) time.Duration {
 	if b.opts.smoke {
 		return full / 20
 	}
 	return full
-}
-
-func orDefault(value, byDefault string) string {
-	if value == "" {
-		return byDefault
-	}
-	return value
 }
 
 func progress(format string, args ...any) {

@@ -1,64 +1,62 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/benchmark/parse"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-const planNodes = 5000
-
-// planLine is a line of `go test -bench -benchmem`.
-var planLine = regexp.MustCompile(`(?m)^BenchmarkCompute/(\w+)/nodes=(\d+)\S*\s+\d+\s+([\d.]+) ns/op.*?([\d.]+) B/op\s+(\d+) allocs/op`)
+const (
+	// planPackage decides what to write, and has benchmarks of that.
+	planPackage = "./internal/plan"
+	// planTarget is the benchmark with a target.
+	planTarget = "BenchmarkCompute/unchanged/nodes=5000"
+	planLimit  = 2 // ms
+	// planAllocations is the target of allocations: none for each node.
+	planAllocations = 5000
+)
 
 // measurePlan measures row 9: the benchmarks of the package that decides what to write. Their output is saved for
 // benchstat.
-func (b *bench) measurePlan(ctx context.Context) error {
+func measurePlan(ctx context.Context, b *bench) {
 	benchtime, count := "1s", "6"
 	if b.opts.smoke {
 		benchtime, count = "2x", "1"
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=BenchmarkCompute", "-benchmem", "-benchtime="+benchtime, "-count="+count, "./internal/plan")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=BenchmarkCompute", "-cpu=1", "-benchmem",
+		"-benchtime="+benchtime, "-count="+count, planPackage)
+	cmd.Dir, cmd.Env = try(framework.ModuleFile()), append(os.Environ(), "CGO_ENABLED=0")
 	output, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("run the benchmarks of pkg/fanout: %w: %s", err, output)
+		must(fmt.Errorf("run the benchmarks of %s: %w: %s", planPackage, err, output))
 	}
-	if err := os.WriteFile(filepath.Join(b.opts.out, "plan.txt"), output, 0o644); err != nil {
-		return fmt.Errorf("save the benchmarks of pkg/fanout: %w", err)
+	must(save(b.opts, "plan.txt", output))
+	must(b.reportPlan(try(parse.ParseSet(bytes.NewReader(output)))))
+}
+
+func (b *bench) reportPlan(benchmarks parse.Set) error {
+	if len(benchmarks[planTarget]) == 0 {
+		return fmt.Errorf("the benchmarks of %s lack %s", planPackage, planTarget)
 	}
-	times, allocs := map[string][]float64{}, map[string][]float64{}
-	var order []string
-	for _, m := range planLine.FindAllSubmatch(output, -1) {
-		what := fmt.Sprintf("plan, %s nodes, %s", m[2], m[1])
-		if times[what] == nil {
-			order = append(order, what)
+	milliseconds := func(b *parse.Benchmark) float64 { return b.NsPerOp / 1e6 }
+	allocations := func(b *parse.Benchmark) float64 { return float64(b.AllocsPerOp) }
+	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
+		what, runs := "plan, "+strings.TrimPrefix(name, "BenchmarkCompute/"), benchmarks[name]
+		took := check{what: what, unit: "ms", ours: samplesOf(runs, milliseconds).median()}
+		allocated := check{what: what + ": allocations", ours: samplesOf(runs, allocations).median()}
+		if name == planTarget {
+			took, allocated = took.atMost(planLimit), allocated.atMost(planAllocations)
 		}
-		nanoseconds, err1 := strconv.ParseFloat(string(m[3]), 64)
-		n, err2 := strconv.ParseFloat(string(m[5]), 64)
-		if err := errors.Join(err1, err2); err != nil {
-			return fmt.Errorf("read the benchmarks of pkg/fanout: %w", err)
-		}
-		times[what], allocs[what] = append(times[what], nanoseconds/1e6), append(allocs[what], n)
-	}
-	target := fmt.Sprintf("plan, %d nodes, unchanged", planNodes)
-	if len(times[target]) == 0 {
-		return fmt.Errorf("the benchmarks of pkg/fanout lack %q: %s", target, output)
-	}
-	for _, what := range order {
-		took := check{Row: 9, What: what, Unit: "ms", Ours: median(times[what])}
-		allocated := check{Row: 9, What: what + ": allocations", Ours: median(allocs[what])}
-		if what == target {
-			took.Limit, took.Of = 2, ofOurs
-			allocated.Limit, allocated.Of, allocated.Count = planNodes, ofOurs, true
-		}
-		b.report.add(took)
-		b.report.add(allocated)
+		b.report.add(9, took, allocated)
 	}
 	return nil
 }

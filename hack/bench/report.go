@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,204 +8,202 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
-)
 
-// published are the figures of the 2020 implementation, as published with the targets; it is not measured here.
-const published = "The 2020 implementation, as published with the targets, not measured here: 398 s for 1 LocalService × 1,000 nodes; 231 MB for 20,000 pods."
+	"github.com/prometheus/procfs"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+)
 
 // What a limit is for.
 const (
-	ofNothing = ""
-	ofOurs    = "ours"  // the measured value must not be above it
-	ofRatio   = "ratio" // the ratio to the floor must not be above it
-	ofExactly = "exactly"
+	ofOurs    = iota + 1 // the measured value must not be above it
+	ofRatio              // the ratio to the floor must not be above it
+	ofExactly            // the measured value must be this, at every scale and on every machine
 )
 
-// check is a measured value, and what it must reach.
+// check is a measured value, beside that of bare clients, and what it must reach.
 type check struct {
-	Row   int     `json:"row"`
-	What  string  `json:"what"`
-	Unit  string  `json:"unit,omitempty"`
-	Ours  float64 `json:"ours"`
-	Floor float64 `json:"floor,omitempty"` // bare clients
-	Ratio float64 `json:"ratio,omitempty"`
-	Limit float64 `json:"limit"`
-	Of    string  `json:"limitOf,omitempty"`
-	Count bool    `json:"count,omitempty"` // the same on every machine and at every scale
-	Pass  bool    `json:"pass"`
-	Note  string  `json:"note,omitempty"`
+	row                int
+	what, unit, note   string
+	ours, floor, ratio float64
+	limit              float64
+	of                 int // 0 for no limit
 }
 
-func (c *check) passes() bool {
-	switch c.Of {
-	case ofOurs:
-		return c.Ours <= c.Limit
-	case ofRatio:
-		return c.Ratio <= c.Limit
-	case ofExactly:
-		return c.Ours == c.Limit
-	}
-	return true
+// atMost gives a check an upper limit.
+func (c check) atMost(limit float64) check {
+	c.limit, c.of = limit, ofOurs
+	return c
 }
 
-func (c *check) target() string {
-	switch c.Of {
+// atMostTimes gives a check an upper limit of its ratio to the floor.
+func (c check) atMostTimes(limit float64) check {
+	c.limit, c.of = limit, ofRatio
+	return c
+}
+
+// verdict compares a check with its limit.
+func (c *check) verdict() (got, target string, pass bool) {
+	switch c.of {
 	case ofOurs:
-		return "≤ " + number(c.Limit)
+		return number(c.ours), "≤ " + number(c.limit), c.ours <= c.limit
 	case ofRatio:
-		return "≤ " + number(c.Limit) + " ×"
+		return number(c.ratio) + " ×", "≤ " + number(c.limit) + " ×", c.ratio <= c.limit
 	case ofExactly:
-		return number(c.Limit)
+		return number(c.ours), number(c.limit), c.ours == c.limit
 	}
-	return ""
+	return number(c.ours), "", true
 }
 
 // report is what a run has found.
 type report struct {
-	Date        time.Time `json:"date"`
-	Machine     string    `json:"machine"`
-	Scale       float64   `json:"scale"`
-	Controllers string    `json:"kubeControllerManagerControllers"`
-	Concurrency int       `json:"writeConcurrency"`
-	Checks      []check   `json:"checks"`
-	Published   string    `json:"published"`
-
+	checks []check
 	curves []*curve
 }
 
-func (r *report) begin(opts options) {
-	r.Date, r.Scale, r.Controllers, r.Concurrency, r.Published = time.Now().UTC(), opts.scale, opts.controllers, opts.writeConcurrency, published
-	r.Machine = fmt.Sprintf("%d × %s, %s/%s, built with %s", runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-}
-
-// processor is the name of the processor as Linux tells it.
-func processor() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "unknown processor"
+// add adds checks to a row.
+func (r *report) add(row int, checks ...check) {
+	for _, c := range checks {
+		c.row = row
+		r.checks = append(r.checks, c)
 	}
-	for line := range strings.Lines(string(info)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown processor"
 }
 
-func (r *report) add(c check) {
-	c.Pass = c.passes()
-	r.Checks = append(r.Checks, c)
-}
-
-// count adds a number that must be exactly so, at every scale and on every machine.
+// count adds a number that must be exactly so.
 func (r *report) count(row int, what string, got, want float64) {
-	r.add(check{Row: row, What: what, Ours: got, Limit: want, Of: ofExactly, Count: true})
+	r.add(row, check{what: what, ours: got, limit: want, of: ofExactly})
 }
 
 // finish prints the table, saves it and draws the curves. A check that fails is an error, in a smoke run only that of a
 // count.
 func (r *report) finish(opts options) error {
-	slices.SortStableFunc(r.Checks, func(a, b check) int { return a.Row - b.Row })
-	table := r.table()
+	r.checks = slices.DeleteFunc(r.checks, func(c check) bool { return !opts.wants(c.row) }) // Measured beside others.
+	slices.SortStableFunc(r.checks, func(a, b check) int { return a.row - b.row })
+	table := r.table(opts)
 	fmt.Print(table)
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the results: %w", err)
-	}
-	errs := []error{
-		save(opts.out, "results.json", append(data, '\n')),
-		save(opts.out, "results.md", []byte(table)),
-	}
+	errs := []error{save(opts, "results.md", []byte(table))}
 	for _, c := range r.curves {
-		errs = append(errs, save(opts.out, c.Name+".svg", []byte(c.svg())))
+		errs = append(errs, c.save(opts.out))
 	}
-	for _, c := range r.Checks {
-		if !c.Pass && (c.Count || !opts.smoke) {
-			errs = append(errs, fmt.Errorf("row %d: %s: %s instead of %s", c.Row, c.What, c.value(), c.target()))
+	for _, c := range r.checks {
+		if got, target, pass := c.verdict(); !pass && (c.of == ofExactly || !opts.smoke) {
+			errs = append(errs, fmt.Errorf("row %d: %s: %s instead of %s", c.row, c.what, got, target))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *check) value() string {
-	if c.Of == ofRatio {
-		return number(c.Ratio) + " ×"
-	}
-	return number(c.Ours)
+func save(opts options, name string, data []byte) error {
+	return os.WriteFile(filepath.Join(opts.out, name), data, 0o644)
 }
 
-func save(dir, name string, data []byte) error {
-	if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-		return fmt.Errorf("save the results: %w", err)
-	}
-	return nil
-}
-
-// table is the results in Markdown.
-func (r *report) table() string {
-	lines := [][]string{{"row", "what", "controller", "floor", "ratio", "must reach", "", "remarks"}, nil}
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		verdict := ""
-		if c.Of != ofNothing {
-			verdict = map[bool]string{true: "ok", false: "**missed**"}[c.Pass]
-		}
-		floor, ratio := "", ""
-		if c.Floor > 0 {
-			floor, ratio = withUnit(c.Floor, c.Unit), number(c.Ratio)
-		}
-		lines = append(lines, []string{fmt.Sprint(c.Row), c.What, withUnit(c.Ours, c.Unit), floor, ratio, c.target(), verdict, c.Note})
-	}
+// table is the results in Markdown, its columns aligned so that it can be read as it is.
+func (r *report) table(opts options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s; scale %v; kube-controller-manager runs: %s; %d requests under way. %s\n\n", r.Machine, r.Scale, r.Controllers, r.Concurrency, published)
-	writeColumns(&b, lines)
+	fmt.Fprintf(&b, "%d × %s, %s/%s, built with %s; ",
+		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	fmt.Fprintf(&b, "scale %v; kube-controller-manager runs: %s; %d requests under way.\n\n",
+		opts.scale, opts.kubeControllers, opts.writeConcurrency)
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	line := func(cells ...string) { fmt.Fprintf(w, "| %s\t|\n", strings.Join(cells, "\t| ")) }
+	line("row", "what", "controller", "floor", "ratio", "must reach", "", "remarks")
+	line("---", "---", "---", "---", "---", "---", "---", "---")
+	for i := range r.checks {
+		c := &r.checks[i]
+		floor, ratio, verdict := "", "", ""
+		if c.floor > 0 {
+			floor, ratio = number(c.floor)+" "+c.unit, number(c.ratio)
+		}
+		_, target, pass := c.verdict()
+		if c.of != 0 {
+			verdict = map[bool]string{true: "ok", false: "**missed**"}[pass]
+		}
+		line(fmt.Sprint(c.row), c.what, number(c.ours)+" "+c.unit, floor, ratio, target, verdict, c.note)
+	}
+	_ = w.Flush() // A strings.Builder takes everything.
 	return b.String()
 }
 
-// writeColumns writes a table, its columns aligned so that it can be read as it is. The second line is the ruler.
-func writeColumns(b *strings.Builder, lines [][]string) {
-	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+// processor is the name of the processor as Linux tells it.
+func processor() string {
+	proc, err1 := procfs.NewDefaultFS()
+	processors, err2 := proc.CPUInfo()
+	if err := errors.Join(err1, err2); err != nil || len(processors) == 0 {
+		return "unknown processor"
 	}
-	for _, line := range lines {
-		for i, width := range widths {
-			cell := strings.Repeat("-", width)
-			if line != nil {
-				cell = line[i] + strings.Repeat(" ", width-utf8.RuneCountInString(line[i]))
-			}
-			fmt.Fprintf(b, "| %s ", cell)
-		}
-		b.WriteString("|\n")
-	}
-}
-
-func withUnit(value float64, unit string) string {
-	return strings.TrimSpace(number(value) + " " + unit)
+	return processors[0].ModelName
 }
 
 // number is a value with three digits that matter, and all those before the point.
 func number(value float64) string {
-	switch {
-	case value == float64(int64(value)):
-		return fmt.Sprint(int64(value))
-	case value >= 100:
+	if value >= 100 {
 		return fmt.Sprintf("%.0f", value)
-	case value >= 10:
-		return fmt.Sprintf("%.1f", value)
-	case value >= 0.1:
-		return fmt.Sprintf("%.2f", value)
 	}
 	return fmt.Sprintf("%.3g", value)
 }
 
-func ratio(ours, floor time.Duration) float64 { return divide(ours.Seconds(), floor.Seconds()) }
+// samples are values of the same thing, measured several times.
+type samples []float64
 
-// divide is 0 where there is nothing to divide by, as JSON knows no infinity.
+// samplesOf is one sample from each of several measurements.
+func samplesOf[T any](measured []T, value func(T) float64) (s samples) {
+	for _, m := range measured {
+		s = append(s, value(m))
+	}
+	return s
+}
+
+// quantile is the smallest value that at least a fraction q of the values do not exceed, 0 if there are none.
+func (s samples) quantile(q float64) float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return stat.Quantile(q, stat.Empirical, slices.Sorted(slices.Values(s)), nil)
+}
+
+func (s samples) median() float64 { return s.quantile(0.5) }
+func (s samples) min() float64    { return s.quantile(0) }
+func (s samples) max() float64    { return s.quantile(1) }
+
+// longest is the check of times of which the longest counts.
+func (s samples) longest(what string) check {
+	return check{what: what, unit: "s", ours: s.max(),
+		note: fmt.Sprintf("longest of %d, median %.2f s, shortest %.2f s", len(s), s.median(), s.min())}
+}
+
+// compared is how long the same work took the controller and bare clients.
+type compared struct {
+	observed
+	elapsed, floor time.Duration // from the first request received to the last one answered
+}
+
+func (c compared) seconds() float64      { return c.elapsed.Seconds() }
+func (c compared) floorSeconds() float64 { return c.floor.Seconds() }
+func (c compared) cpuSeconds() float64   { return c.cpu.Seconds() }
+func (c compared) ratio() float64        { return divide(c.seconds(), c.floorSeconds()) }
+
+// compareRounds are the checks of rounds of the same work.
+func compareRounds(what string, limit float64, rounds []compared) (took, cpu check) {
+	ratios := samplesOf(rounds, compared.ratio)
+	took = check{what: what, unit: "s", ratio: ratios.median(), ours: samplesOf(rounds, compared.seconds).median(),
+		floor: samplesOf(rounds, compared.floorSeconds).median(),
+		note:  fmt.Sprintf("median of %d rounds, ratio %.2f to %.2f", len(rounds), ratios.min(), ratios.max())}
+	cpu = check{what: "CPU of the controller for it", unit: "s", ours: samplesOf(rounds, compared.cpuSeconds).median()}
+	return took.atMostTimes(limit), cpu
+}
+
+// compareCosts is the check of a cost where there are many of something, against where there are fewer.
+func compareCosts(what, unit string, limit, many, few float64, ofFew string) check {
+	return check{what: what, unit: unit, ours: many, floor: few, ratio: divide(many, few),
+		note: "the column of the floor is that of " + ofFew}.atMostTimes(limit)
+}
+
+// divide is 0 where there is nothing to divide by.
 func divide(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -214,10 +211,45 @@ func divide(a, b float64) float64 {
 	return a / b
 }
 
-func seconds(durations []time.Duration) []float64 {
-	values := make([]float64, len(durations))
-	for i, d := range durations {
-		values[i] = d.Seconds()
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+// curve is how one or more values grow with a size.
+type curve struct {
+	*plot.Plot
+	name   string
+	lines  []string
+	points []plotter.XYs // of each line
+}
+
+func newCurve(name, title, x, y string, lines ...string) *curve {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Add(plotter.NewGrid())
+	return &curve{Plot: p, name: name, lines: lines, points: make([]plotter.XYs, len(lines))}
+}
+
+// logarithmic makes the x axis logarithmic.
+func (c *curve) logarithmic() *curve {
+	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	return c
+}
+
+// add adds a point to each line.
+func (c *curve) add(x float64, ys ...float64) {
+	for i, y := range ys {
+		c.points[i] = append(c.points[i], plotter.XY{X: x, Y: y})
 	}
-	return values
+}
+
+// save draws the curve into an SVG file.
+func (c *curve) save(dir string) error {
+	var lines []any // of names and points by turns
+	for i, name := range c.lines {
+		lines = append(lines, name, c.points[i])
+	}
+	if err := plotutil.AddLinePoints(c.Plot, lines...); err != nil {
+		return err
+	}
+	c.Y.Min = 0 // Below the lines is room for the legend.
+	return c.Save(16*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, c.name+".svg"))
 }

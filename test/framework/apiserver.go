@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,7 +44,7 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := c.apiServerArgs()
+	_, args, err := c.apiServer()
 	if err != nil {
 		return nil, err
 	}
@@ -72,25 +73,32 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 	return second, err
 }
 
-// apiServerArgs is the command line of the cluster's own API server.
-func (c *Cluster) apiServerArgs() ([]string, error) {
+// APIServerPid is the number of the process of the cluster's own API server.
+func (c *Cluster) APIServerPid() (int, error) {
+	pid, _, err := c.apiServer()
+	return pid, err
+}
+
+// apiServer is the process of the cluster's own API server, and its command line.
+func (c *Cluster) apiServer() (pid int, args []string, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // It has just ended.
 		} else if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		args := strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 		if args[0] == "kube-apiserver" && strings.Contains(string(data), c.dir+"/") {
-			return args, nil
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			return pid, args, err
 		}
 	}
-	return nil, fmt.Errorf("no API server runs in %s", c.dir)
+	return 0, nil, fmt.Errorf("no API server runs in %s", c.dir)
 }
 
 // freePort is a port of 127.0.0.1 that was free a moment ago.
