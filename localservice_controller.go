@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +73,8 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		limits:       deps.Options.Limits,
 		caches:       deps.Caches,
-		services:     writer.NewServices(deps.Kube, deps.Options.WriteConcurrency),
+		services: writer.NewServices(deps.Kube, deps.Options.WriteConcurrency,
+			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
@@ -87,7 +87,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
 func (c *localServiceController) localServiceChanged(_, after *v1alpha1.LocalService) {
 	// The garbage collector deletes the Services of one that is deleted.
-	if after != nil && !c.caches.LocalServices.IsEcho(after) {
+	if after != nil && !c.caches.LocalServices.IsEcho(after.Namespace, after.Name, after.ResourceVersion) {
 		c.loop.Add(keyOf(after))
 	}
 }
@@ -108,7 +108,9 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 // serviceChanged finds the LocalServices that control the Service, or want its name: their own is what stands there
 // before one of its dashes.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
-	if before != nil && after != nil && before.Same(after) {
+	isSame := before != nil && after != nil && before.Same(after)
+	isEcho := after != nil && c.caches.Services.IsEcho(after.GetNamespace(), after.GetName(), after.GetResourceVersion())
+	if isSame || isEcho {
 		return
 	}
 	for _, service := range []*cache.Service{before, after} {
@@ -164,8 +166,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 	nodeChanges := c.nodeChanges.Load()
 	nodes, owned := c.selectedNodes(ls), c.caches.Owned(ls)
-	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned, Ready: c.caches.ReadyServices(ls),
-		Lookup: func(name string) plan.Service { return c.lookup(ls.Namespace, name) }})
+	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned,
+		Lookup: c.caches.Lookup(ls.Namespace), Ready: c.caches.ReadyServices(ls)})
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
 	p, report.Withheld = c.limits.Apply(p, ls, len(owned), report.Capacity.InNamespace)
@@ -187,13 +189,6 @@ func (c *localServiceController) selectedNodes(ls *v1alpha1.LocalService) []stri
 		}
 	}
 	return names
-}
-
-func (c *localServiceController) lookup(namespace, name string) plan.Service {
-	if service := c.caches.Services.Get(namespace, name); service != nil {
-		return service
-	}
-	return nil // and not a plan.Service that holds a nil pointer
 }
 
 // isStillThere makes sure, before Services are made a LocalService's own, that the LocalService is still there. The
@@ -315,7 +310,7 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 		ls = newer
 	}
 	after := report.Status(ls.Status, ls.Generation)
-	if apiequality.Semantic.DeepEqual(ls.Status, after) {
+	if status.Same(&ls.Status, &after) {
 		return nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {

@@ -156,15 +156,27 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
 
-// Owned returns the Services that a LocalService controls, by name.
-func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
-	objs := c.Services.byIndex(byController, controllerKey(ls.Namespace, string(ls.UID)))
-	owned := make(map[string]plan.Service, len(objs))
-	for _, obj := range objs {
-		service := obj.(*Service)
-		owned[service.GetName()] = service
+// Owned returns the names of the Services that a LocalService controls.
+func (c *Caches) Owned(ls *v1alpha1.LocalService) []string {
+	// The index exists, so this cannot fail.
+	names, _ := c.Services.informer.GetIndexer().IndexKeys(byController, controllerKey(ls.Namespace, string(ls.UID)))
+	for i := range names {
+		names[i] = names[i][len(ls.Namespace)+1:]
 	}
-	return owned
+	return names
+}
+
+// Lookup returns what finds the Services of a namespace by their names, for a plan.
+func (c *Caches) Lookup(namespace string) func(name []byte) plan.Service {
+	key := append([]byte(namespace), '/')
+	store := c.Services.informer.GetStore()
+	return func(name []byte) plan.Service {
+		// GetByKey fails for no key.
+		if obj, exists, _ := store.GetByKey(string(append(key, name...))); exists {
+			return obj.(*Service)
+		}
+		return nil
+	}
 }
 
 // Shows reports whether the cache of Services has heard of a change that was made. Service is what the API server

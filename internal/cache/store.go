@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -12,7 +15,15 @@ import (
 type Store[T any] struct {
 	informer cache.SharedIndexInformer
 	told     []cache.InformerSynced // what has been told of all objects that were there at the start
+	echoes   *utilcache.LRUExpireCache
 }
+
+const (
+	// The watch is expected to tell what was written within echoTimeout. Of more than maxEchoes objects at a time some are
+	// forgotten, and looked at once more than needed.
+	echoTimeout = time.Minute
+	maxEchoes   = 10000
+)
 
 // newStore makes a store of an informer. trim makes little of a whole object.
 func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, trim func(Full) (*T, error),
@@ -30,7 +41,8 @@ func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, 
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(onWatchError(resource))
 	}
-	return &Store[T]{informer: informer, told: []cache.InformerSynced{informer.HasSynced}}, err
+	return &Store[T]{informer: informer, told: []cache.InformerSynced{informer.HasSynced},
+		echoes: utilcache.NewLRUExpireCache(maxEchoes)}, err
 }
 
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
@@ -64,6 +76,22 @@ func typed[T any](objs []any) iter.Seq[*T] {
 			}
 		}
 	}
+}
+
+// Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
+func (s *Store[T]) Wrote(object metav1.Object) {
+	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), echoTimeout)
+}
+
+// IsEcho reports whether a change that the watch tells is one that we have made, so that it needs no look. It is told once.
+func (s *Store[T]) IsEcho(namespace, name, resourceVersion string) bool {
+	key := cache.NewObjectName(namespace, name).String()
+	version, found := s.echoes.Get(key)
+	if found && version == resourceVersion {
+		s.echoes.Remove(key)
+		return true
+	}
+	return false
 }
 
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a

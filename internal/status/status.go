@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -130,6 +131,18 @@ func withheld(w *plan.Withheld) (reason, message string) {
 		"nodeSelector, or annotate "+
 		"this LocalService with %s=true if it is meant",
 		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
+}
+
+// Same reports whether two statuses say the same. The numbers of NearCapacity alone say nothing new: they change with
+// every Service of the cluster.
+func Same(before, after *v1alpha1.LocalServiceStatus) bool {
+	near := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionNearCapacity)
+	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionNearCapacity)
+	if near != nil && old != nil && sameMessage(old, near) {
+		before = before.DeepCopy()
+		meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionNearCapacity).Message = near.Message
+	}
+	return apiequality.Semantic.DeepEqual(before, after)
 }
 
 // Changed are the conditions that say something else than before. Other numbers in a message are nothing new where the

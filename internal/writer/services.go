@@ -32,11 +32,13 @@ var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
 type Services struct {
 	kube   kubernetes.Interface
 	writer *Writer
+	wrote  func(*corev1.Service)
 }
 
-// NewServices makes Services with at most so many writes at a time.
-func NewServices(kube kubernetes.Interface, concurrency int) *Services {
-	return &Services{kube: kube, writer: New(concurrency)}
+// NewServices makes Services with at most so many writes at a time. wrote is told what the API server answers to each,
+// but for deletions.
+func NewServices(kube kubernetes.Interface, concurrency int, wrote func(*corev1.Service)) *Services {
+	return &Services{kube: kube, writer: New(concurrency), wrote: wrote}
 }
 
 // Written is a change that was made. Service is as the API server has it now, nil after a deletion.
@@ -102,6 +104,7 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 			out.Written = append(out.Written, Written{batch[i], service})
 			if service != nil {
 				inPlace++
+				s.wrote(service)
 			}
 			return nil
 		})
