@@ -79,9 +79,9 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
 	err2 := c.caches.Nodes.OnChange(c.nodeChanged)
-	err3 := c.caches.Services.OnChange(c.serviceChanged)
-	err4 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
-	return c, errors.Join(err1, err2, err3, err4)
+	c.caches.Services.OnChange(c.serviceChanged)
+	err3 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
+	return c, errors.Join(err1, err2, err3)
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
@@ -110,7 +110,9 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	isSame := before != nil && after != nil && before.Same(after)
 	isEcho := after != nil && c.caches.Services.IsEcho(after.GetNamespace(), after.GetName(), after.GetResourceVersion())
-	if isSame || isEcho {
+	// After a watch was broken, it may tell only now, with our own write, that somebody else's Service has gone before.
+	isOnlyOurs := isEcho && (before == nil || before.Controller() == after.Controller())
+	if isSame || isOnlyOurs {
 		return
 	}
 	for _, service := range []*cache.Service{before, after} {
@@ -165,9 +167,10 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 
 	nodeChanges := c.nodeChanges.Load()
-	nodes, owned := c.selectedNodes(ls), c.caches.Owned(ls)
-	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned,
-		Lookup: c.caches.Lookup(ls.Namespace), Ready: c.caches.ReadyServices(ls)})
+	owned := c.caches.Services.Owned(ls)
+	nodes := c.selectedNodes(ls, len(owned))
+	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned, Ready: c.caches.ReadyServices(ls),
+		Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
 	p, report.Withheld = c.limits.Apply(p, ls, len(owned), report.Capacity.InNamespace)
@@ -181,8 +184,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	return c.conclude(ctx, ls, report, outcome)
 }
 
-func (c *localServiceController) selectedNodes(ls *v1alpha1.LocalService) []string {
-	var names []string
+// selectedNodes are the names of the nodes that a LocalService selects, about so many.
+func (c *localServiceController) selectedNodes(ls *v1alpha1.LocalService, about int) []string {
+	names := make([]string, 0, about)
 	for node := range c.caches.Nodes.All() {
 		if plan.Selects(ls, node.Labels) {
 			names = append(names, node.GetName())
@@ -269,7 +273,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
 		return nil
 	}
-	c.awaitCaches(ctx, ls.Namespace, outcome.Written)
+	c.awaitCaches(ctx, ls, outcome.Written)
 	if errors.Is(outcome.Stopped, errOutdated) {
 		c.loop.Add(key)
 		return nil
@@ -293,10 +297,10 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 }
 
 // awaitCaches waits until the caches show what was written, so that the next sync does not write it again.
-func (c *localServiceController) awaitCaches(ctx context.Context, namespace string, written []writer.Written) {
+func (c *localServiceController) awaitCaches(ctx context.Context, ls *v1alpha1.LocalService, written []writer.Written) {
 	// When the time is up, the next sync may meet a conflict, which is harmless.
 	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, echoTimeout, true, func(context.Context) (bool, error) {
-		for len(written) > 0 && c.caches.Shows(namespace, written[0].Change, written[0].Service) {
+		for len(written) > 0 && c.caches.Services.Shows(ls, written[0].Change, written[0].Service) {
 			written = written[1:]
 		}
 		return len(written) == 0, nil

@@ -198,9 +198,9 @@ func compareRounds(what string, limit float64, rounds []compared) (took, cpu che
 }
 
 // compareCosts is the check of a cost where there are many of something, against where there are fewer.
-func compareCosts(what, unit string, limit, many, few float64, ofFew string) check {
+func compareCosts(what, unit string, many, few float64, ofFew string) check {
 	return check{what: what, unit: unit, ours: many, floor: few, ratio: divide(many, few),
-		note: "the column of the floor is that of " + ofFew}.atMostTimes(limit)
+		note: "the column of the floor is that of " + ofFew}
 }
 
 // divide is 0 where there is nothing to divide by.

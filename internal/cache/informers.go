@@ -16,7 +16,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
@@ -32,8 +31,6 @@ import (
 )
 
 const (
-	// byController is the index of Services by the namespace and UID of the LocalService that controls them.
-	byController = "controller"
 	// readyByLocalService is the index of EndpointSlices with a ready endpoint, by the key of their LocalService.
 	readyByLocalService = "readyByLocalService"
 	// bySelector is the index of LocalServices by one pair of their selector.
@@ -53,10 +50,9 @@ var scheduledPods = fields.AndSelectors(
 type Caches struct {
 	LocalServices  *LocalServices
 	Nodes          *Store[Node]
-	Services       *Store[Service]
+	Services       *Services
 	EndpointSlices *Store[EndpointSlice]
 	Pods           *Store[Pod]
-	Usage          *Usage
 
 	serviceCIDRs *Store[networkingv1.ServiceCIDR] // nil where the API server has none
 }
@@ -75,8 +71,8 @@ type Options struct {
 
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
-	c := &Caches{Usage: newUsage()}
-	var err [7]error
+	c := &Caches{}
+	var err [6]error
 	none := cache.Indexers{}
 	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName,
 		informers.NewLocalServiceInformer(o.LocalServices, metav1.NamespaceAll, o.Resync, cache.Indexers{}),
@@ -87,10 +83,14 @@ func New(o Options) (*Caches, error) {
 			metav1.NamespaceAll, 0,
 			cache.Indexers{}, nil).Informer(),
 		trimNode, none, o.OnWatchError)
-	c.Services, err[2] = newStore("services",
+	var services *Store[Service]
+	services, err[2] = newStore("services",
 		coreinformers.NewServiceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}),
 		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-		cache.Indexers{byController: indexByController}, o.OnWatchError)
+		none, o.OnWatchError)
+	if err[2] == nil {
+		c.Services, err[2] = newServices(services)
+	}
 	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
 		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
 			func(list *metav1.ListOptions) {
@@ -110,7 +110,6 @@ func New(o Options) (*Caches, error) {
 			networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{}),
 			stripManagedFields[*networkingv1.ServiceCIDR], none, o.OnWatchError)
 	}
-	err[6] = c.Services.OnChange(c.Usage.change)
 	if err := errors.Join(err[:]...); err != nil {
 		return nil, fmt.Errorf("set up caches: %w", err)
 	}
@@ -156,43 +155,6 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
 
-// Owned returns the names of the Services that a LocalService controls.
-func (c *Caches) Owned(ls *v1alpha1.LocalService) []string {
-	// The index exists, so this cannot fail.
-	names, _ := c.Services.informer.GetIndexer().IndexKeys(byController, controllerKey(ls.Namespace, string(ls.UID)))
-	for i := range names {
-		names[i] = names[i][len(ls.Namespace)+1:]
-	}
-	return names
-}
-
-// Lookup returns what finds the Services of a namespace by their names, for a plan.
-func (c *Caches) Lookup(namespace string) func(name []byte) plan.Service {
-	key := append([]byte(namespace), '/')
-	store := c.Services.informer.GetStore()
-	return func(name []byte) plan.Service {
-		// GetByKey fails for no key.
-		if obj, exists, _ := store.GetByKey(string(append(key, name...))); exists {
-			return obj.(*Service)
-		}
-		return nil
-	}
-}
-
-// Shows reports whether the cache of Services has heard of a change that was made. Service is what the API server
-// answered, nil to a deletion.
-func (c *Caches) Shows(namespace string, change plan.Change, service *corev1.Service) bool {
-	cached := c.Services.Get(namespace, change.Name)
-	switch {
-	case service == nil:
-		return cached == nil || cached.GetUID() != change.Current.GetUID() || cached.Terminating()
-	case cached == nil:
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), service.ResourceVersion)
-	return err != nil || order >= 0
-}
-
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	objs := c.EndpointSlices.byIndex(readyByLocalService, ls.Namespace+"/"+ls.Name)
@@ -229,23 +191,13 @@ func (c *Caches) Capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
 	if c.serviceCIDRs != nil {
 		cidrs = slices.Collect(c.serviceCIDRs.All())
 	}
-	return c.Usage.capacity(ls, want, cidrs)
+	return c.Services.capacity(ls, want, cidrs)
 }
 
 func stripManagedFields[T metav1.Object](object T) (out T, err error) {
 	object.SetManagedFields(nil)
 	return object, nil
 }
-
-func indexByController(obj any) ([]string, error) {
-	s := obj.(*Service)
-	if controller := s.Controller(); controller.IsLocalService() {
-		return []string{controllerKey(s.GetNamespace(), string(controller.UID))}, nil
-	}
-	return nil, nil
-}
-
-func controllerKey(namespace, uid string) string { return namespace + "/" + uid }
 
 func indexReady(obj any) ([]string, error) {
 	if s := obj.(*EndpointSlice); s.Ready {

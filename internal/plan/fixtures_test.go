@@ -42,19 +42,14 @@ func newCluster(services ...*corev1.Service) cluster {
 }
 
 func (c cluster) input(t *Template, nodes ...string) Input {
-	var owned []string
-	all := map[string]Service{}
+	owned, all := map[string]Service{}, map[string]Service{}
 	for name, s := range c {
 		all[name] = kept(s)
 		if holder(t, s, "") == Ours {
-			owned = append(owned, name)
+			owned[name] = all[name]
 		}
 	}
-	return Input{Template: t, Nodes: nodes, Owned: owned, Lookup: lookup(all)}
-}
-
-func lookup(all map[string]Service) func([]byte) Service {
-	return func(name []byte) Service { return all[string(name)] }
+	return Input{Template: t, Nodes: nodes, Owned: owned, Lookup: func(name string) Service { return all[name] }}
 }
 
 // kept is a Service that there is, which is not changed.
@@ -117,6 +112,5 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 // actionOn is what a template does about the Service that a node has.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
 	c := comparison{Template: t}
-	action, _ := c.action(kept(live), node)
-	return action
+	return c.action(kept(live), node)
 }

@@ -60,10 +60,10 @@ type Input struct {
 	Template *Template
 	// Nodes are the names of the selected nodes, each once.
 	Nodes []string
-	// Owned are the names of the Services that the LocalService controls. Those that no node wants are deleted.
-	Owned []string
-	// Lookup returns the Service of a name, whoever controls it, or nil if the name is free.
-	Lookup func(name []byte) Service
+	// Owned are the Services that the LocalService controls, by name. Those that no node in Nodes wants are deleted.
+	Owned map[string]Service
+	// Lookup returns the Service of a name that is not in Owned, or nil if the name is free.
+	Lookup func(name string) Service
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
 }
@@ -76,19 +76,21 @@ func Compute(in Input) Plan {
 	var name []byte
 	for _, node := range in.Nodes {
 		name = naming.AppendServiceName(name[:0], in.Template.owner.Name, node)
-		current := in.Lookup(name)
-		action, isOurs := c.action(current, node)
-		if isOurs {
+		current, owned := in.Owned[string(name)]
+		if owned {
 			wanted++
 			if in.Ready[string(name)] {
 				plan.Ready++
 			}
+		} else {
+			current = in.Lookup(string(name))
 		}
-		if action == "" {
+		if action := c.action(current, node); action == "" {
 			plan.InPlace++
-			continue
+		} else {
+			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node,
+				Current: current})
 		}
-		plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node, Current: current})
 	}
 	if wanted < len(in.Owned) {
 		plan.Changes = append(plan.Changes, orphans(in)...)
@@ -104,13 +106,8 @@ func orphans(in Input) []Change {
 		wanted[naming.ServiceName(in.Template.owner.Name, node)] = true
 	}
 	var changes []Change
-	for _, name := range in.Owned {
-		if wanted[name] {
-			continue
-		}
-		// It may have changed hands since Owned was made.
-		current := in.Lookup([]byte(name))
-		if HolderOf(in.Template.owner, "", in.Template.nodeLabelKey, current) == Ours && !current.Terminating() {
+	for name, current := range in.Owned {
+		if !wanted[name] && !current.Terminating() {
 			changes = append(changes, Change{Action: Delete, Name: name, Current: current})
 		}
 	}
@@ -129,31 +126,29 @@ type compared struct {
 	matches     bool
 }
 
-// action is what to do about the Service that a node has now, "" if it is as it should be, and whether it is the
-// LocalService's own.
-func (c *comparison) action(current Service, node string) (action Action, isOurs bool) {
+// action is what to do about the Service that a node has now, "" if it is as it should be.
+func (c *comparison) action(current Service, node string) Action {
 	holder := HolderOf(c.owner, node, c.nodeLabelKey, current)
-	isOurs = holder == Ours
 	switch {
 	case holder == Nobody:
-		return Create, isOurs
+		return Create
 	case holder == Predecessor:
-		return Wait, isOurs
+		return Wait
 	case holder == Foreign:
-		return Conflict, isOurs
+		return Conflict
 	case current.Terminating():
-		return Wait, isOurs
+		return Wait
 	}
 	result := c.compare(current.Content())
 	switch {
 	case result.mustReplace:
-		return Replace, isOurs
+		return Replace
 	case holder == Orphan:
-		return Adopt, isOurs
+		return Adopt
 	case !result.matches || current.Node() != node:
-		return Update, isOurs
+		return Update
 	}
-	return "", isOurs
+	return ""
 }
 
 func (c *comparison) compare(shared SharedContent) compared {

@@ -191,13 +191,11 @@ func full(tb testing.TB, n int) Input {
 		c[s.Name] = s
 	}
 	in := c.input(tmpl, nodes...)
-	all := map[string]Service{}
-	shared := in.Lookup([]byte(naming.ServiceName("demo", nodes[0]))).Content()
-	for name := range c {
-		service := in.Lookup([]byte(name))
-		all[name] = &cached{Service: service, node: service.Node(), controller: service.Controller(), content: shared}
+	shared := in.Owned[naming.ServiceName("demo", nodes[0])].Content()
+	for name, service := range in.Owned {
+		in.Owned[name] = &cached{Service: service, node: service.Node(), controller: service.Controller(),
+			content: shared}
 	}
-	in.Lookup = lookup(all)
 	return in
 }
 
@@ -243,7 +241,7 @@ func BenchmarkCompute(b *testing.B) {
 	}
 	b.Run("created/nodes=5000", func(b *testing.B) {
 		in := full(b, 5000)
-		in.Owned, in.Lookup = nil, func([]byte) Service { return nil }
+		in.Owned, in.Lookup = nil, func(string) Service { return nil }
 		b.ReportAllocs()
 		for b.Loop() {
 			Compute(in)

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func TestCapacityUsage(t *testing.T) {
+func TestCapacityCounts(t *testing.T) {
 	service := func(namespace, clusterIP string) *Service {
 		return trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
 			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
@@ -24,7 +24,7 @@ func TestCapacityUsage(t *testing.T) {
 		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
 			Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
 	}
-	u := newUsage()
+	u := &Services{owned: map[owner]*group{}, namespaces: map[string]counts{}, addresses: map[corev1.IPFamily]int{}}
 	capacity := func(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR, expect plan.Capacity) {
 		t.Helper()
 		if diff := cmp.Diff(expect, u.capacity(ls, want, cidrs)); diff != "" {

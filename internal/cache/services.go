@@ -1,0 +1,167 @@
+package cache
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Services is the cache of Services. It groups those of a LocalService, so that a sync finds them side by side, and counts
+// all as they come and go, so that nobody has to count them.
+type Services struct {
+	*Store[Service]
+	changed []func(before, after *Service)
+
+	mu         sync.Mutex
+	owned      map[owner]*group
+	total      int
+	namespaces map[string]counts
+	addresses  map[corev1.IPFamily]int // cluster IPs
+}
+
+// owner is a LocalService. The UID alone is not enough: whoever may write a Service in another namespace may claim it.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
+
+// group are the Services that a LocalService controls.
+type group struct {
+	byName     map[string]plan.Service
+	clusterIPs int
+}
+
+type counts struct{ services, clusterIPs int }
+
+func newServices(store *Store[Service]) (*Services, error) {
+	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{}, addresses: map[corev1.IPFamily]int{}}
+	return s, store.OnChange(func(before, after *Service) {
+		s.change(before, after)
+		for _, changed := range s.changed {
+			changed(before, after)
+		}
+	})
+}
+
+// OnChange has changed called after each change of a Service, when the groups and counts know it.
+func (s *Services) OnChange(changed func(before, after *Service)) {
+	s.changed = append(s.changed, changed)
+}
+
+func (s *Services) change(before, after *Service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before != nil {
+		s.count(before, -1)
+	}
+	if after != nil {
+		s.count(after, 1)
+	}
+}
+
+// count takes in a Service that has come (n is 1) or gone (n is -1).
+func (s *Services) count(service *Service, n int) {
+	c := counts{services: n}
+	if service.hasClusterIP() {
+		c.clusterIPs = n
+	}
+	for _, ip := range service.ClusterIPs() {
+		if addr, err := netip.ParseAddr(ip); err == nil { // None is none.
+			s.addresses[familyOf(addr)] += n
+		}
+	}
+	s.total += n
+	namespace := service.GetNamespace()
+	sum := counts{s.namespaces[namespace].services + c.services, s.namespaces[namespace].clusterIPs + c.clusterIPs}
+	if s.namespaces[namespace] = sum; sum.services == 0 {
+		delete(s.namespaces, namespace)
+	}
+	controller := service.Controller()
+	if !controller.IsLocalService() {
+		return
+	}
+	of := owner{namespace, controller.UID}
+	g := s.owned[of]
+	if g == nil {
+		g = &group{byName: map[string]plan.Service{}}
+		s.owned[of] = g
+	}
+	if g.clusterIPs += c.clusterIPs; n > 0 {
+		g.byName[service.GetName()] = service
+	} else if delete(g.byName, service.GetName()); len(g.byName) == 0 {
+		delete(s.owned, of)
+	}
+}
+
+// Owned returns the Services that a LocalService controls, by name.
+func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
+		return maps.Clone(g.byName)
+	}
+	return nil
+}
+
+// Lookup returns the Service of a name, nil if there is none.
+func (s *Services) Lookup(namespace, name string) plan.Service {
+	if service := s.Get(namespace, name); service != nil {
+		return service
+	}
+	return nil // and not a plan.Service that holds a nil pointer
+}
+
+// Shows reports whether the groups know a change of a LocalService that was made. Service is what the API server answered,
+// nil to a deletion.
+func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service *corev1.Service) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var cached plan.Service
+	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
+		cached = g.byName[change.Name]
+	}
+	switch {
+	case service == nil:
+		return cached == nil || cached.GetUID() != change.Current.GetUID() || cached.Terminating()
+	case cached == nil:
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), service.ResourceVersion)
+	return err != nil || order >= 0
+}
+
+// capacity takes the ServiceCIDRs of the cluster, none if they are not known.
+func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR) plan.Capacity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	namespace := s.namespaces[ls.Namespace]
+	var owned counts
+	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
+		owned = counts{len(g.byName), g.clusterIPs}
+	}
+	out := plan.Capacity{
+		InCluster:      s.total - owned.services + want,
+		InNamespace:    namespace.services - owned.services + want,
+		FreeClusterIPs: -1,
+	}
+	if ls.Spec.ClusterIP == corev1.ClusterIPNone {
+		return out
+	}
+	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
+	out.NeededClusterIPs = max(want-owned.clusterIPs, 0)
+	for _, family := range families(&ls.Spec, cidrs) {
+		free := max(sizeOf(cidrs, family)-s.addresses[family], 0)
+		if out.FreeClusterIPs < 0 || free < out.FreeClusterIPs {
+			out.FreeClusterIPs = free
+		}
+	}
+	return out
+}
