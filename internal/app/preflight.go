@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -63,26 +63,26 @@ func (c *preflight) check(ctx context.Context) error {
 	return c.permissions(ctx)
 }
 
+// permission is to do some things with a resource.
 type permission struct {
-	verbs                        []string
-	group, resource, subresource string
-	namespace                    string
+	group, resource, subresource, namespace string
+	verbs                                   []string
 }
 
 func (c *preflight) needed() []permission {
 	needed := []permission{
-		{verbs: []string{"get", "list", "watch"}, group: v1alpha1.GroupName, resource: "localservices"},
-		{verbs: []string{"patch"}, group: v1alpha1.GroupName, resource: "localservices", subresource: "status"},
-		{verbs: []string{"list", "watch"}, resource: "nodes"},
-		{verbs: []string{"list", "watch", "create", "patch", "delete"}, resource: "services"},
-		{verbs: []string{"list", "watch"}, group: "discovery.k8s.io", resource: "endpointslices"},
-		{verbs: []string{"list", "watch"}, group: "networking.k8s.io", resource: "servicecidrs"},
-		{verbs: []string{"list", "watch", "patch"}, resource: "pods"},
-		{verbs: []string{"create", "patch"}, group: "events.k8s.io", resource: "events"},
+		{v1alpha1.GroupName, "localservices", "", "", []string{"get", "list", "watch"}},
+		{v1alpha1.GroupName, "localservices", "status", "", []string{"patch"}},
+		{"", "nodes", "", "", []string{"list", "watch"}},
+		{"", "services", "", "", []string{"list", "watch", "create", "patch", "delete"}},
+		{"discovery.k8s.io", "endpointslices", "", "", []string{"list", "watch"}},
+		{"networking.k8s.io", "servicecidrs", "", "", []string{"list", "watch"}},
+		{"", "pods", "", "", []string{"list", "watch", "patch"}},
+		{"events.k8s.io", "events", "", "", []string{"create", "patch"}},
 	}
 	if c.leaseNamespace != "" {
-		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, group: "coordination.k8s.io",
-			resource: "leases", namespace: c.leaseNamespace})
+		needed = append(needed,
+			permission{"coordination.k8s.io", "leases", "", c.leaseNamespace, []string{"get", "create", "update"}})
 	}
 	return needed
 }
@@ -92,10 +92,10 @@ func (c *preflight) permissions(ctx context.Context) error {
 	var missing []string
 	for _, p := range c.needed() {
 		for _, verb := range p.verbs {
-			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-				&authorizationv1.SelfSubjectAccessReview{
-					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: p.attributes(verb)},
-				}, metav1.CreateOptions{})
+			review := &authorizationv1.SelfSubjectAccessReview{}
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace}
+			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 				return nil // We may not ask what we may do: then the work itself will tell.
@@ -110,12 +110,6 @@ func (c *preflight) permissions(ctx context.Context) error {
 		return fmt.Errorf("permissions are missing: %s: %s", strings.Join(missing, ", "), installRBAC)
 	}
 	return nil
-}
-
-func (p *permission) attributes(verb string) *authorizationv1.ResourceAttributes {
-	return &authorizationv1.ResourceAttributes{
-		Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace,
-	}
 }
 
 func (p *permission) describe(verb string) string {
@@ -136,7 +130,7 @@ func (p *permission) describe(verb string) string {
 func (c *preflight) wait(ctx context.Context) error {
 	ticker := time.NewTicker(retryInterval)
 	defer ticker.Stop()
-	var complaints complaints
+	complaints := newComplaints()
 	for {
 		err := c.check(ctx)
 		if err == nil {
@@ -144,7 +138,7 @@ func (c *preflight) wait(ctx context.Context) error {
 		}
 		// The cause may be told in other words at each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
-		if ctx.Err() == nil && complaints.isNews("", message, time.Now()) {
+		if ctx.Err() == nil && complaints.isNews("", message, repeatInterval) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", retryInterval)
 		}
 		select {
@@ -158,7 +152,7 @@ func (c *preflight) wait(ctx context.Context) error {
 // watchErrorHandler tells what is wrong when a resource cannot be listed or watched, once and not at every retry of
 // the reflector, which has its own backoff.
 func watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
-	var complaints complaints
+	complaints := newComplaints()
 	return func(ctx context.Context, _ *cache.Reflector, err error) {
 		message, harmless := explain(resource, err)
 		logger := klog.FromContext(ctx)
@@ -166,7 +160,7 @@ func watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
 		case ctx.Err() != nil:
 		case harmless:
 			logger.V(4).Info("The watch begins anew", "resource", resource, "reason", err.Error())
-		case complaints.isNews(resource, message, time.Now()):
+		case complaints.isNews(resource, message, repeatInterval):
 			logger.Error(err, message, "resource", resource)
 		}
 	}
@@ -187,32 +181,16 @@ func explain(resource string, err error) (message string, harmless bool) {
 	return "The API server cannot be watched: what we know of the cluster gets old until this works again", false
 }
 
-// complaints remembers what was said last about each subject.
-type complaints struct {
-	mu   sync.Mutex
-	last map[string]complaint
-}
+// complaints remembers for a while what was said last about each subject.
+type complaints struct{ *utilcache.LRUExpireCache }
 
-type complaint struct {
-	message string
-	at      time.Time
-}
+func newComplaints() complaints { return complaints{utilcache.NewLRUExpireCache(100)} }
 
-// isNews says whether a message is worth saying, and remembers it.
-func (c *complaints) isNews(subject, message string, now time.Time) bool {
-	return c.isNewsWithin(repeatInterval, subject, message, now)
-}
-
-func (c *complaints) isNewsWithin(interval time.Duration, subject, message string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, said := c.last[subject]
-	if said && last.message == message && now.Sub(last.at) < interval {
+// isNews reports whether a message is worth saying, and remembers it.
+func (c complaints) isNews(subject, message string, interval time.Duration) bool {
+	if last, said := c.Get(subject); said && last == message {
 		return false
 	}
-	if c.last == nil {
-		c.last = map[string]complaint{}
-	}
-	c.last[subject] = complaint{message, now}
+	c.Add(subject, message, interval)
 	return true
 }

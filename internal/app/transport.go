@@ -22,7 +22,7 @@ func observe(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &observer{next: next, host: config.Host, state: &state}
 	})
-	config.WarningHandlerWithContext = &warnings{}
+	config.WarningHandlerWithContext = warnings{newComplaints()}
 }
 
 // What is known of an API server. Before it is reached for the first time, preflight tells what is the matter.
@@ -57,12 +57,12 @@ func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport inside.
 func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
 
-type warnings struct{ complaints complaints }
+type warnings struct{ complaints }
 
 // HandleWarningHeaderWithContext logs a warning that came with an answer.
-func (w *warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
 	const miscellaneous = 299 // the only code that Kubernetes uses
-	if code == miscellaneous && text != "" && w.complaints.isNewsWithin(warningInterval, text, text, time.Now()) {
+	if code == miscellaneous && text != "" && w.isNews(text, text, warningInterval) {
 		klog.FromContext(ctx).Info("The API server warns: " + text)
 	}
 }
