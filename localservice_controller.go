@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -85,9 +86,14 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
-func (c *localServiceController) localServiceChanged(_, after *v1alpha1.LocalService) {
-	// The garbage collector deletes the Services of one that is deleted.
-	if after != nil && !c.caches.LocalServices.IsEcho(after) {
+func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
+	if after == nil {
+		return // The garbage collector deletes its Services.
+	}
+	// After a watch was broken, a change of somebody else is told together with our own, which came later.
+	isStatusOnly := before != nil && before.UID == after.UID && before.Generation == after.Generation &&
+		maps.Equal(before.Annotations, after.Annotations)
+	if !isStatusOnly || !c.caches.LocalServices.IsEcho(after) {
 		c.loop.Add(keyOf(after))
 	}
 }
@@ -127,19 +133,19 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged finds the LocalService of an EndpointSlice whose readiness has changed.
+// endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
-	wasReady, isReady := before != nil && before.Ready, after != nil && after.Ready
-	if wasReady == isReady {
+	if before != nil && after != nil && before.Same(after) {
 		return
 	}
-	slice := before
-	if isReady {
-		slice = after
-	}
-	key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
-	if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
-		c.loop.AddAfter(key, readinessPeriod)
+	for _, slice := range []*cache.EndpointSlice{before, after} {
+		if slice == nil || !slice.Ready {
+			continue
+		}
+		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
+		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
+			c.loop.AddAfter(key, readinessPeriod)
+		}
 	}
 }
 
