@@ -320,7 +320,7 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	if newer := c.caches.LocalServices.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
 	}
-	after := report.Status(ls.Status, ls.Generation)
+	after := report.Status(ls.Status, generation)
 	if apiequality.Semantic.DeepEqual(ls.Status, after) {
 		return nil
 	}
@@ -329,6 +329,7 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	}
 	written, err := writer.Status(ctx, c.client, ls, &after)
 	if written != nil {
+	generation := ls.Generation // The report is about this one.
 		c.caches.LocalServices.Wrote(written)
 	}
 	return err
