@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -36,7 +37,8 @@ const (
 	readinessPeriod = time.Second
 	// progressInterval is how often the status tells how far a long fan-out has come.
 	progressInterval = time.Second
-	// replanInterval is how long a plan is carried out at least before changes of nodes make it worth a new one.
+	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
+	// selected by now, which makes it worth a new one.
 	replanInterval = 500 * time.Millisecond
 	// withheldInterval is when Services are tried again that a limit has kept from being created.
 	withheldInterval = 30 * time.Second
@@ -48,8 +50,11 @@ const (
 	eventDeletingServices = "DeletingServices"
 )
 
-// errOutdated stops the writes of a plan that is not that of the LocalService, or of the nodes, any more.
-var errOutdated = errors.New("the LocalService or the nodes have changed")
+// What stops the writes of a plan that is not right any more.
+var (
+	errOutdated     = errors.New("the LocalService has changed")
+	errNodesChanged = errors.New("the nodes have changed")
+)
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
 // (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services
@@ -181,7 +186,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	c.announce(ctx, ls, &p, report, len(owned))
 	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
-		c.beforeEachWrite(ctx, ls, report, nodeChanges))
+		c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges))
 	return c.conclude(ctx, ls, report, outcome)
 }
 
@@ -237,16 +242,21 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 // beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any
 // more, and now and then tells how far they have come.
 func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
-	nodeChanges int64) func(int) error {
-	began := c.clock.Now()
-	told, inPlace := began, report.InPlace
+	nodes []string, nodeChanges int64) func(int) error {
+	looked, told, inPlace := c.clock.Now(), c.clock.Now(), report.InPlace
 	return func(done int) error {
 		now := c.clock.Now()
 		current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 		isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-		if isGone || current.Generation != ls.Generation ||
-			now.Sub(began) >= replanInterval && c.nodeChanges.Load() != nodeChanges {
+		if isGone || current.Generation != ls.Generation {
 			return errOutdated
+		}
+		if changes := c.nodeChanges.Load(); changes != nodeChanges && now.Sub(looked) >= replanInterval {
+			// Some node has changed: that need not be one that is, or was, selected.
+			if !sets.New(c.selectedNodes(ls)...).Equal(sets.New(nodes...)) {
+				return errNodesChanged
+			}
+			looked, nodeChanges = now, changes
 		}
 		if now.Sub(told) >= progressInterval {
 			told = now
@@ -290,7 +300,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete]
 	report.Refused = outcome.Refused
-	report.Writing = len(outcome.Refused) == 0 && len(outcome.Stale) > 0
+	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
@@ -299,6 +309,8 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 		return statusErr
 	case len(outcome.Stale) > 0:
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Stale)))
+	case outcome.Stopped != nil: // by errNodesChanged
+		c.loop.Add(key)
 	}
 	return nil
 }
@@ -317,6 +329,7 @@ func (c *localServiceController) awaitCaches(ctx context.Context, namespace stri
 // writeStatus writes the status that tells a report, if it is another than the LocalService has.
 func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
 	report status.Report) error {
+	generation := ls.Generation // The report is about this one.
 	if newer := c.caches.LocalServices.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
 	}
@@ -329,7 +342,6 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	}
 	written, err := writer.Status(ctx, c.client, ls, &after)
 	if written != nil {
-	generation := ls.Generation // The report is about this one.
 		c.caches.LocalServices.Wrote(written)
 	}
 	return err
