@@ -35,7 +35,7 @@ const (
 	// readinessPeriod how long those of pods that become ready or not, which change numbers in the status only.
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
-	// progressInterval is how often the status tells how far a long fan-out has come.
+	// progressInterval is how often the status tells how far a long fan-out has come, and other changes of numbers only.
 	progressInterval = time.Second
 	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
 	// selected by now, which makes it worth a new one.
@@ -335,6 +335,11 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	}
 	after := report.Status(ls.Status, generation)
 	if apiequality.Semantic.DeepEqual(ls.Status, after) {
+		return nil
+	}
+	if wait := progressInterval - c.caches.LocalServices.SinceWrite(ls); wait > 0 &&
+		ls.Status.ObservedGeneration == generation && len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0 {
+		c.loop.AddAfter(keyOf(ls), wait) // Only numbers differ, as while nodes join: once in a while is enough.
 		return nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {

@@ -241,3 +241,24 @@ func TestSlowRefusalsWhileNodesCome(t *testing.T) {
 		}
 	})
 }
+
+// TestStatusWhileNodesJoin: while nodes join one after the other, each has its Service at once, and the status follows
+// about once in an interval.
+func TestStatusWhileNodesJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, pause = 100, 100 * time.Millisecond
+		f := runLocalServices(t, testLocalService())
+		f.writes()
+		writes, told := 0, int32(0)
+		f.statuses(func(s v1alpha1.LocalServiceStatus) { writes, told = writes+1, s.Services })
+		for i := range nodes {
+			f.set(testNode(fmt.Sprintf("node%02d", i)))
+			time.Sleep(pause)
+			f.recorded() // There is room for so many only.
+		}
+		settle()
+		if most := int(nodes*pause/progressInterval) + 2; writes > most || told != nodes {
+			t.Errorf("%d status writes, want at most %d; the last told of %d Services", writes, most, told)
+		}
+	})
+}

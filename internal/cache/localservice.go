@@ -21,7 +21,13 @@ const (
 type LocalServices struct {
 	*Store[v1alpha1.LocalService]
 	written cache.MutationCache
-	echoes  *utilcache.LRUExpireCache // resource versions of what was written last, by key
+	echoes  *utilcache.LRUExpireCache // what was written last, by key
+}
+
+// echo is a write of which the watch will tell.
+type echo struct {
+	resourceVersion string
+	written         time.Time
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
@@ -42,11 +48,25 @@ func (s *LocalServices) Get(namespace, name string) *v1alpha1.LocalService {
 func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	ls.ManagedFields = nil
 	s.written.Mutation(ls)
-	s.echoes.Add(ls.Namespace+"/"+ls.Name, ls.ResourceVersion, echoTimeout)
+	s.echoes.Add(ls.Namespace+"/"+ls.Name, echo{ls.ResourceVersion, time.Now()}, echoTimeout)
 }
 
 // IsEcho reports whether a LocalService that the watch has told is what was written last.
 func (s *LocalServices) IsEcho(ls *v1alpha1.LocalService) bool {
-	version, found := s.echoes.Get(ls.Namespace + "/" + ls.Name)
-	return found && version == ls.ResourceVersion
+	last, found := s.lastWrite(ls)
+	return found && last.resourceVersion == ls.ResourceVersion
+}
+
+// SinceWrite is how long ago a LocalService was written, a long time if that is not known.
+func (s *LocalServices) SinceWrite(ls *v1alpha1.LocalService) time.Duration {
+	last, _ := s.lastWrite(ls)
+	return time.Since(last.written)
+}
+
+func (s *LocalServices) lastWrite(ls *v1alpha1.LocalService) (last echo, found bool) {
+	value, found := s.echoes.Get(ls.Namespace + "/" + ls.Name)
+	if found {
+		last = value.(echo)
+	}
+	return last, found
 }
