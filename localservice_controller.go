@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -32,9 +34,10 @@ const (
 	// readinessPeriod how long those of pods that become ready or not, which change numbers in the status only.
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
-	// progressInterval is how often the status tells how far a long fan-out has come.
+	// progressInterval is how often the status tells how far a long fan-out has come, and other changes of numbers only.
 	progressInterval = time.Second
-	// replanInterval is how long a plan is carried out at least before changes of nodes make it worth a new one.
+	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
+	// selected by now, which makes it worth a new one.
 	replanInterval = 500 * time.Millisecond
 	// withheldInterval is when Services are tried again that a limit has kept from being created.
 	withheldInterval = 30 * time.Second
@@ -46,8 +49,11 @@ const (
 	eventDeletingServices = "DeletingServices"
 )
 
-// errOutdated stops the writes of a plan that is not that of the LocalService, or of the nodes, any more.
-var errOutdated = errors.New("the LocalService or the nodes have changed")
+// What stops the writes of a plan that is not right any more.
+var (
+	errOutdated     = errors.New("the LocalService has changed")
+	errNodesChanged = errors.New("the nodes have changed")
+)
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
 // (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services
@@ -85,9 +91,14 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
-func (c *localServiceController) localServiceChanged(_, after *v1alpha1.LocalService) {
-	// The garbage collector deletes the Services of one that is deleted.
-	if after != nil && !c.caches.LocalServices.IsEcho(after.Namespace, after.Name, after.ResourceVersion) {
+func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
+	if after == nil {
+		return // The garbage collector deletes its Services.
+	}
+	// After a watch was broken, a change of somebody else is told together with our own, which came later.
+	isStatusOnly := before != nil && before.UID == after.UID && before.Generation == after.Generation &&
+		maps.Equal(before.Annotations, after.Annotations)
+	if !isStatusOnly || !c.caches.LocalServices.IsEcho(after.Namespace, after.Name, after.ResourceVersion) {
 		c.loop.Add(keyOf(after))
 	}
 }
@@ -131,19 +142,19 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged finds the LocalService of an EndpointSlice whose readiness has changed.
+// endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
-	wasReady, isReady := before != nil && before.Ready, after != nil && after.Ready
-	if wasReady == isReady {
+	if before != nil && after != nil && before.Same(after) {
 		return
 	}
-	slice := before
-	if isReady {
-		slice = after
-	}
-	key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
-	if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
-		c.loop.AddAfter(key, readinessPeriod)
+	for _, slice := range []*cache.EndpointSlice{before, after} {
+		if slice == nil || !slice.Ready {
+			continue
+		}
+		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
+		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
+			c.loop.AddAfter(key, readinessPeriod)
+		}
 	}
 }
 
@@ -180,7 +191,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	c.announce(ctx, ls, &p, report, len(owned))
 	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
-		c.beforeEachWrite(ctx, ls, report, nodeChanges))
+		c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges))
 	return c.conclude(ctx, ls, report, outcome)
 }
 
@@ -230,16 +241,21 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 // beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any
 // more, and now and then tells how far they have come.
 func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
-	nodeChanges int64) func(int) error {
-	began := c.clock.Now()
-	told, inPlace := began, report.InPlace
+	nodes []string, nodeChanges int64) func(int) error {
+	looked, told, inPlace := c.clock.Now(), c.clock.Now(), report.InPlace
 	return func(done int) error {
 		now := c.clock.Now()
 		current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 		isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-		if isGone || current.Generation != ls.Generation ||
-			now.Sub(began) >= replanInterval && c.nodeChanges.Load() != nodeChanges {
+		if isGone || current.Generation != ls.Generation {
 			return errOutdated
+		}
+		if changes := c.nodeChanges.Load(); changes != nodeChanges && now.Sub(looked) >= replanInterval {
+			// Some node has changed: that need not be one that is, or was, selected.
+			if !sets.New(c.selectedNodes(ls, len(nodes))...).Equal(sets.New(nodes...)) {
+				return errNodesChanged
+			}
+			looked, nodeChanges = now, changes
 		}
 		if now.Sub(told) >= progressInterval {
 			told = now
@@ -283,7 +299,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete]
 	report.Refused = outcome.Refused
-	report.Writing = len(outcome.Refused) == 0 && len(outcome.Stale) > 0
+	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
@@ -292,6 +308,8 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 		return statusErr
 	case len(outcome.Stale) > 0:
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Stale)))
+	case outcome.Stopped != nil: // by errNodesChanged
+		c.loop.Add(key)
 	}
 	return nil
 }
@@ -310,11 +328,17 @@ func (c *localServiceController) awaitCaches(ctx context.Context, ls *v1alpha1.L
 // writeStatus writes the status that tells a report, if it is another than the LocalService has.
 func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
 	report status.Report) error {
+	generation := ls.Generation // The report is about this one.
 	if newer := c.caches.LocalServices.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
 	}
-	after := report.Status(ls.Status, ls.Generation)
+	after := report.Status(ls.Status, generation)
 	if status.Same(&ls.Status, &after) {
+		return nil
+	}
+	if wait := progressInterval - c.caches.LocalServices.SinceWrite(ls); wait > 0 &&
+		ls.Status.ObservedGeneration == generation && len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0 {
+		c.loop.AddAfter(keyOf(ls), wait) // Only numbers differ, as while nodes join: once in a while is enough.
 		return nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {

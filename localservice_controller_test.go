@@ -381,19 +381,20 @@ func lastWrites(writes []string, n int) []string { return writes[max(0, len(writ
 func TestOutdatedPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		event func(f *fixture)
+		more  []string // that is written after the first Service
 	}{
-		"LocalService deleted": {func(f *fixture) { f.remove(testLocalService()) }},
+		"LocalService deleted": {func(f *fixture) { f.remove(testLocalService()) }, nil},
 		"another LocalService of the name": {func(f *fixture) {
 			f.remove(testLocalService())
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.UID, ls.ResourceVersion = "another", "2000" }))
-		}},
+		}, nil},
 		"spec changed": {func(f *fixture) {
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
-		}},
+		}, nil},
 		"a node deleted": {func(f *fixture) {
 			time.Sleep(replanInterval)
 			f.remove(testNode("node00"))
-		}},
+		}, []string{"patch localservices/status demo 1/90 not Ready: WritingServices, Progressing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -409,7 +410,9 @@ func TestOutdatedPlans(t *testing.T) {
 				if err := controller.sync(t.Context(), demoKey); err != nil {
 					t.Errorf("sync: %v", err)
 				}
-				f.expect("writes", []string{"create services"}, prefixes(f.writes()))
+				got := f.writes()
+				f.expect("writes", []string{"create services"}, prefixes(got[:1]))
+				f.expect("writes after the first Service", c.more, append([]string(nil), got[1:]...))
 			})
 		})
 	}

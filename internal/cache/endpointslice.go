@@ -29,5 +29,12 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 	}, nil
 }
 
+// Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
+func (s *EndpointSlice) Same(other *EndpointSlice) bool {
+	a, b := *s, *other
+	a.resourceVersion, b.resourceVersion = "", ""
+	return a == b
+}
+
 // DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
 func (s *EndpointSlice) DeepCopyObject() runtime.Object { return new(*s) }

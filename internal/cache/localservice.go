@@ -1,22 +1,33 @@
 package cache
 
 import (
+	"time"
+
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// maxWritten is how many LocalServices are remembered as they were written: what is lost is written again, which changes
+// nothing.
+const maxWritten = 1000
+
 // LocalServices is the cache of LocalServices, ahead of its watch by what was written last.
 type LocalServices struct {
 	*Store[v1alpha1.LocalService]
-	written cache.MutationCache
+	written   cache.MutationCache
+	writtenAt *utilcache.LRUExpireCache // time.Time, by key
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
-	return &LocalServices{store, cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(),
-		store.informer.GetStore(),
-		cache.MutationCacheOptions{TTL: echoTimeout, MaxCacheSize: maxEchoes})}
+	return &LocalServices{
+		Store: store,
+		written: cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), store.informer.GetStore(),
+			cache.MutationCacheOptions{TTL: echoTimeout, MaxCacheSize: maxWritten}),
+		writtenAt: utilcache.NewLRUExpireCache(maxWritten),
+	}
 }
 
 // Get returns a LocalService, as the watch told it or as it was written, whichever is newer; nil if there is none.
@@ -32,4 +43,12 @@ func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	ls.ManagedFields = nil
 	s.written.Mutation(ls)
 	s.Store.Wrote(ls)
+	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), echoTimeout)
+}
+
+// SinceWrite returns how long ago a LocalService was written, a long time if that is not known.
+func (s *LocalServices) SinceWrite(ls *v1alpha1.LocalService) time.Duration {
+	at, _ := s.writtenAt.Get(ls.Namespace + "/" + ls.Name)
+	written, _ := at.(time.Time)
+	return time.Since(written)
 }

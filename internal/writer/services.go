@@ -83,16 +83,14 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 	}
 	var out Outcome
 	var mu sync.Mutex
-	inPlace := 0
+	var inPlace atomic.Int64
 	for _, batch := range [][]plan.Change{deletes, others} {
 		var terminating atomic.Bool
 		failed, err := s.writer.Each(ctx, len(batch), func() error {
-			mu.Lock()
-			defer mu.Unlock()
 			if terminating.Load() {
 				return ErrNamespaceTerminating
 			}
-			return next(inPlace)
+			return next(int(inPlace.Load())) // It may take a while, in which those under way must be able to end.
 		}, func(i int) error {
 			service, err := s.write(ctx, template, batch[i])
 			if err != nil {
@@ -103,7 +101,7 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 			defer mu.Unlock()
 			out.Written = append(out.Written, Written{batch[i], service})
 			if service != nil {
-				inPlace++
+				inPlace.Add(1)
 				s.wrote(service)
 			}
 			return nil

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// statuses are the statuses that are written while a test runs.
+func (f *fixture) statuses(told func(v1alpha1.LocalServiceStatus)) {
+	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
+		var applied v1alpha1.LocalService
+		if err := json.Unmarshal(a.(core.PatchActionImpl).Patch, &applied); err != nil {
+			return true, nil, err
+		}
+		told(applied.Status)
+		return false, nil, nil
+	})
+}
+
+// TestObservedGeneration: what was found and done for one spec is not told as being about the next one, which came
+// while the last Service was being written.
+func TestObservedGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
+				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
+			}))
+			time.Sleep(time.Millisecond) // Now the caches know.
+			return false, nil, nil
+		})
+		var observed []int64
+		f.statuses(func(s v1alpha1.LocalServiceStatus) { observed = append(observed, s.ObservedGeneration) })
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(observed, []int64{1}) {
+			t.Errorf("the status is about generations %v, but nothing was done for the second one", observed)
+		}
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(observed, []int64{1, 2}) {
+			t.Errorf("after a second sync: the status is about generations %v", observed)
+		}
+	})
+}
+
+// TestChangeBeforeEcho: a change of a LocalService that the watch tells together with our own status write, as after a
+// relist, is carried out.
+func TestChangeBeforeEcho(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.LocalService){
+		"spec": func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true },
+		"annotations": func(ls *v1alpha1.LocalService) {
+			ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ls := testLocalService(inPlace(2))
+				f := newFixture(t, ls, testNode("node1"), testNode("node2"), testService(ls, "node1"),
+					testService(ls, "node2"))
+				f.deps.Options.Limits.MaxDeleteFraction = 0.1
+				var lost atomic.Pointer[watch.FakeWatcher]
+				f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
+					w := watch.NewFake() // tells nothing
+					return lost.CompareAndSwap(nil, w), w, nil
+				})
+				c, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.watch()
+				f.run(c.Run)
+				changed := ls.DeepCopy()
+				change(changed)
+				f.set(changed)
+				f.remove(testNode("node2")) // The status is written, to the changed LocalService.
+				settle()
+				f.writes()
+				lost.Load().Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+				time.Sleep(time.Minute)
+				list, err := f.kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range list.Items {
+					if s.Name == "demo-node1" && s.Spec.PublishNotReadyAddresses != changed.Spec.PublishNotReadyAddresses {
+						t.Errorf("Service %s is not as the spec would have it", s.Name)
+					}
+				}
+				if changed.Annotations != nil && len(list.Items) != 1 {
+					t.Errorf("%d Services after the deletion has been confirmed", len(list.Items))
+				}
+			})
+		})
+	}
+}
+
+// TestSliceOfAnotherLocalService: an EndpointSlice follows the labels of its Service to another LocalService and back.
+func TestSliceOfAnotherLocalService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		f := runLocalServices(t, ls, testNode("node1"), testService(ls, "node1"), testSlice("demo-node1", true))
+		f.expect("writes", []string{"patch localservices/status demo 1/1 Ready"}, f.writes())
+		ready := func() string {
+			got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo",
+				metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Status.Ready
+		}
+		slice := testSlice("demo-node1", true)
+		slice.Labels[v1alpha1.OwnerLabelKey] = "other"
+		f.set(slice)
+		settle()
+		if got := ready(); got != "0/1" {
+			t.Errorf("ready %s while the slice is of another LocalService", got)
+		}
+		f.set(testSlice("demo-node1", true))
+		settle()
+		if got := ready(); got != "1/1" {
+			t.Errorf("ready %s when the slice is back", got)
+		}
+	})
+}
+
+// slowCreates has each creation of a Service take a while.
+func (f *fixture) slowCreates(d time.Duration) {
+	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+		time.Sleep(d)
+		return false, nil, nil
+	})
+}
+
+// TestChurnOfOtherNodes: changes of nodes that a LocalService does not select neither stop its fan-out, nor hide how far
+// it has come, nor have each part of it told as a change of its own.
+func TestChurnOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := []runtime.Object{testNode("other"), testLocalService(func(ls *v1alpha1.LocalService) {
+			ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		})}
+		for i := range 90 {
+			objects = append(objects, testNode(fmt.Sprintf("node%02d", i), "disk=ssd"))
+		}
+		f := newFixture(t, objects...)
+		f.deps.Options.WriteConcurrency = 1
+		f.slowCreates(100 * time.Millisecond)
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		progress := 0
+		f.statuses(func(v1alpha1.LocalServiceStatus) { progress++ })
+		f.run(c.Run)
+		for i := range 100 {
+			f.set(testNode("other", fmt.Sprintf("beat=%d", i)))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if progress < 8 || progress > 11 {
+			t.Errorf("%d status writes during a fan-out of 9 s", progress)
+		}
+		f.expect("events", []string{"Normal ServicesWritten Services: created 90 (90 nodes selected)"}, f.recorded())
+	})
+}
+
+// TestProgressWhileNodesCome: the status tells how far a long fan-out has come also while nodes join all the time.
+func TestProgressWhileNodesCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(90), testLocalService())...)
+		f.deps.Options.WriteConcurrency = 1
+		f.slowCreates(100 * time.Millisecond)
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		var progress []int32
+		f.statuses(func(s v1alpha1.LocalServiceStatus) { progress = append(progress, s.Services) })
+		go func() {
+			for i := range 80 {
+				f.set(testNode(fmt.Sprintf("new%02d", i)))
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		f.run(c.Run)
+		time.Sleep(5 * time.Second)
+		if len(progress) < 5 || !slices.IsSorted(progress) {
+			t.Errorf("in 8 s, the status told of so many Services: %v", progress)
+		}
+	})
+}
+
+// TestSlowRefusalsWhileNodesCome: that the API server refuses the writes is told, also if it takes its time, and nodes
+// change meanwhile.
+func TestSlowRefusalsWhileNodesCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(90), testLocalService())...)
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			time.Sleep(200 * time.Millisecond)
+			return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
+		})
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		go func() {
+			for i := range 80 {
+				f.set(testNode(fmt.Sprintf("new%02d", i)))
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		f.run(c.Run)
+		time.Sleep(5 * time.Second)
+		ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != v1alpha1.ReasonWriteFailed || !strings.Contains(ready.Message, "webhook") {
+			t.Errorf("after 8 s of refusals, the status says %v", ready)
+		}
+	})
+}
+
+// TestStatusWhileNodesJoin: while nodes join one after the other, each has its Service at once, and the status follows
+// about once in an interval.
+func TestStatusWhileNodesJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, pause = 100, 100 * time.Millisecond
+		f := runLocalServices(t, testLocalService())
+		f.writes()
+		writes, told := 0, int32(0)
+		f.statuses(func(s v1alpha1.LocalServiceStatus) { writes, told = writes+1, s.Services })
+		for i := range nodes {
+			f.set(testNode(fmt.Sprintf("node%02d", i)))
+			time.Sleep(pause)
+			f.recorded() // There is room for so many only.
+		}
+		settle()
+		if most := int(nodes*pause/progressInterval) + 2; writes > most || told != nodes {
+			t.Errorf("%d status writes, want at most %d; the last told of %d Services", writes, most, told)
+		}
+	})
+}
