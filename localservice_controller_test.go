@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -523,6 +525,22 @@ func TestStatusReadyNodes(t *testing.T) {
 		f.remove(testSlice("demo-node1"))
 		settle()
 		expect("1/4")
+	})
+}
+
+// TestStatusOfPredecessor: what was found out about a LocalService is not told of another one of its name.
+func TestStatusOfPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, c := newLocalServiceFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "another" }))
+		if err := c.writeStatus(t.Context(), testLocalService(), status.Report{Nodes: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range f.requests() {
+			var applied v1alpha1.LocalService
+			if err := json.Unmarshal(a.(core.PatchAction).GetPatch(), &applied); err != nil || applied.UID != "uid-demo" {
+				t.Errorf("to UID %q, %v", applied.UID, err)
+			}
+		}
 	})
 }
 
