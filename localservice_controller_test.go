@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -64,6 +66,7 @@ func (f *fixture) expect(what string, want, got []string) {
 // TestSyncWrites: what a sync writes, for each state that it may find.
 func TestSyncWrites(t *testing.T) {
 	ls := testLocalService()
+	earlier := testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "earlier" })
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
 	elsewhere := testService(ls, "node1", func(s *corev1.Service) { s.Namespace = "other" })
 	drifted := func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }
@@ -89,6 +92,11 @@ func TestSyncWrites(t *testing.T) {
 		},
 		"a status that is wrong": {
 			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(ls, "node1")},
+			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
+		},
+		"a status of an earlier generation": {
+			[]runtime.Object{testLocalService(inPlace(1), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }),
+				testNode("node1"), testService(ls, "node1")},
 			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
 		},
 		"only for the nodes selected": {
@@ -121,6 +129,9 @@ func TestSyncWrites(t *testing.T) {
 				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not " +
 					"control: demo-node1 (controlled by nothing). " +
 					"Delete or rename those, or give this LocalService another name"},
+		},
+		"a Service of an earlier LocalService of the name is left to the garbage collector": {
+			[]runtime.Object{testLocalService(inPlace(0)), testService(earlier, "gone")}, nil, nil,
 		},
 		"a Service in another namespace that claims to be ours is left alone": {
 			[]runtime.Object{testLocalService(inPlace(0)), elsewhere}, nil, nil,
@@ -517,6 +528,22 @@ func TestStatusReadyNodes(t *testing.T) {
 		f.remove(testSlice("demo-node1"))
 		settle()
 		expect("1/4")
+	})
+}
+
+// TestStatusOfPredecessor: what was found out about a LocalService is not told of another one of its name.
+func TestStatusOfPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, c := newLocalServiceFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "another" }))
+		if err := c.writeStatus(t.Context(), testLocalService(), status.Report{Nodes: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range f.requests() {
+			var applied v1alpha1.LocalService
+			if err := json.Unmarshal(a.(core.PatchAction).GetPatch(), &applied); err != nil || applied.UID != "uid-demo" {
+				t.Errorf("to UID %q, %v", applied.UID, err)
+			}
+		}
 	})
 }
 

@@ -33,9 +33,13 @@ func TestCapacityCounts(t *testing.T) {
 	}
 	headless, addressed := testobject.LocalService(), testobject.LocalService(testobject.Specs["cluster IP"])
 	cidrs := []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.1.0.0/30"), cidr(2*time.Hour, "10.0.0.0/29", "fd00::/112")}
+	// A Service of an earlier LocalService of the name is none of this one's.
+	earlier := generated(t, testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
+		ls.UID = "earlier"
+	}), "node0")
 	capacity(headless, 0, nil, plan.Capacity{FreeClusterIPs: -1})
 	u.change(nil, service("default", "None"))
-	u.change(nil, service("default", "10.0.0.1"))
+	u.change(nil, earlier)
 	u.change(nil, service("other", "10.0.0.2"))
 	u.change(nil, service("other", "")) // ExternalName
 	capacity(headless, 5, cidrs, plan.Capacity{InCluster: 9, InNamespace: 7, FreeClusterIPs: -1})
@@ -53,7 +57,7 @@ func TestCapacityCounts(t *testing.T) {
 	capacity(testobject.LocalService(testobject.Specs["IPv6"]), 5, cidrs, wanted)
 	wanted.FreeClusterIPs = 3
 	capacity(testobject.LocalService(testobject.Specs["dual stack by families"]), 5, cidrs, wanted)
-	u.change(service("default", "10.0.0.1"), service("default", "None"))
+	u.change(earlier, service("default", "None"))
 	u.change(service("other", ""), nil)
 	u.change(service("other", "10.0.0.2"), nil)
 	for i := range 3 {

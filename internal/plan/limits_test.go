@@ -69,6 +69,10 @@ func TestCapacityLimits(t *testing.T) {
 	} {
 		t.Run(name, c.check)
 	}
+	full := Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}
+	if _, got := full.Apply(Plan{}, localService(), 3, 11); got != (Withheld{Limits: full}) {
+		t.Errorf("withheld of a plan that creates nothing: %+v", got)
+	}
 }
 
 func TestDeletionOfMost(t *testing.T) {

@@ -63,6 +63,31 @@ func TestService(t *testing.T) {
 	}
 }
 
+// TestServicePorts: what a port of a LocalService is on its Services, with the API server's defaults.
+func TestServicePorts(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   v1alpha1.ServicePort
+		want corev1.ServicePort
+	}{
+		"number only": {v1alpha1.ServicePort{Port: 80},
+			corev1.ServicePort{Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(80)}},
+		"empty target port": {v1alpha1.ServicePort{Port: 80, TargetPort: intstr.FromString("")},
+			corev1.ServicePort{Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(80)}},
+		"target port": {v1alpha1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8080)},
+			corev1.ServicePort{Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(8080)}},
+		"everything set": {v1alpha1.ServicePort{Name: "dns", Port: 53, Protocol: "UDP", AppProtocol: new("dns"),
+			TargetPort: intstr.FromString("dns-udp")},
+			corev1.ServicePort{Name: "dns", Port: 53, Protocol: "UDP", AppProtocol: new("dns"),
+				TargetPort: intstr.FromString("dns-udp")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, servicePort(&c.in)); diff != "" {
+				t.Errorf("wrong port (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestEveryFieldSettles: what the API server makes of a created Service is in place; a Service made for any other spec
 // reaches this one by one write, and then nothing is left to write.
 func TestEveryFieldSettles(t *testing.T) {
@@ -150,6 +175,8 @@ func TestEveryFieldDrift(t *testing.T) {
 			s.Spec.IPFamilies = []corev1.IPFamily{"IPv4", "IPv6"}
 			s.Spec.ClusterIPs = []string{"10.96.0.7", "fd00::7"}
 		}, `{"spec":{"clusterIPs":["10.96.0.7"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack"}}`},
+		"families gone": {"IPv6", func(s *corev1.Service) { s.Spec.IPFamilies = nil },
+			`{"spec":{"ipFamilies":["IPv6"]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl := template(t, localService(specs[c.spec]))
@@ -267,6 +294,30 @@ func TestEveryFieldServiceMetadata(t *testing.T) {
 	}
 }
 
+// TestServiceMetadataRecord: Services have a record of what spec.serviceMetadata has set on them, if it sets anything.
+func TestServiceMetadataRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		metadata *v1alpha1.ServiceMetadata
+		want     string
+	}{
+		"none":        {nil, ""},
+		"empty":       {&v1alpha1.ServiceMetadata{}, ""},
+		"labels":      {&v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "1"}}, `{"labels":["a"]}`},
+		"annotations": {&v1alpha1.ServiceMetadata{Annotations: map[string]string{"b": "2"}}, `{"annotations":["b"]}`},
+		"both": {&v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "1"},
+			Annotations: map[string]string{"b": "2"}}, `{"labels":["a"],"annotations":["b"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := template(t, localService(func(ls *v1alpha1.LocalService) {
+				ls.Spec.ServiceMetadata = c.metadata
+			})).Service("node2")
+			if got := service.Annotations["localservice.dev/applied-metadata"]; got != c.want {
+				t.Errorf("record %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 func TestNewTemplateRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*v1alpha1.LocalService)
@@ -289,5 +340,9 @@ func TestNewTemplateRefuses(t *testing.T) {
 				t.Errorf("got %v, want an error about %q", err, c.says)
 			}
 		})
+	}
+	longest := localService(func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 52) })
+	if _, err := NewTemplate(longest, nodeLabelKey); err != nil {
+		t.Errorf("52 characters: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -99,6 +100,25 @@ func TestAdoption(t *testing.T) {
 				t.Errorf("got %v, want %s", actions(plan), c.want)
 			}
 		})
+	}
+}
+
+// TestAdoptionKeepsOwners: who adopts a Service takes the place of its own reference only, whatever others are called.
+func TestAdoptionKeepsOwners(t *testing.T) {
+	tmpl := template(t, localService())
+	left := stored(tmpl.Service("node2"))
+	ours := left.OwnerReferences[0]
+	theirs := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: ours.Name, UID: "theirs"}
+	idle := ours
+	idle.Controller = nil
+	left.OwnerReferences = []metav1.OwnerReference{idle, theirs}
+	patch, err := tmpl.Patch(kept(left), "node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []metav1.OwnerReference{theirs, ours}
+	if diff := cmp.Diff(want, mergePatch(t, left, patch).OwnerReferences); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }
 

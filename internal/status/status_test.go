@@ -134,6 +134,8 @@ func TestSummarize(t *testing.T) {
 		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
 			refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
 			`3 writes failed: 2 × create Service: services "<name>" is forbidden: quota; 1 × update Service: services "<name>" is forbidden: policy`},
+		"as many causes as are told": {[]error{errors.New("a"), errors.New("b"), errors.New("c")},
+			"3 writes failed: 1 × a; 1 × b; 1 × c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Summarize(c.errs); got != c.want {
@@ -169,6 +171,8 @@ func TestWarnings(t *testing.T) {
 		"is writing": {metav1.Condition{}, ready(v1alpha1.ReasonWritingServices, "x"), false},
 		"fails as before": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
 			ready(v1alpha1.ReasonWriteFailed, "4 × x"), false},
+		"fails more often": {ready(v1alpha1.ReasonWriteFailed, "9 × x"),
+			ready(v1alpha1.ReasonWriteFailed, "10 × x"), false},
 		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
 			ready(v1alpha1.ReasonWriteFailed, "3 × y"), true},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// answering is an API server that knows nothing, and answers at once.
+type answering struct{ requests int }
+
+func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.requests++
+	return &http.Response{StatusCode: http.StatusNotFound, Request: r, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(""))}, nil
+}
+
+// TestClientsAreNotThrottled: no client waits of its own accord, however many requests it makes.
+func TestClientsAreNotThrottled(t *testing.T) {
+	for name, get := range map[string]func(context.Context, Dependencies, metadata.Interface){
+		"Kubernetes": func(ctx context.Context, deps Dependencies, _ metadata.Interface) {
+			_, _ = deps.Kube.CoreV1().Services("default").Get(ctx, "x", metav1.GetOptions{})
+		},
+		"LocalServices": func(ctx context.Context, deps Dependencies, _ metadata.Interface) {
+			_, _ = deps.Client.LocalserviceV1alpha1().LocalServices("default").Get(ctx, "x", metav1.GetOptions{})
+		},
+		"metadata": func(ctx context.Context, _ Dependencies, meta metadata.Interface) {
+			_, _ = meta.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x", metav1.GetOptions{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &answering{}
+				deps, meta, err := newClients(&rest.Config{Host: "http://example.com", Transport: server})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now() // of the bubble
+				for range 1000 {
+					get(t.Context(), deps, meta)
+				}
+				if waited := time.Since(began); waited > 0 || server.requests != 1000 {
+					t.Errorf("%d requests, after %s of waiting", server.requests, waited)
+				}
+			})
+		})
+	}
+}

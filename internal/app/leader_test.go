@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	core "k8s.io/client-go/testing"
+)
+
+var leaderOptions = &Options{leaderElectionNamespace: "kube-system", leaderElectionID: "demo",
+	leaseDuration: 15 * time.Second}
+
+// holder is who holds the Lease, "" for nobody.
+func holder(t *testing.T, kube kubernetes.Interface) string {
+	t.Helper()
+	lease, err := kube.CoordinationV1().Leases("kube-system").Get(context.WithoutCancel(t.Context()), "demo",
+		metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func testServer(t *testing.T) *server {
+	t.Helper()
+	s, err := startServer(t.Context(), "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestLeaseIsGivenBack: a leader that is stopped gives the Lease back, when its work has ended and not before.
+func TestLeaseIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := kubefake.NewClientset()
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, stop)
+		worked := false
+		if err := lead(ctx, kube, leaderOptions, testServer(t), func(ctx context.Context) {
+			<-ctx.Done()
+			time.Sleep(5 * time.Second)
+			worked = true
+			if holder(t, kube) == "" {
+				t.Error("the Lease was given back while there was work under way")
+			}
+		}); err != nil || !worked {
+			t.Errorf("worked: %v, %v", worked, err)
+		}
+		if got := holder(t, kube); got != "" {
+			t.Errorf("%s still holds the Lease", got)
+		}
+	})
+}
+
+// TestLeaseIsLost: a leader that cannot renew the Lease stops its work, and says why it stops.
+func TestLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := kubefake.NewClientset()
+		worked := false
+		if err := lead(t.Context(), kube, leaderOptions, testServer(t), func(ctx context.Context) {
+			kube.PrependReactor("update", "leases", func(core.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("no luck")
+			})
+			<-ctx.Done()
+			worked = true
+		}); err == nil || !worked {
+			t.Errorf("worked: %v, %v", worked, err)
+		}
+	})
+}
+
+// TestStandbyStops: an instance that never leads stops when it is told to, and leaves the Lease to its holder.
+func TestStandbyStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := kubefake.NewClientset()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		leading := make(chan struct{})
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			_ = lead(ctx, kube, leaderOptions, testServer(t), func(ctx context.Context) {
+				close(leading)
+				<-ctx.Done()
+			})
+		}()
+		<-leading
+		before := holder(t, kube)
+		standbyCtx, stopStandby := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, stopStandby)
+		if err := lead(standbyCtx, kube, leaderOptions, testServer(t), func(context.Context) {
+			t.Error("two instances work at the same time")
+		}); err != nil {
+			t.Errorf("standby: %v", err)
+		}
+		if got := holder(t, kube); got != before {
+			t.Errorf("%s holds the Lease, want %s", got, before)
+		}
+		stop()
+		<-stopped
+	})
+}
