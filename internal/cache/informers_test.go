@@ -45,6 +45,15 @@ func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	}
 }
 
+// showServices has the cache of Services show some, and the groups know them.
+func showServices(t *testing.T, c *Caches, services ...*Service) {
+	t.Helper()
+	show(t, c.Services.Store, services...)
+	for _, service := range services {
+		c.Services.change(nil, service)
+	}
+}
+
 // TestOwned: a LocalService owns the Services that have its UID in their controller reference, whatever their names.
 func TestOwned(t *testing.T) {
 	c := newCaches(t)
@@ -53,10 +62,10 @@ func TestOwned(t *testing.T) {
 			ls.UID, ls.Namespace = uid, namespace
 		}), node)
 	}
-	show(t, c.Services, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"), of("uid-demo", "other", "c"),
+	showServices(t, c, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"), of("uid-demo", "other", "c"),
 		of("earlier", "default", "d"), trimmed(t, testobject.ForeignService("demo-e")))
 	var got []string
-	for name, service := range c.Owned(testobject.LocalService()) {
+	for name, service := range c.Services.Owned(testobject.LocalService()) {
 		if name != service.GetName() {
 			t.Errorf("%s under the name %s", service.GetName(), name)
 		}
@@ -98,7 +107,7 @@ func TestShows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			caches := newCaches(t)
 			if c.cached != nil {
-				show(t, caches.Services, c.cached)
+				showServices(t, caches, c.cached)
 			}
 			change := plan.Change{Name: "demo-node1", Current: c.current}
 			var answer *corev1.Service
@@ -106,7 +115,7 @@ func TestShows(t *testing.T) {
 				answer = wholeOf(t, ls, "node1")
 				answer.ResourceVersion = c.answer
 			}
-			if got := caches.Shows("default", change, answer); got != c.want {
+			if got := caches.Services.Shows(ls, change, answer); got != c.want {
 				t.Errorf("shows it: %v, want %v", got, c.want)
 			}
 		})
@@ -126,21 +135,22 @@ func TestEchoes(t *testing.T) {
 			t.Errorf("%s: %v, want version %d", when, got, version)
 		}
 	}
+	isEcho := func(version int) bool { return c.IsEcho("default", "demo", fmt.Sprint(version)) }
 	show(t, c.Store, at(1))
 	expect("told", 1)
-	if c.IsEcho(at(1)) {
+	if isEcho(1) {
 		t.Error("an echo of no write")
 	}
 	c.Wrote(at(3))
 	expect("written", 3)
 	show(t, c.Store, at(2))
 	expect("told an older state", 3)
-	if c.IsEcho(at(2)) || !c.IsEcho(at(3)) {
+	if isEcho(2) || !isEcho(3) {
 		t.Error("version 3 and no other is the echo")
 	}
 	show(t, c.Store, at(4))
 	expect("told a newer state", 4)
-	if c.IsEcho(at(4)) {
+	if isEcho(4) {
 		t.Error("version 4 was written by somebody else")
 	}
 	if got := c.Get("default", "other"); got != nil {
