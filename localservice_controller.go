@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"sync/atomic"
 	"time"
@@ -98,7 +97,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	// After a watch was broken, a change of somebody else is told together with our own, which came later.
 	isStatusOnly := before != nil && before.UID == after.UID && before.Generation == after.Generation &&
 		maps.Equal(before.Annotations, after.Annotations)
-	if !isStatusOnly || !c.caches.LocalServices.IsEcho(after.Namespace, after.Name, after.ResourceVersion) {
+	if !isStatusOnly || !c.caches.LocalServices.IsEcho(after) {
 		c.loop.Add(keyOf(after))
 	}
 }
@@ -120,7 +119,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 // before one of its dashes.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	isSame := before != nil && after != nil && before.Same(after)
-	isEcho := after != nil && c.caches.Services.IsEcho(after.GetNamespace(), after.GetName(), after.GetResourceVersion())
+	isEcho := after != nil && c.caches.Services.IsEcho(after)
 	// After a watch was broken, it may tell only now, with our own write, that somebody else's Service has gone before.
 	isOnlyOurs := isEcho && (before == nil || before.Controller() == after.Controller())
 	if isSame || isOnlyOurs {
@@ -160,7 +159,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 
 // Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
 func (c *localServiceController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] { return keysOf(c.caches.LocalServices.All()) })
+	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys)
 }
 
 // sync looks at everything that a LocalService depends on, decides what to do about its Services, does it, and tells so
@@ -178,8 +177,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 
 	nodeChanges := c.nodeChanges.Load()
-	owned := c.caches.Services.Owned(ls)
-	nodes := c.selectedNodes(ls, len(owned))
+	nodes, owned := c.caches.SelectedNodes(ls), c.caches.Services.Owned(ls)
 	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned, Ready: c.caches.ReadyServices(ls),
 		Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
 	report := status.NewReport(&p, len(nodes))
@@ -193,17 +191,6 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
 		c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges))
 	return c.conclude(ctx, ls, report, outcome)
-}
-
-// selectedNodes are the names of the nodes that a LocalService selects, about so many.
-func (c *localServiceController) selectedNodes(ls *v1alpha1.LocalService, about int) []string {
-	names := make([]string, 0, about)
-	for node := range c.caches.Nodes.All() {
-		if plan.Selects(ls, node.Labels) {
-			names = append(names, node.GetName())
-		}
-	}
-	return names
 }
 
 // isStillThere makes sure, before Services are made a LocalService's own, that the LocalService is still there. The
@@ -252,7 +239,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 		}
 		if changes := c.nodeChanges.Load(); changes != nodeChanges && now.Sub(looked) >= replanInterval {
 			// Some node has changed: that need not be one that is, or was, selected.
-			if !sets.New(c.selectedNodes(ls, len(nodes))...).Equal(sets.New(nodes...)) {
+			if !sets.New(c.caches.SelectedNodes(ls)...).Equal(sets.New(nodes...)) {
 				return errNodesChanged
 			}
 			looked, nodeChanges = now, changes
@@ -353,15 +340,4 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 
 func keyOf(object klog.KMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
-// keysOf are the keys of objects.
-func keysOf[T klog.KMetadata](objects iter.Seq[T]) iter.Seq[types.NamespacedName] {
-	return func(yield func(types.NamespacedName) bool) {
-		for object := range objects {
-			if !yield(keyOf(object)) {
-				return
-			}
-		}
-	}
 }

@@ -155,6 +155,17 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
 
+// SelectedNodes returns the names of the nodes that a LocalService selects, in no order.
+func (c *Caches) SelectedNodes(ls *v1alpha1.LocalService) []string {
+	var names []string
+	for node := range c.Nodes.All() {
+		if plan.Selects(ls, node.Labels) {
+			names = append(names, node.GetName())
+		}
+	}
+	return names
+}
+
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	objs := c.EndpointSlices.byIndex(readyByLocalService, ls.Namespace+"/"+ls.Name)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 )
@@ -61,6 +62,18 @@ func (s *Store[T]) Get(namespace, name string) *T {
 // All returns all objects, in no order.
 func (s *Store[T]) All() iter.Seq[*T] { return typed[T](s.informer.GetStore().List()) }
 
+// Keys returns the keys of all objects, in no order.
+func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
+	return func(yield func(types.NamespacedName) bool) {
+		for _, key := range s.informer.GetStore().ListKeys() {
+			// The keys of a store are those of objects.
+			if name, err := cache.ParseObjectName(key); err == nil && !yield(name.AsNamespacedName()) {
+				return
+			}
+		}
+	}
+}
+
 // byIndex returns the objects with a value in an index, in no order.
 func (s *Store[T]) byIndex(index, value string) []any {
 	// Every index that is asked for exists, so this cannot fail.
@@ -83,11 +96,15 @@ func (s *Store[T]) Wrote(object metav1.Object) {
 	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), echoTimeout)
 }
 
-// IsEcho reports whether a change that the watch tells is one that we have made, so that it needs no look. It is told once.
-func (s *Store[T]) IsEcho(namespace, name, resourceVersion string) bool {
-	key := cache.NewObjectName(namespace, name).String()
+// IsEcho reports whether a state that the watch tells is one that we have written. It is told once.
+func (s *Store[T]) IsEcho(state interface {
+	GetNamespace() string
+	GetName() string
+	GetResourceVersion() string
+}) bool {
+	key := cache.NewObjectName(state.GetNamespace(), state.GetName()).String()
 	version, found := s.echoes.Get(key)
-	if found && version == resourceVersion {
+	if found && version == state.GetResourceVersion() {
 		s.echoes.Remove(key)
 		return true
 	}
