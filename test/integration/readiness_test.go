@@ -96,7 +96,8 @@ func TestStatusReadinessOfPods(t *testing.T) {
 		if most := int(elapsed/time.Second) + 2; len(writes) > most {
 			s.Fatalf("the status was written %d times in %v; want at most %d", len(writes), elapsed, most)
 		}
-		if len(slices) <= len(writes) || len(writes) == 0 {
+		// There may be none: the status is looked at now and then, and may be the same each time.
+		if len(slices) <= len(writes) {
 			s.Fatalf("nothing to see: %d changes of EndpointSlices, %d of the status", len(slices), len(writes))
 		}
 		if other := s.Requests().Writes().Where(notAbout("localservices")); len(other) > 0 {
