@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -141,88 +140,6 @@ func TestDeletionDuringFanOut(t *testing.T) {
 	if requests := s.Requests(); len(requests) > 0 {
 		s.Fatalf("after the LocalService has gone the controller still tries: %s", requests)
 	}
-}
-
-// TestDeletionByATypo tests the typo after which no node is selected any more: the numbers are told before the
-// first Service goes, and the correction brings all back.
-func TestDeletionByATypo(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "typo")
-	f := s.newFence()
-	nodes := s.AddNodes("a", "b", "c", "d", "e", "f")
-	ls := s.CreateReady("demo")
-	f.passLocalServices()
-	s.ResetCount()
-	s.Update("demo", framework.OnNodesWith("dsik", "ssd"))
-	s.WaitServices(ls)
-	now := s.WaitReady("demo")
-	if err := framework.CheckCondition(now, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonNoNodes); err != nil {
-		t.Error(err)
-	}
-	deletes := s.Requests().Resource("services").Verb("delete")
-	if len(deletes) != len(nodes) {
-		s.Fatalf("the controller's deletes of Services: %s; want %d", deletes, len(nodes))
-	}
-	first := deletes.First()
-	s.Eventually("one event announces the deletion", func(ctx context.Context) error {
-		events, err := s.Events(ctx, "demo", "DeletingServices")
-		if err != nil {
-			return err
-		}
-		if len(events) != 1 {
-			return fmt.Errorf("there are %d", len(events))
-		}
-		if at := events[0].EventTime.Time; at.After(first) {
-			return fmt.Errorf("the event is of %v, and the first delete of %v", at, first)
-		}
-		return errors.Join(
-			framework.Equal("type", events[0].Type, corev1.EventTypeWarning),
-			framework.Equal("message", events[0].Message, "About to delete 6 of 6 Services, which no selected node wants any more"),
-		)
-	})
-	s.Update("demo", func(ls *v1alpha1.LocalService) { delete(ls.Spec.NodeSelector, "dsik") })
-	s.MustOwn(s.WaitReady("demo"), len(nodes))
-}
-
-// TestDeletionHeldIsTold tests that a held deletion is told once, in an event with the numbers, that everything else
-// goes on meanwhile, and that the confirmation is enough to go on.
-func TestDeletionHeldIsTold(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "held")
-	s.NewController(t, "-max-delete-fraction=0.5")
-	f := s.newFence()
-	nodes := s.AddNodes("a", "b", "c", "d")
-	s.PatchNode(nodes[0], `{"metadata":{"labels":{"disk":"ssd"}}}`)
-	ls := s.CreateReady("demo")
-	s.Update("demo", framework.OnNodesWith("disk", "ssd"), func(ls *v1alpha1.LocalService) {
-		ls.Spec.Ports[0].Port = 81
-	})
-	held := s.WaitNotReady("demo", v1alpha1.ReasonDeletionHeld, "3 of 4 Services")
-	f.passServices()
-	f.passLocalServices()
-	s.WaitEvents("demo", v1alpha1.ReasonDeletionHeld, "one Warning tells of it", framework.OneWarning("3 of 4 Services "))
-	if err := framework.Equal("status.nodes", held.Status.Nodes, 1); err != nil {
-		t.Error(err)
-	}
-	if port := s.MustOwn(ls, len(nodes))["demo-"+nodes[0]].Spec.Ports[0].Port; port != 81 {
-		t.Errorf("the Service that stays has port %d; want 81", port)
-	}
-	s.ResetCount()
-	// What happens to nodes and Services that are concerned changes nothing.
-	s.PatchNode(nodes[1], `{"metadata":{"labels":{"any":"thing"}}}`)
-	s.EditService("demo-"+nodes[1], func(service *corev1.Service) { service.Annotations["any"] = "thing" })
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"any": "thing"} })
-	f.passPods()
-	f.passServices()
-	f.passLocalServices()
-	s.WantNoWrites("while the deletion is held")
-	s.Update("demo", func(ls *v1alpha1.LocalService) {
-		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
-	})
-	s.WaitServices(ls, "demo-"+nodes[0])
-	s.WaitReady("demo")
-	f.passServices()
-	s.WantWrites("services", "3 delete services 200")
 }
 
 func TestDeletionOfALocalService(t *testing.T) {

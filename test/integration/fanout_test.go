@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -107,80 +106,6 @@ func notAbout(resources ...string) func(*framework.Request) bool {
 	return func(r *framework.Request) bool { return !slices.Contains(resources, r.ObjectRef.Resource) }
 }
 
-func TestNodesComeAndGo(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "nodes")
-	f := s.newFence()
-	node := s.AddNodes("a", "b")
-	ls := s.CreateReady("demo")
-	f.passLocalServices()
-
-	// Each step is one event, and says which writes of Services it may cause.
-	steps := []struct {
-		name   string
-		do     func()
-		owns   []string
-		writes string
-	}{
-		{"a node joins", func() { node = append(node, s.AddNodes("c")...) }, []string{"a", "b", "c"}, "1 create services 201"},
-		{"a node leaves", func() { s.DeleteNode(node[0]) }, []string{"b", "c"}, "1 delete services 200"},
-		{"a node is not selected any more", func() { s.PatchNode(node[1], `{"metadata":{"labels":{"scene":"another"}}}`) }, []string{"c"}, "1 delete services 200"},
-		{"a node is selected", func() { s.PatchNode(node[1], `{"metadata":{"labels":{"scene":"`+s.Namespace+`"}}}`) }, []string{"b", "c"}, "1 create services 201"},
-		{"a node is not selected by any LocalService", func() {
-			s.CreateNode(s.NodeName("d"), nil)
-			s.PatchNode(s.NodeName("d"), `{"metadata":{"labels":{"scene":null}}}`)
-		}, []string{"b", "c"}, ""},
-	}
-	for _, step := range steps {
-		s.ResetCount()
-		step.do()
-		names := make([]string, len(step.owns))
-		for i, name := range step.owns {
-			names[i] = "demo-" + s.NodeName(name)
-		}
-		s.WaitServices(ls, names...)
-		if got := s.WaitStatusNodes("demo", len(names)); got.Status.Services != int32(len(names)) {
-			t.Errorf("%s: status.services is %d; want %d", step.name, got.Status.Services, len(names))
-		}
-		f.passNodes()
-		if step.writes != "" {
-			s.WantWrites("services", step.writes)
-		}
-	}
-	// The node of the last step has lost the label that says whose it is.
-	s.DeleteNode(s.NodeName("d"))
-}
-
-// TestNodeHeartbeats tests that what is written to nodes all the time causes no work: not even a look at a
-// LocalService.
-func TestNodeHeartbeats(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "heartbeat")
-	controller := s.NewController(t)
-	f := s.newFence()
-	node := s.AddNodes("a", "b")[0]
-	s.CreateReady("demo")
-	f.passAll()
-	s.ResetCount()
-	before := s.mustQueued(controller)
-	const beats = 50
-	for i := range beats {
-		s.PatchNode(node, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"beat %d","lastHeartbeatTime":%q}]}}`, i, time.Now().Format(time.RFC3339)), "status")
-		s.PatchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/beat":"%d"}}}`, i))
-		s.PatchNode(node, fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, i%2 == 0))
-	}
-	f.passNodes()
-	// The fence is a few.
-	if n := s.mustQueued(controller) - before; n >= beats {
-		t.Errorf("%d heartbeats put LocalServices into the queue %d times", beats, n)
-	}
-	s.PatchNode(node, `{"metadata":{"labels":{"example.com/any":"thing"}}}`)
-	f.passNodes()
-	if requests := s.Requests(); len(requests) > 0 {
-		s.Fatalf("heartbeats caused requests: %s", requests)
-	}
-}
-
 func TestNoNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "nonodes")
@@ -193,27 +118,6 @@ func TestNoNodes(t *testing.T) {
 	s.WaitServices(ls, "demo-"+s.NodeName("a"))
 	if err := framework.CheckCondition(s.WaitStatusNodes("demo", 1), v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestEveryFieldNodeSelector(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "selector")
-	s.CreateNode(s.NodeName("fast"), map[string]string{"disk": "ssd"})
-	s.CreateNode(s.NodeName("slow"), map[string]string{"disk": "hdd"})
-	ls := s.CreateReady("demo")
-	s.WaitServices(ls, "demo-"+s.NodeName("fast"), "demo-"+s.NodeName("slow"))
-	s.ResetCount()
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" })
-	s.WaitServices(ls, "demo-"+s.NodeName("fast"))
-	s.WaitReady("demo")
-	s.WantWrites("services", "1 delete services 200")
-	s.ResetCount()
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "hdd" })
-	s.WaitServices(ls, "demo-"+s.NodeName("slow"))
-	s.WaitReady("demo")
-	if got := s.Requests().Resource("services").Writes(); len(got) != 2 || len(got.Verb("create")) != 1 || len(got.Verb("delete")) != 1 {
-		t.Errorf("writes of Services: %s; want a create and a delete", got)
 	}
 }
 
@@ -286,46 +190,5 @@ func (s *scene) wantUntouched(service *corev1.Service) {
 	s.Must(err)
 	if now.UID != service.UID || now.ResourceVersion != service.ResourceVersion {
 		s.Fatalf("Service %s/%s was changed: from %+v to %+v", service.Namespace, service.Name, service, now)
-	}
-}
-
-func TestManyLocalServicesShareANode(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "many")
-	const count = 20
-	for i := range count {
-		s.Create(fmt.Sprintf("app%d", i))
-	}
-	for i := range count {
-		s.WaitReady(fmt.Sprintf("app%d", i))
-	}
-	node := s.AddNodes("a")[0]
-	for i := range count {
-		s.WaitStatusNodes(fmt.Sprintf("app%d", i), 1)
-		if service := s.GetService(fmt.Sprintf("app%d-%s", i, node)); service.Spec.Selector["app"] != fmt.Sprintf("app%d", i) {
-			t.Errorf("Service %s selects %v", service.Name, service.Spec.Selector)
-		}
-	}
-	s.WantWrites("services", fmt.Sprintf("%d create services 201", count))
-}
-
-// TestSpecChangedWhileFanningOut tests that the last word counts, however quickly the words follow each other.
-func TestSpecChangedWhileFanningOut(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "quick")
-	for i := range 30 {
-		s.CreateNode(s.NodeName(fmt.Sprint(i)), nil)
-	}
-	s.Create("demo")
-	for port := range int32(10) {
-		patch := fmt.Sprintf(`{"spec":{"ports":[{"name":"http","port":%d}]}}`, 8000+port)
-		_, err := s.LocalServiceClient().Patch(s.Ctx(), "demo", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		s.Must(err)
-	}
-	ls := s.WaitStatusNodes("demo", 30)
-	for name, service := range s.MustOwn(ls, 30) {
-		if service.Spec.Ports[0].Port != 8009 {
-			t.Errorf("Service %s has port %d; want 8009", name, service.Spec.Ports[0].Port)
-		}
 	}
 }

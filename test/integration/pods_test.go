@@ -156,36 +156,6 @@ func newLabelledPod(t *testing.T, name string) (s *scene, f *fence, node string)
 	return s, f, node
 }
 
-func TestPodsLabelEditedByHand(t *testing.T) {
-	t.Parallel()
-	for name, patch := range map[string]string{
-		"changed":                         `{"metadata":{"labels":{"vm/rack":"elsewhere"}}}`,
-		"emptied":                         `{"metadata":{"labels":{"vm/rack":""}}}`,
-		"removed":                         `{"metadata":{"labels":{"vm/rack":null}}}`,
-		"changed with others, which stay": `{"metadata":{"labels":{"vm/rack":"elsewhere","more":"yes"},"annotations":{"more":"yes"}}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f, node := newLabelledPod(t, "podedit")
-			s.PatchPod("pod", patch)
-			s.WaitLabelled("pod", node)
-			f.passPods()
-			s.wantOnePatch("pod")
-			pod := s.GetPod("pod")
-			want := map[string]string{"app": "demo", nodeLabel: node}
-			if strings.Contains(patch, "more") {
-				want["more"] = "yes"
-				if pod.Annotations["more"] != "yes" {
-					t.Errorf("the annotation of others is gone: %v", pod.Annotations)
-				}
-			}
-			if err := framework.Equal("labels", pod.Labels, want); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // TestPodsLeftAlone tests the pods that the controller has no reason to write.
 func TestPodsLeftAlone(t *testing.T) {
 	t.Parallel()

@@ -12,25 +12,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-func TestServiceDeletedByHandIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "byhand")
-	f := s.newFence()
-	node := s.AddNodes("a", "b")[0]
-	ls := s.CreateReady("demo")
-	f.passServices()
-	s.ResetCount()
-	old := s.GetService("demo-" + node)
-	s.DeleteService(old.Name)
-	service := s.WaitServiceReplaced(old)
-	if !metav1.IsControlledBy(service, ls) {
-		t.Errorf("the new Service %s is not controlled by the LocalService: %+v", service.Name, service.OwnerReferences)
-	}
-	f.passServices()
-	s.WantWrites("services", "1 create services 201")
-	s.WaitReady("demo")
-}
-
 // TestServiceWithFinalizer tests that a Service whose deletion somebody delays is waited for.
 func TestServiceWithFinalizer(t *testing.T) {
 	t.Parallel()
