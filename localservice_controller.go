@@ -168,9 +168,10 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
 	if err != nil {
-		statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err})
-		return errors.Join(statusErr, reconcile.Terminal(
-			fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err)))
+		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil {
+			return statusErr // This is to be tried again.
+		}
+		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
 
 	nodeChanges := c.nodeChanges.Load()

@@ -262,3 +262,23 @@ func TestStatusWhileNodesJoin(t *testing.T) {
 		}
 	})
 }
+
+// TestInvalidSpecIsTold: that a spec cannot work is told, also if the first attempt to do so fails.
+func TestInvalidSpecIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }))
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attempts := 0
+		f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
+			attempts++
+			return attempts == 1, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+		})
+		f.watch()
+		f.run(c.Run)
+		f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: InvalidSpec",
+			"patch localservices/status demo 0/0 not Ready: InvalidSpec"}, f.writes())
+	})
+}
