@@ -150,8 +150,8 @@ func (f *fixture) slowCreates(d time.Duration) {
 	})
 }
 
-// TestChurnOfOtherNodes: changes of nodes that a LocalService does not select neither stop its fan-out, nor hide how far
-// it has come, nor have each part of it told as a change of its own.
+// TestChurnOfOtherNodes: changes of nodes that a LocalService does not select neither stop its fan-out, nor hide how
+// far it has come, nor have each part of it told as a change of its own.
 func TestChurnOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []runtime.Object{testNode("other"), testLocalService(func(ls *v1alpha1.LocalService) {

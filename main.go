@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"iter"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"sync"
 	"syscall"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 
@@ -58,4 +60,19 @@ func newControllers(deps app.Dependencies) (work func(context.Context), err erro
 		running.Go(func() { pods.Run(ctx, deps.Options.WriteConcurrency) })
 		running.Wait()
 	}, errors.Join(err1, err2)
+}
+
+func keyOf(object klog.KMetadata) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// keysOf are the keys of objects.
+func keysOf[T klog.KMetadata](objects iter.Seq[T]) iter.Seq[types.NamespacedName] {
+	return func(yield func(types.NamespacedName) bool) {
+		for object := range objects {
+			if !yield(keyOf(object)) {
+				return
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"maps"
 	"time"
 
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
@@ -51,10 +52,12 @@ func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	s.echoes.Add(ls.Namespace+"/"+ls.Name, echo{ls.ResourceVersion, time.Now()}, echoTimeout)
 }
 
-// IsEcho reports whether a LocalService that the watch has told is what was written last.
-func (s *LocalServices) IsEcho(ls *v1alpha1.LocalService) bool {
-	last, found := s.lastWrite(ls)
-	return found && last.resourceVersion == ls.ResourceVersion
+// IsEcho reports whether a change of a LocalService is what was written last. A watch that was broken tells a change of
+// somebody else together with our own, if that came later: this is none.
+func (s *LocalServices) IsEcho(before, after *v1alpha1.LocalService) bool {
+	last, found := s.lastWrite(after)
+	return found && last.resourceVersion == after.ResourceVersion && before != nil && before.UID == after.UID &&
+		before.Generation == after.Generation && maps.Equal(before.Annotations, after.Annotations)
 }
 
 // SinceWrite is how long ago a LocalService was written, a long time if that is not known.
