@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -91,13 +90,8 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if after == nil {
-		return // The garbage collector deletes its Services.
-	}
-	// After a watch was broken, a change of somebody else is told together with our own, which came later.
-	isStatusOnly := before != nil && before.UID == after.UID && before.Generation == after.Generation &&
-		maps.Equal(before.Annotations, after.Annotations)
-	if !isStatusOnly || !c.caches.LocalServices.IsEcho(after) {
+	// The garbage collector deletes the Services of one that is deleted.
+	if after != nil && !c.caches.LocalServices.IsEcho(before, after) {
 		c.loop.Add(keyOf(after))
 	}
 }
@@ -171,9 +165,10 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
 	if err != nil {
-		statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err})
-		return errors.Join(statusErr, reconcile.Terminal(
-			fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err)))
+		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil {
+			return statusErr // This is to be tried again.
+		}
+		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
 
 	nodeChanges := c.nodeChanges.Load()
@@ -245,9 +240,9 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			looked, nodeChanges = now, changes
 		}
 		if now.Sub(told) >= progressInterval {
-			told = now
 			report.InPlace = inPlace + done
 			c.tellProgress(ctx, ls, report)
+			told = c.clock.Now()
 		}
 		return nil
 	}
@@ -323,9 +318,9 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	if status.Same(&ls.Status, &after) {
 		return nil
 	}
-	if wait := progressInterval - c.caches.LocalServices.SinceWrite(ls); wait > 0 &&
+	if left := progressInterval - c.caches.LocalServices.SinceWrite(ls); left > 0 &&
 		ls.Status.ObservedGeneration == generation && len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0 {
-		c.loop.AddAfter(keyOf(ls), wait) // Only numbers differ, as while nodes join: once in a while is enough.
+		c.loop.AddAfter(keyOf(ls), left) // Only numbers differ, as while nodes join: once in a while is enough.
 		return nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
@@ -336,8 +331,4 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 		c.caches.LocalServices.Wrote(written)
 	}
 	return err
-}
-
-func keyOf(object klog.KMetadata) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }

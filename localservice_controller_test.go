@@ -452,6 +452,7 @@ func TestStatusProgress(t *testing.T) {
 			time.Sleep(progressInterval / 32)
 			return false, nil, nil
 		})
+		f.statuses(func(v1alpha1.LocalServiceStatus) { time.Sleep(progressInterval / 64) })
 		f.watch()
 		if err := c.sync(t.Context(), demoKey); err != nil {
 			t.Fatal(err)

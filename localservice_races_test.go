@@ -150,8 +150,8 @@ func (f *fixture) slowCreates(d time.Duration) {
 	})
 }
 
-// TestChurnOfOtherNodes: changes of nodes that a LocalService does not select neither stop its fan-out, nor hide how far
-// it has come, nor have each part of it told as a change of its own.
+// TestChurnOfOtherNodes: changes of nodes that a LocalService does not select neither stop its fan-out, nor hide how
+// far it has come, nor have each part of it told as a change of its own.
 func TestChurnOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []runtime.Object{testNode("other"), testLocalService(func(ls *v1alpha1.LocalService) {
@@ -260,5 +260,25 @@ func TestStatusWhileNodesJoin(t *testing.T) {
 		if most := int(nodes*pause/progressInterval) + 2; writes > most || told != nodes {
 			t.Errorf("%d status writes, want at most %d; the last told of %d Services", writes, most, told)
 		}
+	})
+}
+
+// TestInvalidSpecIsTold: that a spec cannot work is told, also if the first attempt to do so fails.
+func TestInvalidSpecIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }))
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attempts := 0
+		f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
+			attempts++
+			return attempts == 1, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+		})
+		f.watch()
+		f.run(c.Run)
+		f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: InvalidSpec",
+			"patch localservices/status demo 0/0 not Ready: InvalidSpec"}, f.writes())
 	})
 }

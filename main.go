@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 
@@ -58,4 +59,8 @@ func newControllers(deps app.Dependencies) (work func(context.Context), err erro
 		running.Go(func() { pods.Run(ctx, deps.Options.WriteConcurrency) })
 		running.Wait()
 	}, errors.Join(err1, err2)
+}
+
+func keyOf(object klog.KMetadata) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }

@@ -135,7 +135,7 @@ func TestEchoes(t *testing.T) {
 			t.Errorf("%s: %v, want version %d", when, got, version)
 		}
 	}
-	isEcho := func(version int) bool { return c.IsEcho(at(version)) }
+	isEcho := func(version int) bool { return c.IsEcho(at(version), at(version)) }
 	show(t, c.Store, at(1))
 	expect("told", 1)
 	if isEcho(1) {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"maps"
 	"time"
 
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
@@ -44,6 +45,13 @@ func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	s.written.Mutation(ls)
 	s.Store.Wrote(ls)
 	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), echoTimeout)
+}
+
+// IsEcho reports whether a change of a LocalService is what was written last. A watch that was broken tells a change of
+// somebody else together with our own, if that came later: this is none.
+func (s *LocalServices) IsEcho(before, after *v1alpha1.LocalService) bool {
+	return s.Store.IsEcho(after) && before != nil && before.UID == after.UID &&
+		before.Generation == after.Generation && maps.Equal(before.Annotations, after.Annotations)
 }
 
 // SinceWrite returns how long ago a LocalService was written, a long time if that is not known.

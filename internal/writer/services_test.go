@@ -17,7 +17,7 @@ import (
 )
 
 // TestSlowNext: while one LocalService is held up before its next write, as by a status that takes its time, its writes
-// that are under way end, and leave their turns to others. It runs in real time: a mutex does not end with the bubble's.
+// that are under way end, and leave their turns to others. It runs in real time, which does not wait for a mutex.
 func TestSlowNext(t *testing.T) {
 	const concurrency, held = 4, "held"
 	const quick = 2 * concurrency // so many writes have the window grow to the concurrency

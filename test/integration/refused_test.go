@@ -64,8 +64,8 @@ func (s *scene) waitUntil(refused bool, request func(ctx context.Context, dryRun
 			return errors.New("the request was not refused")
 		case refused && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)):
 			return nil
-		case !refused && apierrors.IsAlreadyExists(err):
-			return nil // The controller was quicker.
+		case !refused && apierrors.IsAlreadyExists(err): // The controller was quicker.
+			return nil
 		}
 		return err
 	})
