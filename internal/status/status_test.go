@@ -130,6 +130,7 @@ func TestTruncate(t *testing.T) {
 		"longer":                 {"abcde", "abcd…"},
 		"between two characters": {"abé€", "abé…"},
 		"within a character":     {"abc€", "abc…"},
+		"not UTF-8 at all":       {"\x80\x80\x80\x80\x80", "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := truncate(c.text, 4); got != c.want {
