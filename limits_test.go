@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -84,6 +85,25 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 	})
 }
 
+// TestCapacityOfConflicts: a Service that has taken a name counts once, in its own right.
+func TestCapacityOfConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(2), testLocalService(), testobject.ForeignService("demo-node00"))...)
+		f.deps.Options.Limits.MaxServicesPerNamespace = 2
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(t, c.loop)
+		f.watch()
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Errorf("sync: %v", err)
+		}
+		f.expect("writes", []string{"create services demo-node01", "patch localservices/status demo 1/2 not Ready: " +
+			"NameTaken, Conflicted"}, f.writes())
+	})
+}
+
 // TestCapacityNear: more Services than pods stand are made all the same, and warned of before, once.
 func TestCapacityNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -109,5 +129,9 @@ func TestCapacityNear(t *testing.T) {
 		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
 			"NearCapacity"}, f.writes())
 		f.expect("events", []string{"Normal ServicesWritten Services: created 1 (2 nodes selected)"}, f.recorded())
+		// Where nothing is created, the status is written once, at the end.
+		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Generation = "", 2 }))
+		settle()
+		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -69,6 +70,39 @@ func TestCompute(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, c.cluster) + cmp.Diff(nodesBefore, c.nodes); diff != "" {
 				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestComputeReady: nodes count as ready by the endpoints of Services that are ours.
+func TestComputeReady(t *testing.T) {
+	tmpl := template(t, localService())
+	in := newCluster(stored(tmpl.Service("a")), stored(tmpl.Service("b")), foreign("demo-c")).input(tmpl, "a", "b", "c")
+	in.Ready = map[string]bool{"demo-a": true, "demo-c": true, "demo-gone": true}
+	if got := Compute(in).Ready; got != 1 {
+		t.Errorf("%d ready nodes, want 1", got)
+	}
+}
+
+// TestSelects: which nodes and which pods a selector means. The empty one means all nodes, and no pod.
+func TestSelects(t *testing.T) {
+	for name, c := range map[string]struct {
+		selector  map[string]string
+		node, pod bool
+	}{
+		"nothing asked for": {nil, true, false},
+		"what it has":       {map[string]string{"a": "1", "b": ""}, true, true},
+		"another value":     {map[string]string{"a": "2"}, false, false},
+		"another label":     {map[string]string{"a": "1", "c": ""}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ls := localService(func(ls *v1alpha1.LocalService) {
+				ls.Spec.NodeSelector, ls.Spec.Selector = c.selector, c.selector
+			})
+			have := labels.Set{"a": "1", "b": ""}
+			if node, pod := Selects(ls, have), SelectsPod(ls, have); node != c.node || pod != c.pod {
+				t.Errorf("node: %v, want %v; pod: %v, want %v", node, c.node, pod, c.pod)
 			}
 		})
 	}

@@ -88,6 +88,23 @@ func TestServicePorts(t *testing.T) {
 	}
 }
 
+// TestSessionAffinity: clients stick to a pod for three hours unless the LocalService says otherwise.
+func TestSessionAffinity(t *testing.T) {
+	for name, want := range map[string]*int32{
+		"headless":                  nil,
+		"session affinity":          new(int32(10800)),
+		"session affinity, timeout": new(int32(60)),
+	} {
+		var got *int32
+		if c := template(t, localService(specs[name])).Service("node2").Spec.SessionAffinityConfig; c != nil {
+			got = c.ClientIP.TimeoutSeconds
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("timeout of %q (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestEveryFieldSettles: what the API server makes of a created Service is in place; a Service made for any other spec
 // reaches this one by one write, and then nothing is left to write.
 func TestEveryFieldSettles(t *testing.T) {

@@ -52,6 +52,9 @@ func TestStatus(t *testing.T) {
 			if got := meta.FindStatusCondition(status.Conditions, "Ready").Message; !strings.Contains(got, c.says) {
 				t.Errorf("Ready says %q, want something about %q", got, c.says)
 			}
+			if status.ObservedGeneration != 7 {
+				t.Errorf("observed generation %d, want 7", status.ObservedGeneration)
+			}
 			if again := c.report.Status(status, 7); !equality.Semantic.DeepEqual(status, again) {
 				t.Error("the same report gives another status: it would be written for ever")
 			}
@@ -111,9 +114,29 @@ func TestStatusStaysSmall(t *testing.T) {
 		!strings.Contains(got, "4995 more") {
 		t.Errorf("conflicts: %s", got)
 	}
+	if got := summarizeConflicts(conflicts(names[:5]...)); strings.Contains(got, "more") {
+		t.Errorf("as many conflicts as are named: %s", got)
+	}
 	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
 		!strings.Contains(got, "4998 more causes") {
 		t.Errorf("errors: %s", got)
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"shorter":                {"abc", "abc"},
+		"just as long":           {"abcd", "abcd"},
+		"longer":                 {"abcde", "abcd…"},
+		"between two characters": {"abé€", "abé…"},
+		"within a character":     {"abc€", "abc…"},
+		"not UTF-8 at all":       {"\x80\x80\x80\x80\x80", "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := truncate(c.text, 4); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 
