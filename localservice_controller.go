@@ -175,6 +175,10 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	nodes, owned := c.caches.SelectedNodes(ls), c.caches.Services.Owned(ls)
 	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned, Ready: c.caches.ReadyServices(ls),
 		Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
+	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
+	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls.Namespace, change) }) > 0 {
+		c.loop.AddAfter(key, cache.EchoTimeout)
+	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
 	p, report.Withheld = c.limits.Apply(p, ls, len(owned), report.Capacity.InNamespace)

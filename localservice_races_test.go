@@ -282,3 +282,26 @@ func TestInvalidSpecIsTold(t *testing.T) {
 			"patch localservices/status demo 0/0 not Ready: InvalidSpec"}, f.writes())
 	})
 }
+
+// TestSilentWatch: Services that the watch is late to tell of are not created again, count as made, and do not keep the
+// Services of other nodes from being made.
+func TestSilentWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(90), testLocalService())...)
+		f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+			return true, watch.NewFake(), nil
+		})
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.run(c.Run)
+		if got := f.writes(); len(got) != 91 {
+			t.Errorf("%d writes, want 90 Services and the status", len(got))
+		}
+		f.set(testNode("node99"))
+		time.Sleep(30 * time.Second)
+		f.expect("writes", []string{"create services demo-node99", "patch localservices/status demo 91/91 Ready"}, f.writes())
+	})
+}

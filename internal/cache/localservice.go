@@ -26,7 +26,7 @@ func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
 	return &LocalServices{
 		Store: store,
 		written: cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), store.informer.GetStore(),
-			cache.MutationCacheOptions{TTL: echoTimeout, MaxCacheSize: maxWritten}),
+			cache.MutationCacheOptions{TTL: EchoTimeout, MaxCacheSize: maxWritten}),
 		writtenAt: utilcache.NewLRUExpireCache(maxWritten),
 	}
 }
@@ -44,7 +44,7 @@ func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	ls.ManagedFields = nil
 	s.written.Mutation(ls)
 	s.Store.Wrote(ls)
-	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), echoTimeout)
+	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), EchoTimeout)
 }
 
 // IsEcho reports whether a change of a LocalService is what was written last. A watch that was broken tells a change of

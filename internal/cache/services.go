@@ -45,6 +45,9 @@ func newServices(store *Store[Service]) (*Services, error) {
 	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{}, addresses: map[corev1.IPFamily]int{}}
 	return s, store.OnChange(func(before, after *Service) {
 		s.change(before, after)
+		if after == nil {
+			s.echoes.Remove(before.GetNamespace() + "/" + before.GetName())
+		}
 		for _, changed := range s.changed {
 			changed(before, after)
 		}
@@ -109,6 +112,19 @@ func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
 		return maps.Clone(g.byName)
 	}
 	return nil
+}
+
+// IsPending reports whether a Service has been created or changed by us, and the watch has not told it yet.
+func (s *Services) IsPending(namespace string, change *plan.Change) bool {
+	version, found := s.echoes.Get(namespace + "/" + change.Name)
+	if !found || change.Action == plan.Delete || !change.Action.IsWrite() {
+		return false
+	}
+	if change.Current == nil {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(change.Current.GetResourceVersion(), version.(string))
+	return err == nil && order < 0
 }
 
 // Lookup returns the Service of a name, nil if there is none.

@@ -20,10 +20,10 @@ type Store[T any] struct {
 }
 
 const (
-	// The watch is expected to tell what was written within echoTimeout. Of more than maxEchoes objects at a time some are
-	// forgotten, and looked at once more than needed.
-	echoTimeout = time.Minute
-	maxEchoes   = 10000
+	// EchoTimeout is within which the watch is expected to tell what was written.
+	EchoTimeout = time.Minute
+	// Of more than maxEchoes objects at a time some are forgotten, and looked at once more than needed.
+	maxEchoes = 10000
 )
 
 // newStore makes a store of an informer. trim makes little of a whole object.
@@ -93,7 +93,7 @@ func typed[T any](objs []any) iter.Seq[*T] {
 
 // Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
 func (s *Store[T]) Wrote(object metav1.Object) {
-	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), echoTimeout)
+	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), EchoTimeout)
 }
 
 // IsEcho reports whether a state that the watch tells is one that we have written. It is told once.

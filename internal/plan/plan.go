@@ -164,6 +164,15 @@ func (c *comparison) compare(shared SharedContent) compared {
 	return result
 }
 
+// TakeAsDone counts the changes for which done is true as made, and leaves them out. It returns how many they are.
+func (p *Plan) TakeAsDone(done func(*Change) bool) int {
+	before := len(p.Changes)
+	p.Changes = slices.DeleteFunc(p.Changes, func(change Change) bool { return done(&change) })
+	taken := before - len(p.Changes)
+	p.InPlace += taken
+	return taken
+}
+
 // Count is the number of changes with one of some actions.
 func (p *Plan) Count(actions ...Action) int {
 	n := 0
