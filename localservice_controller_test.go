@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -267,6 +268,29 @@ func TestEventsThatConcernNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNothingPolls: a LocalService whose Services are in place is not looked at again.
+func TestNothingPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(1))
+		f := newFixture(t, ls, testNode("node1"), testService(ls, "node1"))
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.run(func(ctx context.Context, _ int) {
+			c.loop.Run(ctx, 0, func() iter.Seq[types.NamespacedName] { return slices.Values([]types.NamespacedName{}) })
+		})
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if got := c.loop.Len(); got != 0 {
+			t.Errorf("%d keys in the queue after an hour", got)
+		}
+	})
 }
 
 // TestForeignServicesHeal: when a name is freed, the node that wanted it gets its Service, and nothing polls for that.
@@ -586,7 +610,8 @@ func TestAdoptionOfOrphans(t *testing.T) {
 						c.live(live)
 						return true, live, nil
 					})
-					if err := controller.sync(t.Context(), demoKey); (err == nil) != (orphan.want != nil) {
+					if err := controller.sync(t.Context(), demoKey); (err == nil) != (orphan.want != nil) ||
+						err != nil && !strings.Contains(err.Error(), "the LocalService has been deleted") {
 						t.Errorf("sync: %v", err)
 					}
 					f.expect("writes", orphan.want, f.writes())

@@ -57,6 +57,10 @@ func TestCapacityCounts(t *testing.T) {
 	capacity(testobject.LocalService(testobject.Specs["IPv6"]), 5, cidrs, wanted)
 	wanted.FreeClusterIPs = 3
 	capacity(testobject.LocalService(testobject.Specs["dual stack by families"]), 5, cidrs, wanted)
+	wanted.FreeClusterIPs = 1 // of the scarcer family
+	capacity(testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
+		ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+	}), 5, []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.0.0.0/24", "fd00::/127")}, wanted)
 	u.change(earlier, service("default", "None"))
 	u.change(service("other", ""), nil)
 	u.change(service("other", "10.0.0.2"), nil)
