@@ -61,6 +61,10 @@ func TestCapacityCounts(t *testing.T) {
 	capacity(testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
 		ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
 	}), 5, []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.0.0.0/24", "fd00::/127")}, wanted)
+	wanted.FreeClusterIPs = 0 // of the first family, of which none is left
+	capacity(testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
+		ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+	}), 5, []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.0.0.0/30", "fd00::/112")}, wanted)
 	u.change(earlier, service("default", "None"))
 	u.change(service("other", ""), nil)
 	u.change(service("other", "10.0.0.2"), nil)
