@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,11 +68,13 @@ func TestLeaseIsGivenBack(t *testing.T) {
 func TestLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := kubefake.NewClientset()
+		var broken atomic.Bool
+		kube.PrependReactor("update", "leases", func(core.Action) (bool, runtime.Object, error) {
+			return broken.Load(), nil, errors.New("no luck")
+		})
 		worked := false
 		if err := lead(t.Context(), kube, leaderOptions, testServer(t), func(ctx context.Context) {
-			kube.PrependReactor("update", "leases", func(core.Action) (bool, runtime.Object, error) {
-				return true, nil, errors.New("no luck")
-			})
+			broken.Store(true)
 			<-ctx.Done()
 			worked = true
 		}); err == nil || !worked {
