@@ -172,24 +172,36 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 
 	nodeChanges := c.nodeChanges.Load()
-	nodes, owned := c.caches.SelectedNodes(ls), c.caches.Services.Owned(ls)
-	p := plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: owned, Ready: c.caches.ReadyServices(ls),
-		Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
+	p, nodes, owned := c.plan(ls, template)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
 	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls.Namespace, change) }) > 0 {
 		c.loop.AddAfter(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
-	p, report.Withheld = c.limits.Apply(p, ls, len(owned), report.Capacity.InNamespace)
+	p, report.Withheld = c.limits.Apply(p, ls, owned, report.Capacity.InNamespace)
 
 	if err := c.isStillThere(ctx, ls, &p); err != nil {
 		return err
 	}
-	c.announce(ctx, ls, &p, report, len(owned))
+	c.announce(ctx, ls, &p, report, owned)
 	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
 		c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges))
 	return c.conclude(ctx, ls, report, outcome)
+}
+
+// plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how many
+// Services the LocalService has.
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.Template) (p plan.Plan, nodes []string,
+	owned int) {
+	nodes = c.caches.SelectedNodes(ls)
+	ready := c.caches.ReadyServices(ls)
+	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
+		owned = len(byName)
+		p = plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: byName, Ready: ready,
+			Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
+	})
+	return p, nodes, owned
 }
 
 // isStillThere makes sure, before Services are made a LocalService's own, that the LocalService is still there. The

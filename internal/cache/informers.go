@@ -157,8 +157,9 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 
 // SelectedNodes returns the names of the nodes that a LocalService selects, in no order.
 func (c *Caches) SelectedNodes(ls *v1alpha1.LocalService) []string {
-	var names []string
-	for node := range c.Nodes.All() {
+	all := c.Nodes.informer.GetStore().List()
+	names := make([]string, 0, len(all))
+	for node := range typed[Node](all) {
 		if plan.Selects(ls, node.Labels) {
 			names = append(names, node.GetName())
 		}

@@ -65,12 +65,14 @@ func TestOwned(t *testing.T) {
 	showServices(t, c, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"), of("uid-demo", "other", "c"),
 		of("earlier", "default", "d"), trimmed(t, testobject.ForeignService("demo-e")))
 	var got []string
-	for name, service := range c.Services.Owned(testobject.LocalService()) {
-		if name != service.GetName() {
-			t.Errorf("%s under the name %s", service.GetName(), name)
+	c.Services.Owned(testobject.LocalService(), func(byName map[string]plan.Service) {
+		for name, service := range byName {
+			if name != service.GetName() {
+				t.Errorf("%s under the name %s", service.GetName(), name)
+			}
+			got = append(got, name)
 		}
-		got = append(got, name)
-	}
+	})
 	slices.Sort(got)
 	if want := []string{"demo-a", "demo-b"}; !slices.Equal(got, want) {
 		t.Errorf("owned %v, want %v", got, want)

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"maps"
 	"net/netip"
 	"sync"
 
@@ -20,7 +19,7 @@ type Services struct {
 	*Store[Service]
 	changed []func(before, after *Service)
 
-	mu         sync.Mutex
+	mu         sync.RWMutex
 	owned      map[owner]*group
 	total      int
 	namespaces map[string]counts
@@ -104,14 +103,16 @@ func (s *Services) count(service *Service, n int) {
 	}
 }
 
-// Owned returns the Services that a LocalService controls, by name.
-func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Owned calls look with the Services that a LocalService controls, by name. look must not change or keep them: they are
+// not copied, as there may be thousands, which are looked at often.
+func (s *Services) Owned(ls *v1alpha1.LocalService, look func(byName map[string]plan.Service)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var byName map[string]plan.Service
 	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
-		return maps.Clone(g.byName)
+		byName = g.byName
 	}
-	return nil
+	look(byName)
 }
 
 // IsPending reports whether a Service has been created or changed by us, and the watch has not told it yet.
@@ -138,8 +139,8 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 // Shows reports whether the groups know a change of a LocalService that was made. Service is what the API server answered,
 // nil to a deletion.
 func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service *corev1.Service) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	var cached plan.Service
 	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
 		cached = g.byName[change.Name]
@@ -156,8 +157,8 @@ func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service 
 
 // capacity takes the ServiceCIDRs of the cluster, none if they are not known.
 func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR) plan.Capacity {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	namespace := s.namespaces[ls.Namespace]
 	var owned counts
 	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
