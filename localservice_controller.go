@@ -39,8 +39,8 @@ const (
 	replanInterval = 500 * time.Millisecond
 	// withheldInterval is when Services are tried again that a limit has kept from being created.
 	withheldInterval = 30 * time.Second
-	// echoTimeout bounds the wait until the caches show what was written.
-	echoTimeout = time.Second
+	// awaitTimeout bounds the wait until the caches show what was written.
+	awaitTimeout = time.Second
 
 	// Reasons of events.
 	eventServicesWritten  = "ServicesWritten"
@@ -315,7 +315,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 // awaitCaches waits until the caches show what was written, so that the next sync does not write it again.
 func (c *localServiceController) awaitCaches(ctx context.Context, ls *v1alpha1.LocalService, written []writer.Written) {
 	// When the time is up, the next sync may meet a conflict, which is harmless.
-	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, echoTimeout, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, awaitTimeout, true, func(context.Context) (bool, error) {
 		for len(written) > 0 && c.caches.Services.Shows(ls, written[0].Change, written[0].Service) {
 			written = written[1:]
 		}

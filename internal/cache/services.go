@@ -108,11 +108,15 @@ func (s *Services) count(service *Service, n int) {
 func (s *Services) Owned(ls *v1alpha1.LocalService, look func(byName map[string]plan.Service)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var byName map[string]plan.Service
+	look(s.groupOf(ls).byName)
+}
+
+// groupOf returns the group of a LocalService, an empty one if it controls no Service. s.mu must be held.
+func (s *Services) groupOf(ls *v1alpha1.LocalService) group {
 	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
-		byName = g.byName
+		return *g
 	}
-	look(byName)
+	return group{}
 }
 
 // IsPending reports whether a Service has been created or changed by us, and the watch has not told it yet.
@@ -121,11 +125,7 @@ func (s *Services) IsPending(namespace string, change *plan.Change) bool {
 	if !found || change.Action == plan.Delete || !change.Action.IsWrite() {
 		return false
 	}
-	if change.Current == nil {
-		return true
-	}
-	order, err := resourceversion.CompareResourceVersion(change.Current.GetResourceVersion(), version.(string))
-	return err == nil && order < 0
+	return change.Current == nil || !hasReached(change.Current, version.(string))
 }
 
 // Lookup returns the Service of a name, nil if there is none.
@@ -141,17 +141,19 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service *corev1.Service) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var cached plan.Service
-	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
-		cached = g.byName[change.Name]
-	}
+	cached := s.groupOf(ls).byName[change.Name]
 	switch {
 	case service == nil:
 		return cached == nil || cached.GetUID() != change.Current.GetUID() || cached.Terminating()
 	case cached == nil:
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), service.ResourceVersion)
+	return hasReached(cached, service.ResourceVersion)
+}
+
+// hasReached reports whether a Service has a resource version, or a later one. Those that cannot be compared count as later.
+func hasReached(service plan.Service, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(service.GetResourceVersion(), version)
 	return err != nil || order >= 0
 }
 
@@ -160,10 +162,8 @@ func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networ
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	namespace := s.namespaces[ls.Namespace]
-	var owned counts
-	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
-		owned = counts{len(g.byName), g.clusterIPs}
-	}
+	group := s.groupOf(ls)
+	owned := counts{len(group.byName), group.clusterIPs}
 	out := plan.Capacity{
 		InCluster:      s.total - owned.services + want,
 		InNamespace:    namespace.services - owned.services + want,
