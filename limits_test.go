@@ -119,8 +119,8 @@ func TestCapacityNear(t *testing.T) {
 		f.expect("writes", []string{"create services demo-node1",
 			"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing, NearCapacity",
 			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
-		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyEnvironmentVariables "+
-			"the namespace has 1001 Services") {
+		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning ManyEnvironmentVariables the "+
+			"namespace has 1001 Services") {
 			t.Errorf("events %v, want the warning first", got)
 		}
 		// One more is nothing new.

@@ -79,8 +79,8 @@ func TestSyncWrites(t *testing.T) {
 	}{
 		"a Service for every node": {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2")},
-			[]string{"create services demo-node1", "create services demo-node2", "patch localservices/status " +
-				"demo 2/2 Ready"},
+			[]string{"create services demo-node1", "create services demo-node2", "patch localservices/status demo " +
+				"2/2 Ready"},
 			[]string{"Normal ServicesWritten Services: created 2 (2 nodes selected)"},
 		},
 		"the node's name counts, not its label kubernetes.io/hostname": {
@@ -127,9 +127,9 @@ func TestSyncWrites(t *testing.T) {
 			[]string{"create services demo-node2", "patch localservices/status demo 1/2 not Ready: NameTaken, " +
 				"Conflicted"},
 			[]string{"Normal ServicesWritten Services: created 1 (2 nodes selected)",
-				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not " +
-					"control: demo-node1 (controlled by nothing). " +
-					"Delete or rename those, or give this LocalService another name"},
+				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: " +
+					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService another " +
+					"name"},
 		},
 		"a Service of an earlier LocalService of the name is left to the garbage collector": {
 			[]runtime.Object{testLocalService(inPlace(0)), testService(earlier, "gone")}, nil, nil,
@@ -147,9 +147,8 @@ func TestSyncWrites(t *testing.T) {
 			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }),
 				testNode("node1")},
 			[]string{"patch localservices/status demo 0/0 not Ready: InvalidSpec"},
-			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller " +
-				"itself adds: " +
-				"remove it, and use nodeSelector to choose nodes"},
+			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller itself " +
+				"adds: remove it, and use nodeSelector to choose nodes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,8 +76,8 @@ func (c *podController) podScheduled(p *cache.Pod) {
 	c.labelledAtBinding = new(p.Labelled())
 	if p.Labelled() {
 		metrics.PodsLabelledAtBinding.Set(1)
-		klog.Background().Info("Pods arrive with their node label: the admission policy works, and only pods " +
-			"from before are left to label")
+		klog.Background().Info("Pods arrive with their node label: the admission policy works, and only pods from " +
+			"before are left to label")
 	} else {
 		metrics.PodsLabelledAtBinding.Set(0)
 		klog.Background().Info("Pods arrive without their node label: it is written to each", "allPods", c.all)

@@ -68,8 +68,8 @@ func (s *scene) compareAdmission(ctx context.Context, n int, what string, work a
 	s.report.add(10, check{
 		what: fmt.Sprintf("%d %s, with the admission policies", n, what), unit: "s",
 		ours: with, floor: without, ratio: ratios.median(),
-		note: fmt.Sprintf("floor: without; %.0f instead of %.0f a second; ratio %.2f to %.2f; "+
-			"%.0f instead of %.0f µs of the API server's CPU each", float64(n)/with, float64(n)/without,
+		note: fmt.Sprintf("floor: without; %.0f instead of %.0f a second; ratio %.2f to %.2f; %.0f instead of %.0f "+
+			"µs of the API server's CPU each", float64(n)/with, float64(n)/without,
 			ratios.min(), ratios.max(), on.cpu.median(), off.cpu.median()),
 	})
 }

@@ -106,8 +106,8 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(flags.NArg() == 0, "unexpected argument %q: flags begin with a dash, as in -kubeconfig=FILE", flags.Arg(0))
 	problems := validation.IsQualifiedName(o.NodeLabelKey)
 	must(len(problems) == 0, "-node-label-key=%s is no label key: %s", o.NodeLabelKey, strings.Join(problems, "; "))
-	must(o.NodeLabelKey != v1alpha1.OwnerLabelKey, "-node-label-key=%s is the label that holds the LocalService of a "+
-		"Service: choose another one", o.NodeLabelKey)
+	must(o.NodeLabelKey != v1alpha1.OwnerLabelKey, "-node-label-key=%s is the label that holds the LocalService of "+
+		"a Service: choose another one", o.NodeLabelKey)
 	must(o.Workers >= 1, "-workers=%d must be at least 1", o.Workers)
 	must(o.WriteConcurrency >= 1, "-write-concurrency=%d must be at least 1", o.WriteConcurrency)
 	must(o.Limits.MaxDeleteFraction >= 0 && o.Limits.MaxDeleteFraction <= 1,

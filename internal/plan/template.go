@@ -66,15 +66,15 @@ func (t *Template) Namespace() string { return t.owner.Namespace }
 // may be older than this controller.
 func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 	if len(ls.Name) > naming.MaxLocalServiceLength {
-		return fmt.Errorf("metadata.name has %d characters, of which %d fit into the names of its Services: "+
-			"choose a shorter one", len(ls.Name), naming.MaxLocalServiceLength)
+		return fmt.Errorf("metadata.name has %d characters, of which %d fit into the names of its Services: choose "+
+			"a shorter one", len(ls.Name), naming.MaxLocalServiceLength)
 	}
 	if len(ls.Spec.Selector) == 0 {
 		return fmt.Errorf("spec.selector is empty: name at least one label of the pods to reach")
 	}
 	if _, found := ls.Spec.Selector[nodeLabelKey]; found {
-		return fmt.Errorf("spec.selector names the node label %s, which the controller itself adds: "+
-			"remove it, and use nodeSelector to choose nodes", nodeLabelKey)
+		return fmt.Errorf("spec.selector names the node label %s, which the controller itself adds: remove it, and "+
+			"use nodeSelector to choose nodes", nodeLabelKey)
 	}
 	if m := ls.Spec.ServiceMetadata; m != nil {
 		for _, key := range []string{nodeLabelKey, v1alpha1.OwnerLabelKey} {

@@ -28,25 +28,20 @@ func nearCapacity(c *plan.Capacity) metav1.Condition {
 	case c.FreeClusterIPs >= 0 && c.NeededClusterIPs > c.FreeClusterIPs:
 		out.Reason = v1alpha1.ReasonFewClusterIPs
 		out.Message = fmt.Sprintf("%d Services still need a cluster IP, and %d addresses are free: use headless "+
-			"Services "+
-			"(clusterIP: None), or add a ServiceCIDR", c.NeededClusterIPs, c.FreeClusterIPs)
+			"Services (clusterIP: None), or add a ServiceCIDR", c.NeededClusterIPs, c.FreeClusterIPs)
 	case c.ClusterIPsInNamespace > clusterIPServicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyEnvironmentVariables
 		out.Message = fmt.Sprintf("the namespace has %d Services with a cluster IP; each becomes environment "+
-			"variables of every "+
-			"new pod, and beyond %d pods may fail to start: use headless Services (clusterIP: None), or "+
-			"enableServiceLinks: "+
-			"false in the pods", c.ClusterIPsInNamespace, clusterIPServicesPerNamespace)
+			"variables of every new pod, and beyond %d pods may fail to start: use headless Services (clusterIP: "+
+			"None), or enableServiceLinks: false in the pods", c.ClusterIPsInNamespace, clusterIPServicesPerNamespace)
 	case c.InNamespace > servicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyServices
 		out.Message = fmt.Sprintf("the namespace has %d Services; Kubernetes is tested with up to %d: let "+
-			"nodeSelector choose "+
-			"fewer nodes, or use another namespace", c.InNamespace, servicesPerNamespace)
+			"nodeSelector choose fewer nodes, or use another namespace", c.InNamespace, servicesPerNamespace)
 	case c.InCluster > servicesPerCluster:
 		out.Reason = v1alpha1.ReasonManyServices
 		out.Message = fmt.Sprintf("the cluster has %d Services; Kubernetes is tested with up to %d: let "+
-			"nodeSelector choose "+
-			"fewer nodes", c.InCluster, servicesPerCluster)
+			"nodeSelector choose fewer nodes", c.InCluster, servicesPerCluster)
 	default:
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity
 		out.Message = "there are not more Services than Kubernetes is tested with"

@@ -101,8 +101,8 @@ func (r *Report) progressing() metav1.Condition {
 	case r.Invalid != nil:
 		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, "nothing is written until the spec is corrected"
 	case len(r.Refused) > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are "+
-			"tried again"
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
+			"again"
 	}
 	return c
 }
@@ -120,16 +120,13 @@ func (r *Report) conflicted() metav1.Condition {
 func withheld(w *plan.Withheld) (reason, message string) {
 	if w.Creates > 0 {
 		return v1alpha1.ReasonTooManyServices, fmt.Sprintf("%d Services are not created, because the namespace "+
-			"would have %d "+
-			"and the controller's flag -max-services-per-namespace allows %d: let nodeSelector choose fewer "+
-			"nodes, delete "+
-			"Services, or raise the limit", w.Creates, w.Total, w.Limits.MaxServicesPerNamespace)
+			"would have %d and the controller's flag -max-services-per-namespace allows %d: let nodeSelector "+
+			"choose fewer nodes, delete Services, or raise the "+
+			"limit", w.Creates, w.Total, w.Limits.MaxServicesPerNamespace)
 	}
-	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services are wanted by no selected node, and are "+
-		"not deleted, "+
-		"because the controller's flag -max-delete-fraction allows only %g of them at once: correct "+
-		"nodeSelector, or annotate "+
-		"this LocalService with %s=true if it is meant",
+	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services are wanted by no selected node, and are not "+
+		"deleted, because the controller's flag -max-delete-fraction allows only %g of them at once: correct "+
+		"nodeSelector, or annotate this LocalService with %s=true if it is meant",
 		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
 }
 

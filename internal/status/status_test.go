@@ -29,8 +29,8 @@ func TestStatus(t *testing.T) {
 			"False NoConflict", "being written"},
 		"conflict": {Report{Nodes: 3, InPlace: 2, Conflicts: conflicts("demo-b")}, "False NameTaken",
 			"False ServicesInPlace", "True NameTaken",
-			"1 Service names are taken by Services that this LocalService does not control: demo-b (controlled " +
-				"by nothing)."},
+			"1 Service names are taken by Services that this LocalService does not control: demo-b (controlled by " +
+				"nothing)."},
 		"waiting": {Report{Nodes: 3, InPlace: 2, Waiting: 1}, "False WaitingForDeletion", "True WritingServices",
 			"False NoConflict", "deleted"},
 		"failed": {Report{Nodes: 3, InPlace: 1, Refused: []error{errors.New("quota"), errors.New("quota")}},

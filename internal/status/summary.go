@@ -85,9 +85,8 @@ func summarizeConflicts(conflicts []plan.Change) string {
 	if more := len(conflicts) - namesInMessage; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d Service names are taken by Services that this LocalService does not control: %s. "+
-		"Delete or rename "+
-		"those, or give this LocalService another name", len(conflicts), names)
+	return fmt.Sprintf("%d Service names are taken by Services that this LocalService does not control: %s. Delete "+
+		"or rename those, or give this LocalService another name", len(conflicts), names)
 }
 
 // verbs are the words for actions, in errors and in events, in the order in which events tell them.
