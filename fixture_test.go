@@ -35,6 +35,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	localserviceinformers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
 
@@ -79,11 +80,13 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		},
 		Kube:     f.kube,
 		Client:   f.client,
+		Metadata: f.nodes,
 		Recorder: app.Recorder{EventRecorder: f.events},
 		Clock:    clock.RealClock{}, // of the bubble
 	}
 	var err error
-	f.deps.Caches, err = cache.New(cache.Options{Kube: f.kube, LocalServices: f.client, Metadata: f.nodes,
+	f.deps.Caches, err = cache.New(cache.Options{Kube: f.kube, Metadata: f.nodes,
+		LocalServices: localserviceinformers.NewLocalServiceInformer(f.client, "", 0, clientcache.Indexers{}),
 		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
 			return clientcache.DefaultWatchErrorHandler
 		}})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
@@ -64,6 +65,7 @@ type localServiceController struct {
 	limits       plan.Limits
 	caches       *cache.Caches
 	services     *writer.Services
+	reservations *writer.Reservations
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeChanges counts the changes of nodes that a plan depends on.
 	nodeChanges atomic.Int64
@@ -77,8 +79,9 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		limits:       deps.Options.Limits,
 		caches:       deps.Caches,
-		services: writer.NewServices(deps.Kube, deps.Options.WriteConcurrency,
+		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
 			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
+		reservations: writer.NewReservations(deps.Kube),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
@@ -125,11 +128,11 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 		}
 		namespace, name := service.GetNamespace(), service.GetName()
 		if controller := service.Controller(); controller.IsLocalService() {
-			c.loop.AddAfter(types.NamespacedName{Namespace: namespace, Name: controller.Name}, batchPeriod)
+			c.loop.AddAfterBackoff(types.NamespacedName{Namespace: namespace, Name: controller.Name}, batchPeriod)
 		}
 		for i := range name {
 			if name[i] == '-' && c.caches.LocalServices.Store.Get(namespace, name[:i]) != nil {
-				c.loop.AddAfter(types.NamespacedName{Namespace: namespace, Name: name[:i]}, batchPeriod)
+				c.loop.AddAfterBackoff(types.NamespacedName{Namespace: namespace, Name: name[:i]}, batchPeriod)
 			}
 		}
 	}
@@ -146,7 +149,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 		}
 		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
 		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfter(key, readinessPeriod)
+			c.loop.AddAfterBackoff(key, readinessPeriod)
 		}
 	}
 }
@@ -161,9 +164,11 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
+		metrics.SetInvalid(key, false)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
+	metrics.SetInvalid(key, err != nil)
 	if err != nil {
 		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil {
 			return statusErr // This is to be tried again.
@@ -171,6 +176,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
 
+	template.Leave(c.services.Contested.Fields(ls))
 	nodeChanges := c.nodeChanges.Load()
 	p, nodes, owned := c.plan(ls, template)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
@@ -179,9 +185,16 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
-	p, report.Withheld = c.limits.Apply(p, ls, owned, report.Capacity.InNamespace)
-
-	if err := c.isStillThere(ctx, ls, &p); err != nil {
+	total, release, err := c.reserve(ctx, ls, &p)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p, report.Withheld = c.limits.Apply(p, ls, owned, total)
+	if report.Withheld.Creates > 0 {
+		release()
+	}
+	if err := c.isCurrent(ctx, ls, &p); err != nil {
 		return err
 	}
 	c.announce(ctx, ls, &p, report, owned)
@@ -204,22 +217,32 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.
 	return p, nodes, owned
 }
 
-// isStillThere makes sure, before Services are made a LocalService's own, that the LocalService is still there. The
-// cache may not know yet that it is deleted when it knows already that its Services were orphaned, by the same
-// command: adopted then, they would be deleted with it.
-func (c *localServiceController) isStillThere(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
-	if p.Count(plan.Adopt, plan.Replace) == 0 {
+// reserve reserves room in the namespace for the Services that a plan creates, if it has a limit, until release is
+// called. It returns how many there would be.
+func (c *localServiceController) reserve(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) (total int,
+	release func(), err error) {
+	creates := p.Count(plan.Create)
+	if creates == 0 || c.limits.MaxServicesPerNamespace == 0 {
+		return 0, func() {}, nil
+	}
+	return c.reservations.Reserve(ctx, ls.Namespace, creates)
+}
+
+// isCurrent makes sure, before Services are taken over or deleted, that the LocalService still asks for that. The cache
+// may not know yet that it was changed; or that it is deleted, when it knows already that its Services were orphaned by
+// the same command: adopted then, they would be deleted with it.
+func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
+	if p.Count(plan.Adopt, plan.Replace, plan.Delete) == 0 {
 		return nil
 	}
 	live, err := c.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
 	switch {
-	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil:
+	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation:
 		return nil
 	case err == nil || apierrors.IsNotFound(err):
-		return reconcile.Stale(
-			fmt.Errorf("adopt Services of LocalService %s: the LocalService has been deleted", keyOf(ls)))
+		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: it has been changed or deleted", keyOf(ls)))
 	}
-	return fmt.Errorf("adopt Services of LocalService %s: is it still there? %w", keyOf(ls), err)
+	return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 }
 
 // announce tells, before anything is written, what somebody may not have meant.
@@ -288,12 +311,20 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 		return nil
 	}
 	c.awaitCaches(ctx, ls, outcome.Written)
-	if errors.Is(outcome.Stopped, errOutdated) {
+	if len(outcome.Contested) > 0 {
+		c.services.Contested.Add(ls, outcome.Contested)
+	}
+	if len(outcome.Contested) > 0 || errors.Is(outcome.Stopped, errOutdated) {
 		c.loop.Add(key)
 		return nil
 	}
-	if report.Withheld.Creates > 0 {
-		c.loop.AddAfter(key, withheldInterval)
+	if len(report.ContestedFields) > 0 {
+		c.loop.AddAfter(key, writer.ContestedFor)
+	}
+	if report.Withheld.Creates > 0 && counts[plan.Delete] > 0 {
+		c.loop.Add(key) // There is more room now.
+	} else if report.Withheld.Creates > 0 {
+		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete]
 	report.Refused = outcome.Refused
@@ -301,7 +332,11 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
-		return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused))
+		err := fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused))
+		if outcome.MayPass() {
+			return err
+		}
+		return reconcile.Refused(err)
 	case statusErr != nil:
 		return statusErr
 	case len(outcome.Stale) > 0:

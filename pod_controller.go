@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,12 +26,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-const (
-	// refusedRetryInterval is when a pod's label is tried again that the API server, or an admission plug-in, refused.
-	refusedRetryInterval = 5 * time.Minute
-
-	eventLabelRefused = "NodeLabelRefused"
-)
+const eventLabelRefused = "NodeLabelRefused"
 
 // podController copies the name of a pod's node into the pod's node label. It watches Pods that have a node, and
 // LocalServices to know which pods to label; it owns that one label, of the pods that a LocalService selects, or of all
@@ -92,7 +86,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.podScheduled(after)
 	}
 	if c.wantsLabel(after) {
-		c.loop.Add(keyOf(after))
+		c.loop.AddAfterBackoff(keyOf(after), 0)
 	}
 }
 
@@ -145,7 +139,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
 			c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
-		return reconcile.After(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err), refusedRetryInterval)
+		return reconcile.Refused(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err))
 	}
 	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)
 }

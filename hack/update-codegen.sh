@@ -30,5 +30,5 @@ mkdir -p bin/codegen/crd
 go tool -modfile=hack/tools/go.mod controller-gen crd:headerFile=/dev/null paths=./pkg/apis/... output:crd:dir=bin/codegen/crd
 {
     echo "# The LocalService API. Generated from pkg/apis/localservice/v1alpha1 by hack/update-codegen.sh: do not edit."
-    go run ./hack/unwrap <bin/codegen/crd/localservice.dev_localservices.yaml
+    go run ./hack/finish-crd <bin/codegen/crd/localservice.dev_localservices.yaml
 } >artifacts/examples/crd.yaml

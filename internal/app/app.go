@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -33,6 +34,7 @@ type Dependencies struct {
 	Options  *Options
 	Kube     kubernetes.Interface
 	Client   clientset.Interface
+	Metadata metadata.Interface
 	Recorder Recorder
 	Clock    clock.WithTicker
 	Caches   *cache.Caches
@@ -47,7 +49,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	observe(config)
-	deps, meta, err := newClients(config)
+	deps, dyn, err := newClients(config)
 	if err != nil {
 		return err
 	}
@@ -70,8 +72,9 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	defer stopEvents()
-	deps.Caches, err = cache.New(cache.Options{Kube: deps.Kube, LocalServices: deps.Client, Metadata: meta,
-		NodeLabelKey: opts.NodeLabelKey, Resync: opts.resyncPeriod, OnWatchError: watchErrorHandler})
+	deps.Caches, err = cache.New(cache.Options{Kube: deps.Kube, Metadata: deps.Metadata,
+		LocalServices: cache.NewLocalServiceInformer(dyn, opts.resyncPeriod), NodeLabelKey: opts.NodeLabelKey,
+		OnWatchError: watchErrorHandler})
 	if err != nil {
 		return err
 	}
@@ -99,19 +102,20 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 
 // newClients makes the clients. None is throttled: the bounded number of writes under way is the back-pressure, and
 // the API server has its own priority and fairness.
-func newClients(config *rest.Config) (Dependencies, metadata.Interface, error) {
+func newClients(config *rest.Config) (Dependencies, dynamic.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = v1alpha1.FieldManager + "/" + version.Get().GitVersion
 	config.QPS = -1
 	client, err1 := clientset.NewForConfig(config)
 	meta, err2 := metadata.NewForConfig(config)
+	dyn, err3 := dynamic.NewForConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	kube, err3 := kubernetes.NewForConfig(config)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	kube, err4 := kubernetes.NewForConfig(config)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
-	return Dependencies{Kube: kube, Client: client, Clock: clock.RealClock{}}, meta, nil
+	return Dependencies{Kube: kube, Client: client, Metadata: meta, Clock: clock.RealClock{}}, dyn, nil
 }
 
 func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func(), error) {

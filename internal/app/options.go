@@ -115,7 +115,8 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(o.Limits.MaxServicesPerNamespace >= 0, "-max-services-per-namespace=%d must not be negative",
 		o.Limits.MaxServicesPerNamespace)
 	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
-	must(o.leaseDuration >= 2*time.Second, "-leader-election-lease-duration=%s must be at least 2s", o.leaseDuration)
+	// A Lease has whole seconds: of less than 3, what is left would be shorter than the deadline of its renewal.
+	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["leader-elect"] {

@@ -73,7 +73,7 @@ func (c *preflight) needed() []permission {
 	needed := []permission{
 		{v1alpha1.GroupName, "localservices", "", "", []string{"get", "list", "watch"}},
 		{v1alpha1.GroupName, "localservices", "status", "", []string{"patch"}},
-		{"", "nodes", "", "", []string{"list", "watch"}},
+		{"", "nodes", "", "", []string{"get", "list", "watch"}},
 		{"", "services", "", "", []string{"list", "watch", "create", "patch", "delete"}},
 		{"discovery.k8s.io", "endpointslices", "", "", []string{"list", "watch"}},
 		{"networking.k8s.io", "servicecidrs", "", "", []string{"list", "watch"}},

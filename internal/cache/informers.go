@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -26,8 +25,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
-	informers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 )
 
 const (
@@ -59,12 +56,11 @@ type Caches struct {
 
 // Options are what caches are made of.
 type Options struct {
-	Kube          kubernetes.Interface
-	LocalServices clientset.Interface
-	Metadata      metadata.Interface
+	Kube     kubernetes.Interface
+	Metadata metadata.Interface
+	// LocalServices is an informer of LocalServices: NewLocalServiceInformer makes one.
+	LocalServices cache.SharedIndexInformer
 	NodeLabelKey  string
-	// Resync is the time after which LocalServices are told as changed although they are not, 0 for never.
-	Resync time.Duration
 	// OnWatchError returns the handler of the errors of a watch.
 	OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 }
@@ -74,9 +70,8 @@ func New(o Options) (*Caches, error) {
 	c := &Caches{}
 	var err [6]error
 	none := cache.Indexers{}
-	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName,
-		informers.NewLocalServiceInformer(o.LocalServices, metav1.NamespaceAll, o.Resync, cache.Indexers{}),
-		stripManagedFields[*v1alpha1.LocalService], cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
+	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName, o.LocalServices, readLocalService,
+		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
 	c.LocalServices, err[0] = newLocalServices(localServices), localServicesErr
 	c.Nodes, err[1] = newStore("nodes",
 		metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"),

@@ -1,13 +1,20 @@
 package cache
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -20,6 +27,50 @@ type LocalServices struct {
 	*Store[v1alpha1.LocalService]
 	written   cache.MutationCache
 	writtenAt *utilcache.LRUExpireCache // time.Time, by key
+}
+
+// NewLocalServiceInformer makes an informer of LocalServices as they are stored: a typed client could read none of them
+// any more if one did not fit the type, as when the CustomResourceDefinition is an older one, or edited. Every resync,
+// 0 for never, they are told as changed although they are not.
+func NewLocalServiceInformer(client dynamic.Interface, resync time.Duration) cache.SharedIndexInformer {
+	return dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.SchemeGroupVersion.WithResource("localservices"),
+		metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
+}
+
+// readLocalService makes a LocalService of a stored object. What does not fit is left out, and marked.
+func readLocalService(object runtime.Object) (*v1alpha1.LocalService, error) {
+	ls, isRead := object.(*v1alpha1.LocalService)
+	if !isRead {
+		stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, err
+		}
+		if ls, err = decodeLocalService(stored); err != nil {
+			return nil, err
+		}
+	}
+	ls.ManagedFields = nil
+	return ls, nil
+}
+
+func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
+	var problem error
+	for _, without := range [][]string{nil, {"status"}, {"spec"}, {"spec", "status"}} {
+		fields := maps.Clone(stored)
+		for _, name := range without {
+			delete(fields, name)
+		}
+		ls := &v1alpha1.LocalService{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, ls)
+		if err == nil {
+			if slices.Contains(without, "spec") {
+				plan.MarkUnreadable(ls, problem)
+			}
+			return ls, nil
+		}
+		problem = cmp.Or(problem, err)
+	}
+	return nil, problem
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -23,7 +24,22 @@ var (
 		Help:           "1 if the pod that was scheduled last had its node label from the beginning.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	// InvalidLocalServices is 1 for each LocalService whose spec cannot be turned into Services.
+	InvalidLocalServices = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "localservice_invalid",
+		Help:           "1 for each LocalService whose spec cannot be turned into Services, or cannot even be read.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"namespace", "name"})
 )
+
+// SetInvalid tells whether a LocalService's spec is invalid. There is no series for one that is not.
+func SetInvalid(key types.NamespacedName, invalid bool) {
+	if invalid {
+		InvalidLocalServices.WithLabelValues(key.Namespace, key.Name).Set(1)
+	} else {
+		InvalidLocalServices.Delete(map[string]string{"namespace": key.Namespace, "name": key.Name})
+	}
+}
 
 func counter(name, help string, labels ...string) *metrics.CounterVec {
 	return metrics.NewCounterVec(&metrics.CounterOpts{
@@ -33,7 +49,7 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 
 // Register makes the metrics visible.
 var Register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(ServiceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding)
+	legacyregistry.MustRegister(ServiceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding, InvalidLocalServices)
 })
 
 // Result is the value of the label result: success, or the reason that the API server gave.

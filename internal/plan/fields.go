@@ -25,6 +25,9 @@ type field struct {
 	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
 	matches func(want, have *Content) bool
 	set     func(want, have *Content)
+	// isImmutable reports whether the API does not let a Service that does not match be changed so that it does. nil
+	// means never.
+	isImmutable func(want, have *Content) bool
 }
 
 // plain is a field that a Service has as the LocalService says. A new one is a line in fields.
@@ -43,6 +46,7 @@ func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(
 // the API server allocates, fields newer than this program) is never written.
 var fields = []field{
 	typeField,
+	clusterIPField,
 	portsField,
 	plain("selector", func(in *v1alpha1.LocalServiceSpec) map[string]string { return in.Selector },
 		func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
@@ -61,11 +65,7 @@ var fields = []field{
 	ipFamilyPolicyField,
 	plain("trafficDistribution", func(in *v1alpha1.LocalServiceSpec) *string { return in.TrafficDistribution },
 		func(s *corev1.ServiceSpec) **string { return &s.TrafficDistribution }),
-	plain("loadBalancerClass", func(in *v1alpha1.LocalServiceSpec) *string {
-		return ifLoadBalancer(in,
-			in.LoadBalancerClass)
-	},
-		func(s *corev1.ServiceSpec) **string { return &s.LoadBalancerClass }),
+	loadBalancerClassField,
 	plain("loadBalancerSourceRanges", func(in *v1alpha1.LocalServiceSpec) []string {
 		return ifLoadBalancer(in, in.LoadBalancerSourceRanges)
 	}, func(s *corev1.ServiceSpec) *[]string { return &s.LoadBalancerSourceRanges }),
@@ -94,14 +94,10 @@ var typeField = field{
 	name: "type",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
 		out.Type = cmp.Or(in.Type, corev1.ServiceTypeClusterIP)
-		out.ClusterIP = in.ClusterIP
 	},
 	matches: func(want, have *Content) bool { return want.Spec.Type == have.Spec.Type },
 	set: func(want, have *Content) {
-		if have.Spec.Type == corev1.ServiceTypeExternalName {
-			have.Spec.ExternalName, have.Spec.ClusterIP = "", want.Spec.ClusterIP
-		}
-		have.Spec.Type = want.Spec.Type
+		have.Spec.Type, have.Spec.ExternalName = want.Spec.Type, ""
 		if want.Spec.Type == corev1.ServiceTypeClusterIP {
 			have.Spec.ExternalTrafficPolicy = ""
 			have.Spec.HealthCheckNodePort = 0
@@ -110,6 +106,31 @@ var typeField = field{
 				have.Spec.Ports[i].NodePort = 0
 			}
 		}
+	},
+}
+
+// An ExternalName Service has no address, and can be given any.
+var clusterIPField = field{
+	name:        "clusterIP",
+	fill:        func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.ClusterIP = in.ClusterIP },
+	matches:     func(want, have *Content) bool { return want.Spec.ClusterIP == have.Spec.ClusterIP },
+	set:         func(want, have *Content) { have.Spec.ClusterIP = want.Spec.ClusterIP },
+	isImmutable: func(_, have *Content) bool { return have.Spec.Type != corev1.ServiceTypeExternalName },
+}
+
+// With no class chosen that of the Service stays: on many clusters admission sets one on every new Service.
+var loadBalancerClassField = field{
+	name: "loadBalancerClass",
+	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
+		out.LoadBalancerClass = ifLoadBalancer(in, in.LoadBalancerClass)
+	},
+	matches: func(want, have *Content) bool {
+		asItIs := want.Spec.LoadBalancerClass == nil && want.Spec.Type == corev1.ServiceTypeLoadBalancer
+		return asItIs || apiequality.Semantic.DeepEqual(want.Spec.LoadBalancerClass, have.Spec.LoadBalancerClass)
+	},
+	set: func(want, have *Content) { have.Spec.LoadBalancerClass = want.Spec.LoadBalancerClass },
+	isImmutable: func(want, have *Content) bool {
+		return want.Spec.Type == corev1.ServiceTypeLoadBalancer && have.Spec.Type == corev1.ServiceTypeLoadBalancer
 	},
 }
 
@@ -208,6 +229,9 @@ var ipFamiliesField = field{
 		return n <= len(have.Spec.IPFamilies) && slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies[:n])
 	},
 	set: func(want, have *Content) { have.Spec.IPFamilies = want.Spec.IPFamilies },
+	isImmutable: func(want, have *Content) bool {
+		return len(have.Spec.IPFamilies) > 0 && want.Spec.IPFamilies[0] != have.Spec.IPFamilies[0]
+	},
 }
 
 var ipFamilyPolicyField = field{

@@ -6,7 +6,8 @@ import (
 
 // Limits are what an operator allows one plan of a LocalService to do.
 type Limits struct {
-	// MaxDeleteFraction is the greatest part of its Services, from 0 to 1, that a plan may delete. 1 allows all.
+	// MaxDeleteFraction is the greatest part of its Services, from 0 to 1, that a plan may delete or replace. 1 allows
+	// all. It guards against one mistake, such as another nodeSelector; what leaves bit by bit is not held up.
 	MaxDeleteFraction float64
 	// MaxServicesPerNamespace is the greatest number of Services, of all kinds, that a plan may bring a namespace to.
 	// 0 is no limit.
@@ -27,19 +28,20 @@ type Withheld struct {
 func (w *Withheld) Any() bool { return w.Deletes+w.Creates > 0 }
 
 // Apply takes out of a plan what the limits forbid: all or nothing of a kind, never half a fan-out. It is told how many
-// Services the LocalService has, and how many its namespace is to have in all.
+// Services the LocalService has, and how many its namespace would have if all were created and none deleted.
 func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (Plan, Withheld) {
 	withheld := Withheld{Limits: l}
-	deletes, creates := plan.Count(Delete), plan.Count(Create)
+	deletes, creates := plan.Count(Delete, Replace), plan.Count(Create)
 	allowed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
 	if l.MaxDeleteFraction < 1 && float64(deletes) > l.MaxDeleteFraction*float64(owned) && !allowed {
 		withheld.Deletes, withheld.Services = deletes, owned
 	}
-	if total += withheld.Deletes; creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
+	if creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
 		withheld.Creates, withheld.Total = creates, total
 	}
 	plan.Changes = plan.With(func(action Action) bool {
-		return !(action == Delete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
+		isDelete := action == Delete || action == Replace
+		return !(isDelete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
 	})
 	return plan, withheld
 }

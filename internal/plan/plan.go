@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -53,6 +55,10 @@ type Plan struct {
 	InPlace int
 	// Ready is the number of nodes whose Service has a ready endpoint.
 	Ready int
+	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
+	// and ContestedFields are the names of those.
+	Contested       int
+	ContestedFields []string
 }
 
 // Input is what a plan is computed from.
@@ -73,6 +79,7 @@ func Compute(in Input) Plan {
 	var plan Plan
 	wanted := 0 // Services in Owned that a node wants
 	c := comparison{Template: in.Template}
+	contested := sets.Set[string]{}
 	var name []byte
 	for _, node := range in.Nodes {
 		name = naming.AppendServiceName(name[:0], in.Template.owner.Name, node)
@@ -85,13 +92,19 @@ func Compute(in Input) Plan {
 		} else {
 			current = in.Lookup(string(name))
 		}
-		if action := c.action(current, node); action == "" {
+		action := c.action(current, node)
+		switch {
+		case action == "" && len(c.compare(current.Content()).left) > 0:
+			plan.Contested++
+			contested.Insert(c.compare(current.Content()).left...)
+		case action == "":
 			plan.InPlace++
-		} else {
+		default:
 			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node,
 				Current: current})
 		}
 	}
+	plan.ContestedFields = sets.List(contested)
 	if wanted < len(in.Owned) {
 		plan.Changes = append(plan.Changes, orphans(in)...)
 	}
@@ -124,6 +137,7 @@ type comparison struct {
 type compared struct {
 	mustReplace bool
 	matches     bool
+	left        []string
 }
 
 // action is what to do about the Service that a node has now, "" if it is as it should be.
@@ -155,8 +169,8 @@ func (c *comparison) compare(shared SharedContent) compared {
 	if result, known := c.compared[shared]; known {
 		return result
 	}
-	content := shared.Get()
-	result := compared{mustReplace: c.mustReplace(content), matches: c.matches(content)}
+	mismatches, left, isImmutable := c.Template.compare(shared.Get())
+	result := compared{mustReplace: isImmutable, matches: len(mismatches) == 0, left: left}
 	if c.compared == nil {
 		c.compared = map[SharedContent]compared{}
 	}

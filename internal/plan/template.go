@@ -19,6 +19,21 @@ type Template struct {
 	owner        *v1alpha1.LocalService
 	nodeLabelKey string
 	want         Content
+	contested    []string // names of fields that are left as they are
+}
+
+// unreadableKey is the key of an annotation that no object of an API server can have.
+const unreadableKey = "\x00unreadable"
+
+// MarkUnreadable marks a LocalService whose spec cannot be decoded: NewTemplate refuses it.
+func MarkUnreadable(ls *v1alpha1.LocalService, err error) {
+	metav1.SetMetaDataAnnotation(&ls.ObjectMeta, unreadableKey, err.Error())
+}
+
+// IsUnreadable reports whether the spec of a LocalService could not be decoded.
+func IsUnreadable(ls *v1alpha1.LocalService) bool {
+	_, unreadable := ls.Annotations[unreadableKey]
+	return unreadable
 }
 
 // appliedMetadata is the value of AppliedMetadataAnnotationKey.
@@ -30,6 +45,9 @@ type appliedMetadata struct {
 // NewTemplate returns the template of a LocalService. Its error says what is wrong with a spec that the API's own
 // validation let pass, in words for the LocalService's author.
 func NewTemplate(ls *v1alpha1.LocalService, nodeLabelKey string) (*Template, error) {
+	if reason, unreadable := ls.Annotations[unreadableKey]; unreadable {
+		return nil, fmt.Errorf("the spec cannot be read, and would be refused today: %s", reason)
+	}
 	if err := validate(ls, nodeLabelKey); err != nil {
 		return nil, err
 	}
@@ -61,6 +79,11 @@ func NewTemplate(ls *v1alpha1.LocalService, nodeLabelKey string) (*Template, err
 
 // Namespace returns the namespace of the Services.
 func (t *Template) Namespace() string { return t.owner.Namespace }
+
+// Wants reports whether the LocalService wants a Service of a name for a node with labels.
+func (t *Template) Wants(node string, labels Labels, name string) bool {
+	return Selects(t.owner, labels) && naming.ServiceName(t.owner.Name, node) == name
+}
 
 // validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it
 // may be older than this controller.
@@ -94,20 +117,31 @@ func (t *Template) Service(node string) *corev1.Service {
 	return service
 }
 
-// matches reports whether a Content is as the template would have it.
-func (t *Template) matches(have *Content) bool {
-	return len(t.mismatches(have)) == 0
+// Leave has fields left as they are, because somebody else sets them as often as they are written. The names are those
+// that Mismatches returns.
+func (t *Template) Leave(fields []string) { t.contested = fields }
+
+// Mismatches returns the names of the fields in which a Service is not as its node should have it, but for those that
+// are left.
+func (t *Template) Mismatches(service *corev1.Service) []string {
+	names, _, _ := t.compare(ContentOf(service, t.nodeLabelKey))
+	return names
 }
 
-// mismatches are the names of the fields in which a Content is not as the template would have it.
-func (t *Template) mismatches(have *Content) []string {
-	var names []string
+// compare returns the names of the fields in which a Content is not as the template would have it, those of such fields
+// that are left as they are, and whether the API lets the first ones be changed.
+func (t *Template) compare(have *Content) (mismatches, left []string, isImmutable bool) {
 	for f := range t.fields {
-		if !f.matches(&t.want, have) {
-			names = append(names, f.name)
+		switch {
+		case f.matches(&t.want, have):
+		case slices.Contains(t.contested, f.name):
+			left = append(left, f.name)
+		default:
+			mismatches = append(mismatches, f.name)
+			isImmutable = isImmutable || f.isImmutable != nil && f.isImmutable(&t.want, have)
 		}
 	}
-	return names
+	return mismatches, left, isImmutable
 }
 
 // fields calls yield for each field that the template decides.
@@ -155,7 +189,7 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content := ContentOf(live.DeepCopy(), t.nodeLabelKey)
 	for f := range t.fields {
-		if !f.matches(&t.want, content) {
+		if !slices.Contains(t.contested, f.name) && !f.matches(&t.want, content) {
 			f.set(&t.want, content)
 		}
 	}
@@ -170,25 +204,4 @@ func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 		want.Spec.ClusterIPs = firstOnly(want.Spec.ClusterIPs)
 	}
 	return want
-}
-
-// mustReplace reports whether a Content differs in a field that the API does not let change.
-func (t *Template) mustReplace(have *Content) bool {
-	if have.Spec.Type == corev1.ServiceTypeExternalName {
-		return false // From there everything can change.
-	}
-	if have.Spec.ClusterIP != t.want.Spec.ClusterIP {
-		return true
-	}
-	if len(t.want.Spec.IPFamilies) > 0 && len(have.Spec.IPFamilies) > 0 &&
-		t.want.Spec.IPFamilies[0] != have.Spec.IPFamilies[0] {
-		return true
-	}
-	const loadBalancer = corev1.ServiceTypeLoadBalancer
-	return t.want.Spec.Type == loadBalancer && have.Spec.Type == loadBalancer &&
-		!equal(t.want.Spec.LoadBalancerClass, have.Spec.LoadBalancerClass)
-}
-
-func equal[T comparable](a, b *T) bool {
-	return a == b || a != nil && b != nil && *a == *b
 }

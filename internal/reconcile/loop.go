@@ -21,18 +21,22 @@ const (
 	// A key that fails is tried again after minBackoff, and after twice as long each time, up to maxBackoff.
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 2 * time.Minute
+	// minRefusedBackoff is for what the API server has refused: it will a moment later, too.
+	minRefusedBackoff = 5 * time.Second
 )
 
 // Func brings the object of a key to what it should be. It is never called for one key from two workers at a time.
-// Its error says what was attempted on which object: the loop logs it and calls again later, unless it is one of
-// Terminal, Stale or After.
+// Its error says what was attempted on which object: the loop logs it and calls again later; see Refused, Stale and
+// Terminal for when.
 type Func[K comparable] func(ctx context.Context, key K) error
 
 // Loop calls a Func for every key that is added.
 type Loop[K comparable] struct {
 	name      string
 	reconcile Func[K]
-	queue     workqueue.TypedRateLimitingInterface[K]
+	queue     workqueue.TypedDelayingInterface[K]
+	failures  workqueue.TypedRateLimiter[K]
+	refusals  workqueue.TypedRateLimiter[K]
 	running   atomic.Bool
 }
 
@@ -41,20 +45,15 @@ func New[K comparable](name string, clk clock.WithTicker, reconcile Func[K]) *Lo
 	return &Loop[K]{
 		name:      name,
 		reconcile: reconcile,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
-			workqueue.TypedRateLimitingQueueConfig[K]{Name: name, Clock: clk},
-		),
+		queue:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk}),
+		failures:  workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
+		refusals:  workqueue.NewTypedItemExponentialFailureRateLimiter[K](minRefusedBackoff, maxBackoff),
 	}
 }
 
 // Add has a key reconciled soon. A key that is waiting already is not added twice. Before Run it does nothing, because
 // Run begins with all keys: the queue of an instance that does not lead must not fill up.
-func (l *Loop[K]) Add(key K) {
-	if l.running.Load() {
-		l.queue.Add(key)
-	}
-}
+func (l *Loop[K]) Add(key K) { l.AddAfter(key, 0) }
 
 // AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does
 // nothing.
@@ -62,6 +61,14 @@ func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
 	}
+}
+
+// AddAfterBackoff is AddAfter for changes that mend nothing that was refused: it does not cut the backoff short.
+func (l *Loop[K]) AddAfterBackoff(key K, delay time.Duration) {
+	if refusals := l.refusals.NumRequeues(key); refusals > 0 {
+		delay = max(delay, backoff(refusals))
+	}
+	l.AddAfter(key, delay)
 }
 
 // Running reports whether Run has begun.
@@ -115,26 +122,40 @@ func (l *Loop[K]) processNext(ctx context.Context) (more bool) {
 
 func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	logger := klog.FromContext(ctx)
-	var after *afterError
 	switch {
 	case err == nil:
-		l.queue.Forget(key)
+		l.forget(key)
 	case errors.As(err, new(*terminalError)):
-		l.queue.Forget(key)
+		l.forget(key)
 		logger.Error(err, "Not tried again until the object changes", "key", key)
 	case errors.As(err, new(*staleError)):
-		l.queue.AddRateLimited(key)
+		l.queue.AddAfter(key, l.failures.When(key))
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
-	case errors.As(err, &after):
-		l.queue.Forget(key)
-		l.queue.AddAfter(key, after.delay)
-		logger.Error(err, "Trying again later", "key", key, "after", after.delay)
 	case ctx.Err() != nil:
 		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
+	case errors.As(err, new(*refusedError)):
+		l.failures.Forget(key)
+		delay := l.refusals.When(key)
+		l.queue.AddAfter(key, delay)
+		logger.Error(err, "Trying again later", "key", key, "after", delay)
 	default:
-		l.queue.AddRateLimited(key)
-		logger.Error(err, "Trying again", "key", key, "failures", l.queue.NumRequeues(key))
+		l.queue.AddAfter(key, l.failures.When(key))
+		logger.Error(err, "Trying again", "key", key, "failures", l.failures.NumRequeues(key))
 	}
+}
+
+// backoff is how long a key waits that was refused so many times in a row.
+func backoff(refusals int) time.Duration {
+	delay := minRefusedBackoff
+	for range refusals - 1 {
+		delay = min(2*delay, maxBackoff)
+	}
+	return delay
+}
+
+func (l *Loop[K]) forget(key K) {
+	l.failures.Forget(key)
+	l.refusals.Forget(key)
 }
 
 type terminalError struct{ error }
@@ -152,12 +173,10 @@ func (e *staleError) Unwrap() error { return e.error }
 // error is not worth an operator's attention.
 func Stale(err error) error { return &staleError{err} }
 
-type afterError struct {
-	error
-	delay time.Duration
-}
+type refusedError struct{ error }
 
-func (e *afterError) Unwrap() error { return e.error }
+func (e *refusedError) Unwrap() error { return e.error }
 
-// After marks an error that is not worth an early retry: the key is tried again after the delay.
-func After(err error, delay time.Duration) error { return &afterError{err, delay} }
+// Refused marks an error of what the API server will refuse again. The key is tried again after a longer backoff, which
+// AddAfterBackoff does not cut short.
+func Refused(err error) error { return &refusedError{err} }

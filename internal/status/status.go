@@ -23,6 +23,8 @@ type Report struct {
 	ReadyNodes int
 	// Conflicts are the changes that cannot be made because the name is taken.
 	Conflicts []plan.Change
+	// ContestedFields are the names of fields that somebody else sets as often as they are written.
+	ContestedFields []string
 	// Waiting is the number of Services whose predecessor is still being deleted.
 	Waiting int
 	// Withheld is what limits have kept from being done.
@@ -45,6 +47,8 @@ func NewReport(p *plan.Plan, nodes int) Report {
 		ReadyNodes: p.Ready,
 		Conflicts:  p.With(func(a plan.Action) bool { return a == plan.Conflict }),
 		Waiting:    p.Count(plan.Wait),
+
+		ContestedFields: p.ContestedFields,
 	}
 }
 
@@ -58,7 +62,8 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.ReadyNodes = int32(r.ReadyNodes)
 		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
 	}
-	for _, c := range []metav1.Condition{r.ready(), r.progressing(), r.conflicted(), nearCapacity(&r.Capacity)} {
+	for _, c := range []metav1.Condition{r.ready(), r.progressing(), r.conflicted(), r.contested(),
+		nearCapacity(&r.Capacity)} {
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
@@ -78,6 +83,8 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = withheld(&r.Withheld)
 	case len(r.Conflicts) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Conflicts)
+	case len(r.ContestedFields) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonContested, r.contested().Message
 	case r.Waiting > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Waiting)
@@ -114,6 +121,17 @@ func (r *Report) conflicted() metav1.Condition {
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.Conflicts)}
+}
+
+func (r *Report) contested() metav1.Condition {
+	if len(r.ContestedFields) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionFalse,
+			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is written "+
+			"to the Services, so these fields are left as it sets them: %s. Change them here, or exempt the Services "+
+			"from it", strings.Join(r.ContestedFields, ", "))}
 }
 
 // withheld says why a LocalService is not ready because of limits.
@@ -175,7 +193,7 @@ func Warnings(before, after []metav1.Condition) []metav1.Condition {
 
 func needsAttention(c *metav1.Condition) bool {
 	switch c.Type {
-	case v1alpha1.ConditionConflicted, v1alpha1.ConditionNearCapacity:
+	case v1alpha1.ConditionConflicted, v1alpha1.ConditionContested, v1alpha1.ConditionNearCapacity:
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,

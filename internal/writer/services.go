@@ -3,7 +3,9 @@ package writer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -25,20 +29,32 @@ import (
 // Timeout bounds one write. A write that has begun is finished also during a shutdown.
 const Timeout = 30 * time.Second
 
-// ErrNamespaceTerminating is met when the namespace is being deleted: nothing that is written there will last.
-var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
+var (
+	// ErrNamespaceTerminating is met when the namespace is being deleted: nothing that is written there will last.
+	ErrNamespaceTerminating = errors.New("the namespace is being deleted")
+	// ErrContested is met when what was written has come back different: see Outcome.Contested.
+	ErrContested = errors.New("something else changes what is written")
+
+	errUnsafe = errors.New("no Service is replaced while others are refused")
+	errBehind = errors.New("the cache is behind")
+)
 
 // Services makes the changes of plans.
 type Services struct {
 	kube   kubernetes.Interface
+	nodes  *liveNodes
 	writer *Writer
 	wrote  func(*corev1.Service)
+	// Contested is what answers have shown.
+	Contested Contested
 }
 
 // NewServices makes Services with at most so many writes at a time. wrote is told what the API server answers to each,
 // but for deletions.
-func NewServices(kube kubernetes.Interface, concurrency int, wrote func(*corev1.Service)) *Services {
-	return &Services{kube: kube, writer: New(concurrency), wrote: wrote}
+func NewServices(kube kubernetes.Interface, meta metadata.Interface, concurrency int,
+	wrote func(*corev1.Service)) *Services {
+	return &Services{kube: kube, nodes: newLiveNodes(meta), writer: New(concurrency), wrote: wrote,
+		Contested: newContested()}
 }
 
 // Written is a change that was made. Service is as the API server has it now, nil after a deletion.
@@ -53,8 +69,11 @@ type Outcome struct {
 	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan, from
 	// a newer cache, will be right.
 	Refused, Stale []error
-	// Stopped is why not all changes were tried: ErrNamespaceTerminating, or the error of next or of the context. It is
-	// nil, too, if the API server refused too many.
+	// Contested are the names of fields that have come back from the API server other than they were written: an
+	// admission webhook or policy sets them.
+	Contested sets.Set[string]
+	// Stopped is why not all changes were tried: ErrNamespaceTerminating, ErrContested, or the error of next or of the
+	// context. It is nil, too, if the API server refused too many.
 	Stopped error
 }
 
@@ -67,55 +86,99 @@ func (o *Outcome) Counts() map[plan.Action]int {
 	return counts
 }
 
-// Write makes changes of a LocalService's Services. Deletions come first, because they make room where a quota has
-// none; otherwise the order is random, so that no refused one comes first each time. next is called before each write,
-// with the number of Services put in place; when it returns an error, no other write is begun.
+// batches are the changes in the order in which they are made. Deletions come first, because they make room where a
+// quota has none. Replacements come last, and alone, because they take away what serves.
+var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Update}, {plan.Replace}}
+
+// Write makes changes of a LocalService's Services, in random order within each batch, so that no refused one comes first
+// each time. next is called before each write, with the number of Services put in place; when it returns an error, no
+// other write is begun.
 func (s *Services) Write(ctx context.Context, template *plan.Template, changes []plan.Change,
 	next func(inPlace int) error) Outcome {
+	w := &execution{Services: s, template: template, next: next, out: Outcome{Contested: sets.Set[string]{}}}
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-	var deletes, others []plan.Change
-	for _, change := range changes {
-		if change.Action == plan.Delete {
-			deletes = append(deletes, change)
-		} else {
-			others = append(others, change)
-		}
-	}
-	var out Outcome
-	var mu sync.Mutex
-	var inPlace atomic.Int64
-	for _, batch := range [][]plan.Change{deletes, others} {
-		var terminating atomic.Bool
-		failed, err := s.writer.Each(ctx, len(batch), func() error {
-			if terminating.Load() {
-				return ErrNamespaceTerminating
-			}
-			return next(int(inPlace.Load())) // It may take a while, in which those under way must be able to end.
-		}, func(i int) error {
-			service, err := s.write(ctx, template, batch[i])
-			if err != nil {
-				terminating.Store(terminating.Load() || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.Written = append(out.Written, Written{batch[i], service})
-			if service != nil {
-				inPlace.Add(1)
-				s.wrote(service)
-			}
-			return nil
+	for _, actions := range batches {
+		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
+			return !slices.Contains(actions, change.Action)
 		})
-		out.addFailures(failed)
-		if terminating.Load() {
+		failed, err := s.writer.Each(ctx, len(batch), func() error { return w.mayBegin(actions[0]) },
+			func(i int) error { return w.one(ctx, batch[i]) })
+		w.out.addFailures(failed)
+		if w.terminating.Load() {
 			err = ErrNamespaceTerminating
 		}
-		if err != nil && !errors.Is(err, ErrRefused) {
-			out.Stopped = err
+		if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, errUnsafe) {
+			w.out.Stopped = err
 			break
 		}
 	}
-	return out
+	return w.out
+}
+
+// execution is the work on the changes of one plan.
+type execution struct {
+	*Services
+	template *plan.Template
+	next     func(inPlace int) error
+
+	inPlace              atomic.Int64
+	refused, terminating atomic.Bool
+
+	mu  sync.Mutex
+	out Outcome
+}
+
+// mayBegin returns why another write of a batch must not begin, nil if it may.
+func (w *execution) mayBegin(action plan.Action) error {
+	switch {
+	case w.terminating.Load():
+		return ErrNamespaceTerminating
+	case action == plan.Replace && w.refused.Load():
+		return errUnsafe
+	case (action == plan.Replace || action == plan.Update) && w.isContested():
+		return ErrContested
+	}
+	return w.next(int(w.inPlace.Load())) // It may take a while, in which those under way must be able to end.
+}
+
+func (w *execution) isContested() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.out.Contested) > 0
+}
+
+func (w *execution) one(ctx context.Context, change plan.Change) error {
+	service, err := w.write(ctx, w.template, change)
+	if contested, ok := errors.AsType[*contestedError](err); ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.out.Contested.Insert(contested.fields...)
+		return nil
+	}
+	if err != nil {
+		w.refused.Store(true)
+		w.terminating.Store(w.terminating.Load() || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out.Written = append(w.out.Written, Written{change, service})
+	if service != nil {
+		w.inPlace.Add(1)
+		w.wrote(service)
+		w.out.Contested.Insert(w.template.Mismatches(service)...)
+	}
+	return nil
+}
+
+// MayPass reports whether all that failed did so for reasons that may pass in a moment: the API server could not be
+// reached, or was busy. What it has refused it will refuse again.
+func (o *Outcome) MayPass() bool {
+	return !slices.ContainsFunc(o.Refused, func(err error) bool {
+		_, answered := errors.AsType[*apierrors.StatusError](err)
+		return answered && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
+			!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
+	})
 }
 
 func (o *Outcome) addFailures(errs []error) {
@@ -139,12 +202,9 @@ func (s *Services) write(ctx context.Context, template *plan.Template, change pl
 		service, err = client.Create(ctx, template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	case plan.Delete:
-		err = remove(ctx, client, change)
+		err = s.delete(ctx, client, template, change)
 	case plan.Replace:
-		if err = remove(ctx, client, change); err == nil {
-			service, err = client.Create(ctx, template.Service(change.Node),
-				metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
-		}
+		service, err = replace(ctx, client, template, change)
 	default:
 		var patch []byte
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
@@ -162,12 +222,60 @@ func (s *Services) write(ctx context.Context, template *plan.Template, change pl
 	return service, nil
 }
 
-// remove deletes the Service that a plan has seen. The precondition keeps a successor of the same name alive that the
-// cache does not have yet.
-func remove(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) error {
-	uid := change.Current.GetUID()
-	err := client.Delete(ctx, change.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+// contestedError says that a Service was not replaced, because its successor would not be as it should, either.
+type contestedError struct{ fields []string }
+
+func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", ErrContested, e.fields) }
+
+// replace deletes a Service and creates its successor, once the API server has said that it would accept that, and store
+// it as it is.
+func replace(ctx context.Context, client typedcorev1.ServiceInterface, template *plan.Template,
+	change plan.Change) (*corev1.Service, error) {
+	successor := template.Service(change.Node)
+	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
+	// The API server looks last whether the name is free, when nothing else is left to refuse.
+	_, err := client.Create(ctx, successor, dryRun)
+	if apierrors.IsAlreadyExists(err) {
+		// What it would store it tells only about a name that is free.
+		var stored *corev1.Service
+		trial := successor.DeepCopy()
+		trial.Name, trial.GenerateName = "", "trial-"
+		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
+			if fields := template.Mismatches(stored); len(fields) > 0 {
+				return nil, &contestedError{fields}
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
+	}
+	if err := remove(ctx, client, change.Current); err != nil {
+		return nil, err
+	}
+	return client.Create(ctx, successor, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+}
+
+// delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
+// of Services.
+func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, template *plan.Template,
+	change plan.Change) error {
+	node := change.Current.Node()
+	labels, err := s.nodes.labels(ctx, node)
+	if err != nil {
+		return fmt.Errorf("is its node %s gone? %w", node, err)
+	}
+	if labels != nil && template.Wants(node, labels, change.Name) {
+		return fmt.Errorf("its node %s is there: %w", node, errBehind)
+	}
+	return remove(ctx, client, change.Current)
+}
+
+// remove deletes a Service as a plan has seen it. If somebody has changed it since, it may be another one's.
+func remove(ctx context.Context, client typedcorev1.ServiceInterface, current plan.Service) error {
+	uid, version := current.GetUID(), current.GetResourceVersion()
+	err := client.Delete(ctx, current.GetName(),
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	if apierrors.IsNotFound(err) {
 		return nil // It has gone already.
 	}
 	return err
@@ -176,5 +284,5 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, change pla
 // isStale reports whether a write failed because the cache was behind the API server.
 func isStale(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		errors.Is(err, context.Canceled)
+		errors.Is(err, context.Canceled) || errors.Is(err, errBehind)
 }

@@ -2,13 +2,16 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
@@ -28,10 +31,20 @@ func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalS
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil, nil
 	}
+	if plan.IsUnreadable(ls) && !isUnanswered(err) {
+		return nil, nil // The answer has the spec that cannot be decoded. The watch tells the status.
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
 	}
 	return written, nil
+}
+
+// isUnanswered reports whether an error is not about the answer of the API server, but that there is none, or a no.
+func isUnanswered(err error) bool {
+	_, isStatus := errors.AsType[*apierrors.StatusError](err)
+	_, isNetwork := errors.AsType[*url.Error](err)
+	return isStatus || isNetwork || errors.Is(err, context.DeadlineExceeded)
 }
 
 func applyConfiguration(status *v1alpha1.LocalServiceStatus) *apply.LocalServiceStatusApplyConfiguration {

@@ -34,6 +34,9 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
 	ConditionConflicted = "Conflicted"
+	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the Services.
+	// The fields that it names are left as they are.
+	ConditionContested = "Contested"
 	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
 	// known to stand.
 	ConditionNearCapacity = "NearCapacity"
@@ -55,7 +58,11 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonNoConflict: no Service name is taken by somebody else.
 	ReasonNoConflict = "NoConflict"
-	// ReasonDeletionHeld: more Services would be deleted at once than the controller's flag -max-delete-fraction allows.
+	// ReasonContested: an admission webhook or policy changes what is written to the Services.
+	ReasonContested = "Contested"
+	// ReasonNotContested: the Services are stored as they are written.
+	ReasonNotContested = "NotContested"
+	// ReasonDeletionHeld: more Services would be deleted, or replaced, at once than the controller's flag -max-delete-fraction allows.
 	ReasonDeletionHeld = "DeletionHeld"
 	// ReasonTooManyServices: the namespace would have more Services than the controller's flag
 	// -max-services-per-namespace allows, so none is created.
@@ -147,6 +154,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="selector is empty: name at least one label of the pods to reach, for example app: demo"
 	// +kubebuilder:validation:XValidation:rule="!('vm/rack' in self)",message="selector names the node label vm/rack, which the controller itself adds to every node's Service; remove it, and use nodeSelector to choose nodes"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="selector has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="selector has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Selector map[string]string `json:"selector"`
 
 	// sessionAffinity is ClientIP to send all connections of a client to the same pod, or None (default).
@@ -196,7 +205,7 @@ type LocalServiceSpec struct {
 	// loadBalancerClass, for type LoadBalancer, names the implementation. Changing it re-creates the Services.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="loadBalancerClass must be a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 
 	// loadBalancerSourceRanges, for type LoadBalancer, are the client networks that may connect, in CIDR form.
@@ -204,7 +213,7 @@ type LocalServiceSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r))",message="loadBalancerSourceRanges must be networks in CIDR form, for example 192.0.2.0/24"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r).masked() == cidr(r))",message="loadBalancerSourceRanges must be networks in CIDR form, with no bits set beyond the mask, for example 192.0.2.0/24"
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 
 	// allocateLoadBalancerNodePorts, for type LoadBalancer, is false where the load balancer needs no node ports.
@@ -217,6 +226,8 @@ type LocalServiceSpec struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="nodeSelector has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="nodeSelector has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// serviceMetadata is put on every generated Service, beside the controller's own labels.
@@ -242,7 +253,7 @@ type ServicePort struct {
 	// appProtocol is a hint about the application protocol, for example http or kubernetes.io/h2c.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="appProtocol must be a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	AppProtocol *string `json:"appProtocol,omitempty"`
 
 	// port that the Services listen on.
@@ -251,9 +262,11 @@ type ServicePort struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// targetPort is the number or name of the port on the pods. The default is port. Headless Services do not
-	// translate ports: their clients connect to the pods' own ports.
+	// targetPort is the number or name of the port on the pods; a name has at most 15 characters. The default is port.
+	// Headless Services do not translate ports: their clients connect to the pods' own ports.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^(([0-9]+-)*[0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$`
 	TargetPort intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// nodePort cannot be set, because no two Services can share one: the API server allocates one to each node's
@@ -288,6 +301,8 @@ type ServiceMetadata struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self)",message="the labels owner and vm/rack on the Services belong to the controller; remove them from serviceMetadata.labels"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="serviceMetadata.labels has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// annotations to put on every generated Service, for example for a load balancer or for external-dns.
@@ -296,6 +311,11 @@ type ServiceMetadata struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('localservice.dev/'))",message="annotations under localservice.dev/ belong to the controller; remove them from serviceMetadata.annotations"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k.lowerAscii()).hasValue())",message="serviceMetadata.annotations has a key that no annotation can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
+	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k]) + size(k)).sum() <= 50000",message="serviceMetadata.annotations are too large: they may have 50000 characters together"
+	// +kubebuilder:validation:XValidation:rule="!('kubectl.kubernetes.io/last-applied-configuration' in self)",message="the annotation kubectl.kubernetes.io/last-applied-configuration belongs to kubectl, and would be that of another object; remove it from serviceMetadata.annotations"
+	// +kubebuilder:validation:XValidation:rule="!('service.beta.kubernetes.io/load-balancer-source-ranges' in self)",message="the annotation service.beta.kubernetes.io/load-balancer-source-ranges is an old form of a field; use loadBalancerSourceRanges"
+	// +kubebuilder:validation:XValidation:rule="!('service.kubernetes.io/topology-mode' in self && 'service.kubernetes.io/topology-aware-hints' in self) || self['service.kubernetes.io/topology-mode'] == self['service.kubernetes.io/topology-aware-hints']",message="the annotations service.kubernetes.io/topology-mode and service.kubernetes.io/topology-aware-hints contradict each other; remove the second one, which is an old name of the first"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -322,8 +342,9 @@ type LocalServiceStatus struct {
 	Ready string `json:"ready,omitempty"`
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
-	// Conflicted (a Service name is taken by an object that belongs to somebody else) and NearCapacity (there are more
-	// Services than a cluster is known to stand).
+	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
+	// policy changes what is written to the Services) and NearCapacity (there are more Services than a cluster is known
+	// to stand).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,67 @@
+// finish-crd copies a CustomResourceDefinition from its standard input to its standard output, and finishes what the
+// markers in Go comments cannot say: descriptions in one line, because the lines of a Go comment would break those of
+// `kubectl explain` in odd places; the bounds of ports that are numbers or names; and how long the values of a map may
+// be, which the API server must know to bound the cost of rules about them.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"sigs.k8s.io/yaml"
+)
+
+// maxAnnotationLength is such that the annotations of a Service have less than the 256 KiB that the API allows.
+const maxAnnotationLength = 50000
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot finish the CustomResourceDefinition:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer) error {
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	var crd map[string]any
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		return err
+	}
+	finish("", crd)
+	if data, err = yaml.Marshal(crd); err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+func finish(name string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		if s, ok := value["description"].(string); ok {
+			value["description"] = strings.Join(strings.Fields(s), " ")
+		}
+		if values, ok := value["additionalProperties"].(map[string]any); ok {
+			values["maxLength"] = content.LabelValueMaxLength
+			if name == "annotations" {
+				values["maxLength"] = maxAnnotationLength
+			}
+		}
+		if value["x-kubernetes-int-or-string"] == true { // a port: without bounds, it may be one that no client can decode
+			value["minimum"], value["maximum"], value["maxLength"] = 0, 65535, 15
+		}
+		for key, child := range value {
+			finish(key, child)
+		}
+	case []any:
+		for _, child := range value {
+			finish("", child)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package writer
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/metadata"
+)
+
+const (
+	// liveFor is how long an answer counts as live: when a node leaves, all LocalServices ask for it at once.
+	liveFor = time.Second
+	// Of more than maxLive answers in that time some are asked for again.
+	maxLive = 1000
+)
+
+// liveNodes reads nodes from the API server, and not from the cache, which may lag.
+type liveNodes struct {
+	client  metadata.Getter
+	answers *utilcache.LRUExpireCache // labels.Set by name, nil for nodes that are gone
+}
+
+func newLiveNodes(meta metadata.Interface) *liveNodes {
+	return &liveNodes{client: meta.Resource(corev1.SchemeGroupVersion.WithResource("nodes")),
+		answers: utilcache.NewLRUExpireCache(maxLive)}
+}
+
+// labels returns the labels of a node, nil if there is no such node.
+func (n *liveNodes) labels(ctx context.Context, name string) (labels.Set, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if answer, known := n.answers.Get(name); known {
+		return answer.(labels.Set), nil
+	}
+	node, err := n.client.Get(ctx, name, metav1.GetOptions{})
+	var set labels.Set
+	switch {
+	case err == nil:
+		set = labels.Merge(node.Labels, nil) // Not nil, also where there are none.
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	n.answers.Add(name, set, liveFor)
+	return set, nil
+}
