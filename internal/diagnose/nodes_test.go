@@ -190,12 +190,6 @@ func TestStatusReasons(t *testing.T) {
 			})}, EndpointSlices: readySlice},
 			reason: ServiceTerminating, message: "of an earlier LocalService demo", endpoints: Endpoints{1, 1},
 		},
-		"conflict with a Service that somebody else has labelled": {
-			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
-				s.Spec.Selector = map[string]string{"app": "x"}
-			})}},
-			reason: NameConflict, message: "nothing controls",
-		},
 		"missing, never seen": {
 			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
 				ls.Status = v1alpha1.LocalServiceStatus{}
@@ -244,23 +238,11 @@ func TestStatusReasons(t *testing.T) {
 				EndpointSlices: readySlice},
 			reason: ServiceOutdated, message: "nothing controls the Service any more", endpoints: Endpoints{1, 1},
 		},
-		"Service orphaned, and the spec changed since": {
-			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
-				s.Spec.Selector["tier"] = "web"
-			})}},
-			reason: ServiceOutdated, message: "nothing controls the Service any more",
-		},
 		"Service orphaned, and being deleted": {
 			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
 				s.DeletionTimestamp = new(metav1.Now())
 			})}},
 			reason: ServiceTerminating, message: "being deleted",
-		},
-		"Service orphaned, of another node": {
-			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
-				s.Spec.Selector[nodeLabel] = "n2"
-			})}},
-			reason: NameConflict, message: "nothing controls",
 		},
 		"pod elsewhere with this node's label": {
 			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))},
