@@ -26,7 +26,7 @@ var rooms = []struct {
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
 	{"internal/writer", false, []string{"pkg/", "internal/metrics", "internal/plan", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
-	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose", "internal/plan"}},
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose"}},
 }
 
 func TestRooms(t *testing.T) {

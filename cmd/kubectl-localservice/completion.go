@@ -3,19 +3,14 @@ package main
 import (
 	"context"
 	_ "embed"
-	"io"
-	"maps"
-	"slices"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/metadata"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -32,137 +27,60 @@ func (p *plugin) completionCommand() *cobra.Command {
 		Use:   "completion",
 		Short: "Print the script that lets kubectl complete this plugin's arguments",
 		Long: `Print the script that lets kubectl complete this plugin's arguments. It works in every shell in which
-kubectl's own completion works, and must be an executable file named kubectl_complete-localservice in a directory of $PATH.`,
+kubectl's own completion works, and must be an executable file named kubectl_complete-localservice in a directory of
+$PATH.`,
 		Example: `  # Install it beside the plugin
   kubectl localservice completion > ~/.local/bin/kubectl_complete-localservice
   chmod +x ~/.local/bin/kubectl_complete-localservice`,
-		Args:              arguments(),
+		Args:              exactArgs(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := io.WriteString(p.Out, completionScript)
+			_, err := fmt.Fprint(p.Out, completionScript)
 			return err
 		},
 	}
 }
 
-func (p *plugin) completeLocalService(cmd *cobra.Command, args []string, prefix string) ([]string,
-	cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return p.complete(cmd, prefix, func(ctx context.Context, c *cluster) ([]string, error) {
-		return names(ctx, c.metadata.Resource(localServicesResource).Namespace(c.namespace))
-	})
-}
+// choices are what an argument may be, given those before it.
+type choices func(ctx context.Context, c *cluster, args []string) ([]string, error)
 
-func (p *plugin) completeURL(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return p.completeLocalService(cmd, args, prefix)
-	}
-	return p.complete(cmd, prefix, func(ctx context.Context, c *cluster) ([]string, error) {
-		ls, err := c.localServiceOf(ctx, args)
+// complete asks the cluster for the choices at the cursor, which the shell narrows down to those with the prefix. There
+// are none if it fails: a Tab key is no place for errors, but for those who look for them.
+func (p *plugin) complete(choicesOfArgs ...choices) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(choicesOfArgs) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		c, err := p.connect()
+		var names []string
+		if err == nil {
+			names, err = choicesOfArgs[len(args)](ctx, c, args)
+		}
 		if err != nil {
-			return nil, err
+			cobra.CompDebugln(err.Error(), true)
 		}
-		nodes, err := c.nodes(ctx, ls, 0)
-		var selected []string
-		for _, node := range nodes {
-			if plan.Selects(ls, labels.Set(node.Labels)) {
-				selected = append(selected, node.Name)
-			}
-		}
-		return selected, err
-	})
-}
-
-func (p *plugin) completePort(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return p.complete(cmd, prefix, func(ctx context.Context, c *cluster) ([]string, error) {
-		ls, err := c.localServiceOf(ctx, args)
-		if err != nil {
-			return nil, err
-		}
-		var ports []string
-		for i := range ls.Spec.Ports {
-			if name := ls.Spec.Ports[i].Name; name != "" {
-				ports = append(ports, name)
-			}
-		}
-		return ports, nil
-	})
-}
-
-func (c *cluster) localServiceOf(ctx context.Context, args []string) (*v1alpha1.LocalService, error) {
-	name, err := localServiceName(args[0])
-	if err != nil {
-		return nil, err
-	}
-	return c.localService(ctx, name)
-}
-
-// completeConfigFlags completes what chooses a cluster: namespaces from the API server, the rest from the kubeconfig.
-func (p *plugin) completeConfigFlags(cmd *cobra.Command) {
-	must(cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, prefix string) ([]string,
-		cobra.ShellCompDirective) {
-		return p.complete(cmd, prefix, func(ctx context.Context, c *cluster) ([]string, error) {
-			return names(ctx, c.metadata.Resource(namespacesResource))
-		})
-	}))
-	for flag, choices := range map[string]func(*clientcmdapi.Config) []string{
-		"context": func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) },
-		"cluster": func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
-		"user":    func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
-	} {
-		must(cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, prefix string) ([]string,
-			cobra.ShellCompDirective) {
-			config, err := p.config.ToRawKubeConfigLoader().ConfigAccess().GetStartingConfig()
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return withPrefix(choices(config), prefix), cobra.ShellCompDirectiveNoFileComp
-		}))
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// complete asks the cluster for the choices at the cursor. There are none if it fails: a Tab key is no place for
-// errors, but for those who look for them.
-func (p *plugin) complete(cmd *cobra.Command, prefix string,
-	ask func(context.Context, *cluster) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	c, err := p.connect()
-	if err != nil {
-		cobra.CompDebugln(err.Error(), true)
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	choices, err := ask(ctx, c)
-	if err != nil {
-		cobra.CompDebugln(err.Error(), true)
-	}
-	return withPrefix(choices, prefix), cobra.ShellCompDirectiveNoFileComp
-}
-
-func names(ctx context.Context, resource metadata.ResourceInterface) ([]string, error) {
-	list, err := resource.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
+func localServiceNames(ctx context.Context, c *cluster, _ []string) ([]string, error) {
+	all, err := list[v1alpha1.LocalService](ctx, nil,
+		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List)
 	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+	for _, ls := range all {
+		names = append(names, ls.Name)
 	}
-	return names, nil
+	return names, err
 }
 
-func withPrefix(choices []string, prefix string) []string {
-	return slices.DeleteFunc(choices, func(s string) bool { return !strings.HasPrefix(s, prefix) })
-}
-
-// must panics on an error that only a mistake in this program can cause.
-func must(err error) {
+func nodesWithService(ctx context.Context, c *cluster, args []string) ([]string, error) {
+	ls, err := c.localService(ctx, args[0])
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
+	services, err := list[corev1.Service](ctx, labels.Set{v1alpha1.OwnerLabelKey: ls.Name},
+		c.kube.CoreV1().Services(c.namespace).List)
+	return diagnose.NodesOfServices(ls, services), err
 }

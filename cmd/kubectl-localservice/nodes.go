@@ -3,25 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/localservice-dev/local-service-controller/internal/diagnose"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// nodesOptions are the flags of `nodes`.
-type nodesOptions struct {
-	*plugin
-	output        output
-	nodeLabelKey  string
-	clusterDomain string
-	chunkSize     int64
-}
-
 func (p *plugin) nodesCommand() *cobra.Command {
-	o := &nodesOptions{plugin: p}
+	var clusterDomain string
+	output := genericclioptions.NewPrintFlags("")
 	cmd := &cobra.Command{
 		Use:   "nodes NAME",
 		Short: "Show every node's Service, its endpoints, and why it has none",
@@ -60,32 +56,32 @@ With -o name, the Services that are there are listed, as other commands take the
 
   # Look at the Services themselves
   kubectl describe $(kubectl localservice nodes demo -o name)`,
-		Args:              arguments("NAME of a LocalService"),
-		ValidArgsFunction: p.completeLocalService,
+		Args:              exactArgs(1),
+		ValidArgsFunction: p.complete(localServiceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := localServiceName(args[0])
-			if err != nil {
-				return usageError(cmd, err)
-			}
-			return o.run(cmd.Context(), name)
+			return p.nodes(cmd.Context(), args[0], clusterDomain, output)
 		},
 	}
-	o.output.addFlags(cmd)
-	cmd.Flags().StringVar(&o.nodeLabelKey, "node-label-key", "", "Key of the pods' node label, if the controller "+
-		"was told another one than "+v1alpha1.DefaultNodeLabelKey+". By default it is taken from the Services.")
-	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", diagnose.DefaultClusterDomain, "Domain of the "+
-		"cluster's DNS.")
-	cmd.Flags().Int64Var(&o.chunkSize, "chunk-size", 500, "Return large lists in chunks rather than all at once. "+
-		"Pass 0 to disable.")
+	output.AddFlags(cmd)
+	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(output.AllowedFormats(), ", ") + ", wide)."
+	cmd.Flag("show-managed-fields").Hidden = true // There are none.
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
+		append(output.AllowedFormats(), "wide"), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().StringVar(&clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
 	return cmd
 }
 
-func (o *nodesOptions) run(ctx context.Context, name string) error {
-	printList, err := o.output.printer()
-	if err != nil {
-		return err
+func (p *plugin) nodes(ctx context.Context, name, clusterDomain string,
+	output *genericclioptions.PrintFlags) error {
+	format := *output.OutputFormat
+	printer := printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide"})
+	if format != "" && format != "wide" {
+		var err error
+		if printer, err = output.ToPrinter(); err != nil {
+			return err
+		}
 	}
-	c, err := o.connect()
+	c, err := p.connect()
 	if err != nil {
 		return err
 	}
@@ -93,36 +89,73 @@ func (o *nodesOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	in, warnings, err := c.read(ctx, ls, o.chunkSize)
+	in, allNodes, err := c.read(ctx, ls)
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		fmt.Fprintln(o.ErrOut, "warning: "+w)
+	if !allNodes {
+		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a Service of this "+
+			"LocalService are not shown")
 	}
-	in.ClusterDomain = o.clusterDomain
-	if in.NodeLabelKey = o.nodeLabelKey; in.NodeLabelKey == "" {
-		in.NodeLabelKey = diagnose.NodeLabelKey(ls, in.Services)
+	in.ClusterDomain = clusterDomain
+	view := diagnose.Nodes(in)
+	switch format {
+	case "", "wide":
+		return p.printTable(view, printer)
+	case "name":
+		for i := range view.Items {
+			if view.Items[i].HasService() {
+				fmt.Fprintln(p.Out, "service/"+view.Items[i].Service)
+			}
+		}
+		return nil
 	}
-	list := diagnose.Nodes(in)
-	if len(list.Items) == 0 && len(warnings) == 0 {
-		fmt.Fprintln(o.ErrOut, noNodes(ls))
+	// So that JSONPath can compare integers: from a struct it makes floating point numbers.
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(view)
+	if err != nil {
+		return err
 	}
-	if err := printList(list, o.Out); err != nil {
+	return printer.PrintObj(&unstructured.Unstructured{Object: object}, p.Out)
+}
+
+func (p *plugin) printTable(list *diagnose.NodeList, printer printers.ResourcePrinter) error {
+	if len(list.Items) == 0 {
+		fmt.Fprintf(p.ErrOut, "No node found that LocalService %s/%s selects.\n", list.Namespace, list.LocalService)
+		return nil
+	}
+	const wide = 1
+	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+		{Name: "Node"},
+		{Name: "Service"},
+		{Name: "DNS-Name"},
+		{Name: "Endpoints"},
+		{Name: "Pods", Priority: wide},
+		{Name: "Addresses", Priority: wide},
+		{Name: "Reason"}, // The last one, because it is the only one that holds spaces.
+	}}
+	for i := range list.Items {
+		n := &list.Items[i]
+		var pods []string
+		for _, pod := range n.Pods {
+			pods = append(pods, pod.Name)
+		}
+		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
+			n.Node, n.Service, n.DNSName, endpoints, orNone(pods), orNone(n.Addresses), n.Message}})
+	}
+	if err := printer.PrintObj(table, p.Out); err != nil {
 		return err
 	}
 	// Beside the table, so that what reads that does not stumble over it.
-	if line := list.NodeLabels.String(); line != "" && len(list.Items) > 0 && o.output.isTable() &&
-		!o.output.noHeaders {
-		fmt.Fprintln(o.ErrOut, line)
+	if line := list.NodeLabels.String(); line != "" {
+		fmt.Fprintln(p.ErrOut, line)
 	}
 	return nil
 }
 
-func noNodes(ls *v1alpha1.LocalService) string {
-	if len(ls.Spec.NodeSelector) == 0 {
-		return "The cluster has no nodes."
+func orNone(items []string) string {
+	if len(items) == 0 {
+		return "<none>"
 	}
-	return fmt.Sprintf("No node matches the nodeSelector %s of LocalService %s/%s.",
-		labels.Set(ls.Spec.NodeSelector), ls.Namespace, ls.Name)
+	return strings.Join(items, ",")
 }

@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,59 +38,47 @@ type fixture struct {
 
 func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	t.Helper()
-	ls := &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-of-demo", Generation: 1},
-		Spec: v1alpha1.LocalServiceSpec{
-			Selector:     map[string]string{"app": "demo"},
-			NodeSelector: map[string]string{"disk": "ssd"},
-			Ports:        []v1alpha1.ServicePort{{Name: "http", Port: 80}, {Name: "metrics", Port: 9090}},
-		},
-		Status: v1alpha1.LocalServiceStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWritingServices,
-				Message: "Services are being written"},
-		}},
-	}
-	headless := ls.DeepCopy()
-	headless.Name, headless.UID = "headless", "uid-of-headless"
-	headless.Spec.ClusterIP = corev1.ClusterIPNone
-	headless.Spec.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")}}
-
-	objects := append([]runtime.Object{
-		service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"),
-		&corev1.Service{ObjectMeta: meta("demo-n5")},
-		slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
-		slice("demo-n2", endpoint("c", "10.0.0.3", false)),
-		pod("a", "n1", true), pod("b", "n1", true), writtenBy(v1alpha1.FieldManager, pod("c", "n2", false)),
-	}, more...)
-	partial := []runtime.Object{}
+	var nodes []runtime.Object
 	for i := range 6 {
-		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("n%d", i+1), Labels: map[string]string{"disk": "ssd"}}}
-		if i == 5 {
-			node.Labels = nil
+		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+		node.Name = fmt.Sprintf("n%d", i+1)
+		if i < 5 {
+			node.Labels = map[string]string{"disk": "ssd"}
 		}
-		partial = append(partial, node)
-	}
-	for _, object := range objects {
-		if s, ok := object.(*corev1.Service); ok {
-			partial = append(partial, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1",
-				Kind: "Service"}, ObjectMeta: s.ObjectMeta})
-		}
-	}
-	for _, name := range []string{"demo", "headless"} {
-		partial = append(partial, &metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind},
-			ObjectMeta: meta(name)})
+		nodes = append(nodes, node)
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	return &fixture{
-		kube:          kubefake.NewClientset(objects...),
-		localServices: fake.NewClientset(ls, headless),
-		metadata:      metadatafake.NewSimpleMetadataClient(scheme, partial...),
+		kube: kubefake.NewClientset(append([]runtime.Object{
+			service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"),
+			&corev1.Service{ObjectMeta: meta("demo-n5")},
+			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
+			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
+			pod("a", "n1", true), pod("b", "n1", true), writtenBy(v1alpha1.FieldManager, pod("c", "n2", false)),
+		}, more...)...),
+		localServices: fake.NewClientset(localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80},
+			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
+		metadata: metadatafake.NewSimpleMetadataClient(scheme, nodes...),
+	}
+}
+
+func localService(name, clusterIP string, ports ...v1alpha1.ServicePort) *v1alpha1.LocalService {
+	return &v1alpha1.LocalService{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Generation: 1,
+			UID: types.UID("uid-of-" + name)},
+		Spec: v1alpha1.LocalServiceSpec{
+			ClusterIP:    clusterIP,
+			Selector:     map[string]string{"app": "demo"},
+			NodeSelector: map[string]string{"disk": "ssd"},
+			Ports:        ports,
+		},
+		Status: v1alpha1.LocalServiceStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWritingServices,
+				Message: "Services are being written"},
+		}},
 	}
 }
 
@@ -112,7 +101,8 @@ func service(name, node string) *corev1.Service {
 
 func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: meta(service + "-abcde"), Endpoints: endpoints,
-		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}}}
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))},
+			{Name: new("https"), Port: new(int32(8443))}}}
 	s.Labels = map[string]string{"owner": "demo", discoveryv1.LabelServiceName: service}
 	return s
 }
@@ -129,7 +119,8 @@ func pod(name, node string, ready bool) *corev1.Pod {
 	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 	if !ready {
 		condition.Status = corev1.ConditionFalse
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: waiting}}
 	}
 	p.Status.Conditions = []corev1.PodCondition{condition}
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager",
@@ -156,7 +147,7 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 		}
 		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata}, nil
 	}
-	code = p.run(t.Context(), args)
+	code = p.run(args)
 	return code, out.String(), errOut.String()
 }
 
@@ -171,13 +162,6 @@ n2     demo-n2   demo-n2.default.svc.cluster.local   0/1         not ready: c (C
 n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.cluster.local   0/0         no such Service: the controller says WritingServices: Services are being written
 n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service that nothing controls: delete or rename it
-`,
-		"nodes lsvc/demo --no-headers": `
-n1    demo-n1   demo-n1.default.svc.cluster.local   2/2   
-n2    demo-n2   demo-n2.default.svc.cluster.local   0/1   not ready: c (CrashLoopBackOff)
-n3    demo-n3   demo-n3.default.svc.cluster.local   0/0   no pod with app=demo here
-n4    demo-n4   demo-n4.default.svc.cluster.local   0/0   no such Service: the controller says WritingServices: Services are being written
-n5    demo-n5   demo-n5.default.svc.cluster.local   0/0   the name is taken by a Service that nothing controls: delete or rename it
 `,
 		"nodes demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
@@ -196,14 +180,12 @@ service/demo-n3
 n2:PodsNotReady/n3:NoPods/n4:ServiceMissing/n5:NameConflict/`,
 		"nodes demo -o go-template={{range.items}}{{.service}}:{{.endpoints.ready}}/{{end}}": `
 demo-n1:2/demo-n2:0/demo-n3:0/demo-n4:0/demo-n5:0/`,
-		"url demo n1": "\nhttp://demo-n1.default:80\n",
-		"url demo n1 --cluster-domain cluster.local":                   "\nhttp://demo-n1.default.svc.cluster.local:80\n",
-		"url localservices.localservice.dev/demo no/n2 --port metrics": "\nhttp://demo-n2.default:9090\n",
-		"__complete nodes d":             "\ndemo\n:4\n",
-		"__complete nodes demo ":         "\n:4\n",
-		"__complete url demo n":          "\nn1\nn2\nn3\nn4\nn5\n:4\n",
-		"__complete url nix n":           "\n:4\n",
-		"__complete url demo n1 --port ": "\nhttp\nmetrics\n:4\n",
+		"__complete nodes d":     "\ndemo\n:4\n",
+		"__complete nodes demo ": "\n:4\n",
+		"__complete url demo n":  "\nn1\nn2\nn3\n:4\n",
+		"__complete url nix n":   "\n:4\n",
+		"__complete completion ": "\n:4\n",
+		"completion":             "\n#!/bin/sh\nexec kubectl-localservice __complete \"$@\"\n",
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
@@ -235,54 +217,27 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRequests: however many nodes there are, there is one list of each resource, and a second one of Services only to
-// find out who has taken a name.
+// TestRequests: however many nodes there are, there is one list of each resource.
 func TestRequests(t *testing.T) {
 	f := newFixture(t)
 	f.run(t, "nodes", "demo")
 	got := map[string]int{}
-	for _, action := range append(append(f.kube.Actions(), f.metadata.Actions()...), f.localServices.Actions()...) {
+	for _, action := range slices.Concat(f.kube.Actions(), f.metadata.Actions(), f.localServices.Actions()) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
-	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 2, "list endpointslices": 1,
+	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
 		"list pods": 1}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
+	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}
 }
 
 func TestNodesWithoutPermission(t *testing.T) {
 	f := newFixture(t)
-	forbid(&f.metadata.Fake, "nodes")
-	code, stdout, stderr := f.run(t, "nodes", "demo", "--no-headers")
-	if want := "n1    demo-n1   demo-n1.default.svc.cluster.local   2/2   \nn2    demo-n2   " +
-		"demo-n2.default.svc.cluster.local   0/1   not ready: c (CrashLoopBackOff)\nn3    demo-n3   " +
-		"demo-n3.default.svc.cluster.local   0/0   no pod with app=demo here\n"; code != 0 || stdout != want {
-		t.Errorf("exit code %d: got:\n%s\nwant:\n%s", code, stdout, want)
-	}
-	if want := "warning: you may not list nodes, so that nodes without a Service of this LocalService are not " +
-		"shown\n"; stderr != want {
-		t.Errorf("stderr: %q; want %q", stderr, want)
-	}
-	if code, stdout, stderr := f.run(t, "url", "demo", "n1"); code != 0 || stdout != "http://demo-n1.default:80\n" ||
-		stderr != "" {
-		t.Errorf("url: %d, %q, %q", code, stdout, stderr)
-	}
-}
-
-func TestURLOfHeadless(t *testing.T) {
-	f := newFixture(t, service("headless-n1", "n1"), slice("headless-n1"))
-	if code, stdout, stderr := f.run(t, "url", "headless", "n1"); code != 0 ||
-		stdout != "http://headless-n1.default:8080\n" || stderr != "" {
-		t.Errorf("%d, %q, %q", code, stdout, stderr)
-	}
-}
-
-func TestURLOfMissingService(t *testing.T) {
-	code, stdout, stderr := newFixture(t).run(t, "url", "demo", "n4")
-	if want := "warning: nothing answers there: there is no Service default/demo-n4 yet; see `kubectl " +
-		"localservice nodes demo -n " +
-		"default`\n"; code != 0 || stdout != "http://demo-n4.default:80\n" || stderr != want {
+	fail(&f.metadata.Fake, "nodes", forbidden)
+	code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={.items[*].node}")
+	if code != 0 || stdout != "n1 n2 n3" || stderr != "warning: you may not list nodes, so that nodes without a "+
+		"Service of this LocalService are not shown\n" {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -293,76 +248,86 @@ func TestNoNodes(t *testing.T) {
 		return true, &metav1.List{}, nil
 	})
 	code, stdout, stderr := f.run(t, "nodes", "demo")
-	if want := "No node matches the nodeSelector disk=ssd of LocalService " +
-		"default/demo.\n"; code != 0 || stdout != "" || stderr != want {
+	if code != 0 || stdout != "" || stderr != "No node found that LocalService default/demo selects.\n" {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
 
-func TestErrors(t *testing.T) {
-	noCRD := apierrors.NewGenericServerResponse(404, "GET", localServicesResource.GroupResource(), "demo",
-		"404 page not found", 0, true)
+func TestURL(t *testing.T) {
+	type ports = []v1alpha1.ServicePort
+	http := v1alpha1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}
+	https := v1alpha1.ServicePort{Name: "https", Port: 443, TargetPort: intstr.FromString("web")}
+	tls := v1alpha1.ServicePort{Name: "x", Port: 1, AppProtocol: new("HTTPS")}
 	for name, c := range map[string]struct {
-		args  string
-		given func(*fixture)
-		want  []string
+		clusterIP string
+		ports     ports
+		port      string
+		want      string
 	}{
-		"no name": {args: "nodes", want: []string{"error: NAME of a LocalService is " +
-			"missing", "See 'kubectl localservice nodes -h'"}},
-		"no node": {args: "url demo", want: []string{"error: NODE is missing", "See 'kubectl " +
-			"localservice url -h'"}},
-		"two names":        {args: "nodes demo other", want: []string{"unexpected arguments: other"}},
-		"another resource": {args: "nodes pod/demo", want: []string{`"pod/demo" is not a LocalService: give its name, or lsvc/NAME`}},
-		"empty name":       {args: "nodes lsvc/", want: []string{"the name of a LocalService is empty"}},
-		"impossible name":  {args: "nodes a.b", want: []string{`"a.b" cannot be the name of a LocalService`}},
-		"unknown flag": {args: "nodes demo --frob", want: []string{"unknown flag: --frob", "See 'kubectl " +
-			"localservice nodes -h'"}},
-		"unknown command": {args: "frob", want: []string{`unknown command "frob" for "kubectl localservice"`}},
-		"unknown format":  {args: "nodes demo -o xml", want: []string{`there is no output format "xml": choose one of json, yaml,`}},
-		"no LocalService": {args: "nodes nix -n other", want: []string{"get localservices.localservice.dev " +
-			"other/nix", "`kubectl get localservices -n other`"}},
-		"no such node": {args: "url demo n7", want: []string{"there is no node n7",
-			"`kubectl localservice nodes demo -n default`"}},
-		"node not selected": {args: "url demo n6", want: []string{"LocalService default/demo does not select " +
-			"node n6", "nodeSelector disk=ssd"}},
-		"unknown port": {args: "url demo n1 --port x", want: []string{"has no port x: choose one of http " +
-			"(80), metrics (9090)"}},
-		"URL of a conflict": {args: "url demo n5", want: []string{"no URL of LocalService default/demo on node " +
-			"n5: Service demo-n5", "nothing controls"}},
-		"URL of no endpoints": {args: "url headless n4", want: []string{"the pods' own port web", "none for node n4"}},
-		"CRD not installed": {args: "nodes demo", want: []string{"does not know LocalServices", "kubectl create " +
-			"-f artifacts/examples/crd.yaml"}, given: func(f *fixture) {
-			fail(&f.localServices.Fake, "localservices", noCRD)
-		}},
-		"not permitted": {args: "nodes demo", want: []string{"list pods in namespace default: you lack the " +
-			"permission", "kubectl auth can-i list pods -n default"}, given: func(f *fixture) {
-			forbid(&f.kube.Fake, "pods")
-		}},
-		"nodes not permitted, no Service": {args: "url demo n4", want: []string{"you may not look whether there " +
-			"is such a node"}, given: func(f *fixture) {
-			forbid(&f.metadata.Fake, "nodes")
-		}},
-		"not logged in": {args: "nodes demo", want: []string{"does not accept your " +
-			"credentials"}, given: func(f *fixture) {
-			fail(&f.localServices.Fake, "localservices", apierrors.NewUnauthorized("who are you?"))
-		}},
-		"no cluster": {args: "nodes demo", want: []string{"the cluster cannot be " +
-			"reached", "connection refused"}, given: func(f *fixture) {
-			fail(&f.localServices.Fake, "localservices", errors.New("connection refused"))
-		}},
+		"first port":           {"", ports{http, https}, "", "http://s-n1.default:80"},
+		"by name":              {"", ports{http, https}, "https", "https://s-n1.default:443"},
+		"by number":            {"", ports{http, https}, "443", "https://s-n1.default:443"},
+		"appProtocol":          {"", ports{tls}, "", "https://s-n1.default:1"},
+		"headless":             {"None", ports{http}, "", "http://s-n1.default:8080"},
+		"headless, no target":  {"None", ports{{Port: 7}}, "", "http://s-n1.default:7"},
+		"headless, with names": {"None", ports{http, https}, "https", "https://s-n1.default:8443"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			if c.given != nil {
-				c.given(f)
+		f := newFixture(t, service("s-n1", "n1"), slice("s-n1"))
+		f.localServices = fake.NewClientset(localService("s", c.clusterIP, c.ports...))
+		code, stdout, stderr := f.run(t, "url", "s", "n1", "--port", c.port)
+		if code != 0 || stdout != c.want+"\n" || stderr != "" {
+			t.Errorf("%s: %d, %q, %q; want %q", name, code, stdout, stderr, c.want)
+		}
+	}
+}
+
+var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+
+func TestErrors(t *testing.T) {
+	noCRD := apierrors.NewGenericServerResponse(404, "GET", v1alpha1.Resource("localservices"), "demo",
+		"404 page not found", 0, true)
+	for _, c := range []struct {
+		args     string
+		resource string // that fails
+		err      error
+		want     string // some of it, with … between the parts
+	}{
+		{args: "nodes", want: "received 0\nUsage: kubectl localservice nodes NAME…See 'kubectl"},
+		{args: "url demo", want: "received 1\nUsage: kubectl localservice url NAME NODE"},
+		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
+		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
+		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
+		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
+		{args: "url demo n7", want: "no Service demo-n7 …: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n5", want: "no Service demo-n5 …: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
+		{args: "url no-ports n1", want: "names no ports"},
+		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},
+		{"nodes demo", "localservices", noCRD, "not know LocalServices…create -f artifacts/examples/crd.yaml"},
+		{"nodes demo", "pods", forbidden, "you lack a permission…`kubectl auth can-i`: pods is forbidden"},
+		{"url demo n1", "services", forbidden, "you lack a permission"},
+		{"nodes demo", "localservices", apierrors.NewUnauthorized("who?"), "does not accept your credentials"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			f := newFixture(t, service("headless-n1", "n1"))
+			named := v1alpha1.ServicePort{Port: 80, TargetPort: intstr.FromString("web")}
+			if err := errors.Join(f.localServices.Tracker().Add(localService("no-ports", "")),
+				f.localServices.Tracker().Add(localService("headless", "None", named))); err != nil {
+				t.Fatal(err)
+			}
+			if c.err != nil {
+				for _, fake := range []*clienttesting.Fake{&f.kube.Fake, &f.localServices.Fake} {
+					fail(fake, c.resource, c.err)
+				}
 			}
 			code, stdout, stderr := f.run(t, strings.Fields(c.args)...)
-			if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") &&
-				!strings.HasPrefix(stderr, "warning: ") {
+			if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
-			for _, want := range c.want {
-				if !strings.Contains(stderr, want) {
+			rest := stderr
+			for want := range strings.SplitSeq(c.want, "…") {
+				var found bool
+				if _, rest, found = strings.Cut(rest, want); !found {
 					t.Errorf("%s\ndoes not say %q", stderr, want)
 				}
 			}
@@ -370,49 +335,26 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func forbid(f *clienttesting.Fake, resource string) {
-	fail(f, resource, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no")))
-}
-
 func fail(f *clienttesting.Fake, resource string, err error) {
 	f.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
-// TestNoConfiguration: without a kubeconfig nothing is tried.
-func TestNoConfiguration(t *testing.T) {
+// TestUnreachable asks a cluster that is not there, with real clients.
+func TestUnreachable(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	t.Setenv("KUBERNETES_MASTER", "")
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	var errOut bytes.Buffer
 	p := newPlugin(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
-	if code := p.run(context.Background(), []string{"nodes", "demo"}); code != 1 ||
-		!strings.Contains(errOut.String(), "there is no cluster to ask: set KUBECONFIG") {
+	const want = "error: the cluster cannot be reached: check that it runs, and that $KUBECONFIG or"
+	if code := p.run([]string{"nodes", "demo", "--server=http://127.0.0.1:1"}); code != 1 ||
+		!strings.HasPrefix(errOut.String(), want) {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 }
 
-// TestCompletionScript: kubectl runs the script, which must be executable, and `completion` prints the same.
+// TestCompletionScript: kubectl runs the script, which must be executable.
 func TestCompletionScript(t *testing.T) {
-	const file = "kubectl_complete-localservice"
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode()&0o111 != 0o111 {
-		t.Errorf("%s is not executable: %s", file, info.Mode())
-	}
-	_, stdout, _ := newFixture(t).run(t, "completion")
-	if stdout != "#!/bin/sh\nexec kubectl-localservice __complete \"$@\"\n" {
-		t.Errorf("completion prints %q", stdout)
-	}
-}
-
-func TestVersion(t *testing.T) {
-	if code, stdout, _ := newFixture(t).run(t, "version"); code != 0 ||
-		!strings.HasPrefix(stdout, "kubectl-localservice ") {
-		t.Errorf("exit code %d: %q", code, stdout)
-	}
-	if got := programVersion("v1.2.3"); got != "v1.2.3" {
-		t.Errorf("programVersion: %q", got)
+	info, err := os.Stat("kubectl_complete-localservice")
+	if err != nil || info.Mode()&0o111 != 0o111 {
+		t.Errorf("not executable: %v, %v", info, err)
 	}
 }

@@ -2,29 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
-	"github.com/localservice-dev/local-service-controller/internal/diagnose"
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// urlOptions are the flags of `url`.
-type urlOptions struct {
-	*plugin
-	port          string
-	clusterDomain string
-}
-
 func (p *plugin) urlCommand() *cobra.Command {
-	o := &urlOptions{plugin: p}
+	var port string
 	cmd := &cobra.Command{
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
@@ -35,29 +29,20 @@ LocalService (clusterIP: None) it has the port of the pods, because headless Ser
 		Example: `  # Ask the pod on k8s02
   kubectl exec deploy/client -- curl -s $(kubectl localservice url demo k8s02)
 
-  # Another port than the first, and the full name
-  kubectl localservice url demo k8s02 --port metrics --cluster-domain cluster.local`,
-		Args:              arguments("NAME of a LocalService", "NODE"),
-		ValidArgsFunction: p.completeURL,
+  # Another port than the first
+  kubectl localservice url demo k8s02 --port metrics`,
+		Args:              exactArgs(2),
+		ValidArgsFunction: p.complete(localServiceNames, nodesWithService),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err1 := localServiceName(args[0])
-			node, err2 := nodeName(args[1])
-			if err := errors.Join(err1, err2); err != nil {
-				return usageError(cmd, err)
-			}
-			return o.run(cmd.Context(), name, node)
+			return p.url(cmd.Context(), args[0], args[1], port)
 		},
 	}
-	cmd.Flags().StringVar(&o.port, "port", "", "Name or number of the LocalService's port. The default is the "+
-		"first one.")
-	cmd.Flags().StringVar(&o.clusterDomain, "cluster-domain", "", "Domain of the cluster's DNS, to print the "+
-		"full name; for example "+diagnose.DefaultClusterDomain+".")
-	must(cmd.RegisterFlagCompletionFunc("port", p.completePort))
+	cmd.Flags().StringVar(&port, "port", "", "Name or number of the LocalService's port; the first one by default.")
 	return cmd
 }
 
-func (o *urlOptions) run(ctx context.Context, name, node string) error {
-	c, err := o.connect()
+func (p *plugin) url(ctx context.Context, name, node, portName string) error {
+	c, err := p.connect()
 	if err != nil {
 		return err
 	}
@@ -65,80 +50,75 @@ func (o *urlOptions) run(ctx context.Context, name, node string) error {
 	if err != nil {
 		return err
 	}
-	port, err := diagnose.Port(ls, o.port)
+	port, err := findPort(ls, portName)
 	if err != nil {
 		return err
 	}
-	nodeKnown, err := checkNode(ctx, c, ls, node)
-	if err != nil {
-		return err
-	}
-	if err := o.checkService(ctx, c, ls, node, nodeKnown); err != nil {
-		return err
-	}
-	url, err := diagnose.URL(ls, node, port, o.clusterDomain, nil)
-	if errors.Is(err, diagnose.ErrEndpointsNeeded) {
-		url, err = o.urlByEndpoints(ctx, c, ls, node, port)
+	seeNodes := fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
+	service := naming.ServiceName(ls.Name, node)
+	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, service, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(found, ls) {
+		return fmt.Errorf("LocalService %s/%s has no Service %s for a node %s: %s",
+			ls.Namespace, ls.Name, service, node, seeNodes)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(o.Out, url)
+	number, err := c.portOfClients(ctx, ls, port, service)
+	if err != nil {
+		return err
+	}
+	if number == 0 {
+		return fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
+			"endpoint that tells its number: %s", port.TargetPort.StrVal, service, seeNodes)
+	}
+	scheme := "http"
+	if strings.EqualFold(ptr.Deref(port.AppProtocol, port.Name), "https") {
+		scheme = "https"
+	}
+	_, err = fmt.Fprintf(p.Out, "%s://%s.%s:%d\n", scheme, service, ls.Namespace, number)
 	return err
 }
 
-// checkNode finds out whether the LocalService has a Service for a node. It returns false if that cannot be known.
-func checkNode(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, name string) (known bool, err error) {
-	node, err := c.metadata.Resource(nodesResource).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsForbidden(err):
-		return false, nil
-	case apierrors.IsNotFound(err):
-		return false, fmt.Errorf("there is no node %s: `kubectl localservice nodes %s -n %s` lists those of the "+
-			"LocalService", name, ls.Name, ls.Namespace)
-	case err != nil:
-		return false, request{"get", nodesResource, "", name}.failed(err)
-	case !plan.Selects(ls, labels.Set(node.Labels)):
-		return false, fmt.Errorf("LocalService %s/%s does not select node %s: the node lacks labels of its "+
-			"nodeSelector %s",
-			ls.Namespace, ls.Name, name, labels.Set(ls.Spec.NodeSelector))
+// findPort finds a port of a LocalService by its name or number; for "", the first one.
+func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {
+	var choices []string
+	for i := range ls.Spec.Ports {
+		port := &ls.Spec.Ports[i]
+		number := strconv.Itoa(int(port.Port))
+		if nameOrNumber == "" || nameOrNumber == port.Name || nameOrNumber == number {
+			return port, nil
+		}
+		choices = append(choices, strings.TrimSpace(port.Name+" "+number))
 	}
-	return true, nil
+	if len(choices) == 0 {
+		return nil, fmt.Errorf("LocalService %s/%s names no ports, so that it has no URL", ls.Namespace, ls.Name)
+	}
+	return nil, fmt.Errorf("LocalService %s/%s has no port %s: choose one of %s",
+		ls.Namespace, ls.Name, nameOrNumber, strings.Join(choices, ", "))
 }
 
-// checkService looks whether the URL leads to where it should. A missing Service is worth a warning: its URL is known
-// before it exists.
-func (o *urlOptions) checkService(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, node string,
-	nodeKnown bool) error {
-	name := naming.ServiceName(ls.Name, node)
-	service, err := c.metadata.Resource(servicesResource).Namespace(ls.Namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err) && !nodeKnown:
-		return fmt.Errorf("LocalService %s/%s has no Service for a node %s, and you may not look whether there "+
-			"is such a node", ls.Namespace, ls.Name, node)
-	case apierrors.IsNotFound(err):
-		fmt.Fprintf(o.ErrOut, "warning: nothing answers there: there is no Service %s/%s yet; see `kubectl "+
-			"localservice nodes %s -n %s`\n",
-			ls.Namespace, name, ls.Name, ls.Namespace)
-	case err != nil:
-		return request{"get", servicesResource, ls.Namespace, name}.failed(err)
-	case !metav1.IsControlledBy(service, ls):
-		return fmt.Errorf("there is no URL of LocalService %s/%s on node %s: Service %s: %s",
-			ls.Namespace, ls.Name, node, name, diagnose.Conflict(service))
+// portOfClients is the number of the port that clients connect to: for a headless Service, the pods' own port. If the
+// LocalService gives that by name, EndpointSlices tell the number; it is 0 if there are none.
+func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
+	service string) (int32, error) {
+	switch target := port.TargetPort; {
+	case ls.Spec.ClusterIP != corev1.ClusterIPNone, target.IntVal == 0 && target.StrVal == "":
+		return port.Port, nil
+	case target.StrVal == "":
+		return target.IntVal, nil
 	}
-	return nil
-}
-
-func (o *urlOptions) urlByEndpoints(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, node string,
-	port *v1alpha1.ServicePort) (string, error) {
-	slices, err := c.endpointSlices(ctx, ls.Namespace, naming.ServiceName(ls.Name, node))
+	slices, err := c.kube.DiscoveryV1().EndpointSlices(ls.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
-		return "", err
+		return 0, err
 	}
-	url, err := diagnose.URL(ls, node, port, o.clusterDomain, slices)
-	if err != nil {
-		return "", fmt.Errorf("%w, and there are none for node %s: see `kubectl localservice nodes %s -n %s`",
-			err, node, ls.Name, ls.Namespace)
+	for i := range slices.Items {
+		for _, p := range slices.Items[i].Ports {
+			if ptr.Deref(p.Name, "") == port.Name {
+				return ptr.Deref(p.Port, 0), nil
+			}
+		}
 	}
-	return url, nil
+	return 0, nil
 }

@@ -5,7 +5,6 @@ package diagnose
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,90 +17,51 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// DefaultClusterDomain is the domain of the cluster's DNS, unless it was set up with another one.
-const DefaultClusterDomain = "cluster.local"
-
 // Input is what a view is made of: one LocalService, and what there is in its namespace.
 type Input struct {
 	LocalService *v1alpha1.LocalService
-	// Nodes may hold nodes that the LocalService does not select.
-	Nodes []*metav1.PartialObjectMetadata
-	// Services are those that have the label owner=<localservice>. They need not belong to the LocalService.
-	Services []*corev1.Service
-	// OtherServices are Services that may have taken a name that Services does not have: see MissingServices.
-	OtherServices []*metav1.PartialObjectMetadata
-	// EndpointSlices are those with the same label as Services: slices have the labels of their Service.
+	// Nodes are the names of the nodes that the LocalService selects.
+	Nodes []string
+	// Services, EndpointSlices and Pods may hold those of others, too. Of the pods, managedFields are looked at.
+	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
-	// Pods may hold pods that the LocalService does not select. NodeLabels needs their managedFields.
-	Pods []*corev1.Pod
-	// NodeLabelKey is the key of the node label: see NodeLabelKey.
-	NodeLabelKey string
+	Pods           []*corev1.Pod
 	// ClusterDomain is the domain of the cluster's DNS.
 	ClusterDomain string
 }
 
 // Nodes makes the view.
 func Nodes(in Input) *NodeList {
-	v := newView(&in)
+	v := newView(in)
 	list := &NodeList{
+		TypeMeta:     metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace:    in.LocalService.Namespace,
 		LocalService: in.LocalService.Name,
 		NodeLabels:   v.nodeLabels(),
 		Items:        []Node{}, // [] in JSON, not null
 	}
-	list.SetGroupVersionKind(GroupVersion.WithKind(Kind))
-	for _, node := range selectedNodes(&in) {
+	for _, node := range slices.Sorted(slices.Values(in.Nodes)) {
 		list.Items = append(list.Items, v.node(node))
 	}
 	return list
 }
 
-// MissingServices are the names of selected nodes' Services that in.Services does not have. If there are any, what
-// else has such a name belongs into OtherServices.
-func MissingServices(in Input) []string {
-	have := make(map[string]bool, len(in.Services))
-	for _, service := range in.Services {
-		have[service.Name] = true
-	}
-	var missing []string
-	for _, node := range selectedNodes(&in) {
-		if name := naming.ServiceName(in.LocalService.Name, node); !have[name] {
-			missing = append(missing, name)
-		}
-	}
-	return missing
-}
-
-// selectedNodes are the names of the nodes that the LocalService selects, sorted.
-func selectedNodes(in *Input) []string {
-	var names []string
-	for _, node := range in.Nodes {
-		if plan.Selects(in.LocalService, labels.Set(node.Labels)) {
-			names = append(names, node.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// NodesOfServices are the nodes that have a Service of the LocalService, as far as the Services tell: all that can be
-// known without permission to list Nodes.
-func NodesOfServices(ls *v1alpha1.LocalService, services []*corev1.Service) []*metav1.PartialObjectMetadata {
-	var nodes []*metav1.PartialObjectMetadata
+// NodesOfServices are the nodes that have a Service of the LocalService: all that can be known without permission to
+// list Nodes.
+func NodesOfServices(ls *v1alpha1.LocalService, services []*corev1.Service) []string {
+	var nodes []string
 	for _, service := range services {
-		if name := service.Annotations[v1alpha1.NodeAnnotationKey]; name != "" && metav1.IsControlledBy(service, ls) {
-			// It would have no Service if it were not selected.
-			nodes = append(nodes, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name,
-				Labels: ls.Spec.NodeSelector}})
+		node := service.Annotations[v1alpha1.NodeAnnotationKey]
+		if node != "" && metav1.IsControlledBy(service, ls) {
+			nodes = append(nodes, node)
 		}
 	}
 	return nodes
 }
 
-// NodeLabelKey is the key of the node label that the controller uses, as the selectors of the LocalService's Services
-// tell; the default if there are none.
-func NodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string {
-	votes := map[string]int{}
+// nodeLabelKey is the key of the node label that the controller uses, as the selector of a Service of the LocalService
+// tells; the default if there is none.
+func nodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 	for _, service := range services {
 		node := service.Annotations[v1alpha1.NodeAnnotationKey]
 		if node == "" || !metav1.IsControlledBy(service, ls) {
@@ -109,64 +69,51 @@ func NodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string 
 		}
 		for key, value := range service.Spec.Selector {
 			if _, own := ls.Spec.Selector[key]; !own && value == naming.NodeLabelValue(node) {
-				votes[key]++
+				return key
 			}
 		}
 	}
-	best := v1alpha1.DefaultNodeLabelKey
-	for _, key := range slices.Sorted(maps.Keys(votes)) {
-		if votes[key] > votes[best] {
-			best = key
-		}
-	}
-	return best
+	return v1alpha1.DefaultNodeLabelKey
 }
 
 // view is the input, indexed.
 type view struct {
-	*Input
-	services map[string]*corev1.Service               // by name
-	others   map[string]*metav1.PartialObjectMetadata // by name
-	slices   map[string][]*discoveryv1.EndpointSlice  // by name of the Service
-	pods     map[string][]*corev1.Pod                 // by node; "" for those without
-	strays   map[string][]*corev1.Pod                 // on another node, by value of the node label
+	Input        // Pods are only those that the LocalService selects, by name.
+	nodeLabelKey string
+	services     map[string]*corev1.Service              // by name
+	slices       map[string][]*discoveryv1.EndpointSlice // by name of the Service
+	pods         map[string][]*corev1.Pod                // by node; "" for those without
+	strays       map[string][]*corev1.Pod                // on another node, by value of the node label
 }
 
-func newView(in *Input) *view {
+func newView(in Input) *view {
 	v := &view{
-		Input:    in,
-		services: make(map[string]*corev1.Service, len(in.Services)),
-		others:   make(map[string]*metav1.PartialObjectMetadata, len(in.OtherServices)),
-		slices:   make(map[string][]*discoveryv1.EndpointSlice, len(in.EndpointSlices)),
-		pods:     make(map[string][]*corev1.Pod, len(in.Nodes)),
-		strays:   map[string][]*corev1.Pod{},
+		Input:        in,
+		nodeLabelKey: nodeLabelKey(in.LocalService, in.Services),
+		services:     map[string]*corev1.Service{},
+		slices:       map[string][]*discoveryv1.EndpointSlice{},
+		pods:         map[string][]*corev1.Pod{},
+		strays:       map[string][]*corev1.Pod{},
 	}
 	for _, service := range in.Services {
 		v.services[service.Name] = service
 	}
-	for _, service := range in.OtherServices {
-		v.others[service.Name] = service
-	}
 	for _, slice := range in.EndpointSlices {
-		name := slice.Labels[discoveryv1.LabelServiceName]
-		v.slices[name] = append(v.slices[name], slice)
+		service := slice.Labels[discoveryv1.LabelServiceName]
+		v.slices[service] = append(v.slices[service], slice)
 	}
-	for _, pod := range sortedPods(in.Pods) {
-		if !plan.SelectsPod(in.LocalService, labels.Set(pod.Labels)) {
-			continue
-		}
-		node := pod.Spec.NodeName
+	v.Pods = slices.DeleteFunc(slices.Clone(in.Pods), func(pod *corev1.Pod) bool {
+		return !plan.SelectsPod(in.LocalService, labels.Set(pod.Labels))
+	})
+	slices.SortFunc(v.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for _, pod := range v.Pods {
+		node, label := pod.Spec.NodeName, pod.Labels[v.nodeLabelKey]
 		v.pods[node] = append(v.pods[node], pod)
-		if value := pod.Labels[in.NodeLabelKey]; value != "" && node != "" && value != naming.NodeLabelValue(node) &&
-			!ended(pod) {
-			v.strays[value] = append(v.strays[value], pod)
+		if node != "" && label != naming.NodeLabelValue(node) && !completed(pod) && pod.DeletionTimestamp == nil {
+			v.strays[label] = append(v.strays[label], pod)
 		}
 	}
 	return v
-}
-
-func sortedPods(pods []*corev1.Pod) []*corev1.Pod {
-	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 func (v *view) node(name string) Node {
@@ -179,22 +126,18 @@ func (v *view) node(name string) Node {
 		Pods:      []Pod{},
 	}
 	for _, pod := range v.pods[name] {
-		n.Pods = append(n.Pods, v.pod(pod))
+		why := whyNotReady(pod)
+		n.Pods = append(n.Pods, Pod{Name: pod.Name, Ready: why == "", NodeLabel: pod.Labels[v.nodeLabelKey],
+			Reason: why})
 	}
-	problem := v.serviceProblem(name, service)
-	if problem.reason != NameConflict && problem.reason != ServiceMissing {
+	n.Reason, n.Message = v.serviceProblem(name, v.services[service])
+	if n.HasService() {
 		n.Endpoints, n.Addresses = endpoints(v.slices[service])
 	}
-	if problem.reason == "" {
-		problem = v.podProblem(name, n.Endpoints)
+	if n.Reason == "" {
+		n.Reason, n.Message = v.podProblem(name, n.Endpoints)
 	}
-	n.Reason, n.Message = problem.reason, problem.message
 	return n
-}
-
-func (v *view) pod(pod *corev1.Pod) Pod {
-	reason := whyNotReady(pod)
-	return Pod{Name: pod.Name, Ready: reason == "", NodeLabel: pod.Labels[v.NodeLabelKey], Reason: reason}
 }
 
 // endpoints counts the endpoints in a Service's slices, and returns the addresses of the ready ones, sorted.
@@ -202,14 +145,13 @@ func endpoints(endpointSlices []*discoveryv1.EndpointSlice) (count Endpoints, ad
 	ready := map[string]bool{} // by pod, or address where there is none
 	addresses = []string{}
 	for _, slice := range endpointSlices {
-		for i := range slice.Endpoints {
-			e := &slice.Endpoints[i]
+		for _, e := range slice.Endpoints {
 			// Unknown means ready, says the API.
 			isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
 			if len(e.Addresses) == 0 || !isReady && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
 				continue
 			}
-			id := "address/" + e.Addresses[0]
+			id := e.Addresses[0]
 			if e.TargetRef != nil {
 				id = e.TargetRef.Kind + "/" + e.TargetRef.Name
 			}
@@ -219,8 +161,8 @@ func endpoints(endpointSlices []*discoveryv1.EndpointSlice) (count Endpoints, ad
 			}
 		}
 	}
-	count.Total = len(ready)
 	for _, isReady := range ready {
+		count.Total++
 		if isReady {
 			count.Ready++
 		}

@@ -1,8 +1,9 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,76 +16,50 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-const (
-	// podsInMessage is how many pods a message names before it only counts.
-	podsInMessage = 3
-	// statusLength is how many characters of a condition's message are repeated.
-	statusLength = 200
-)
+// podsInMessage is how many pods a message names before it only counts.
+const podsInMessage = 3
 
-// problem is why a node's Service does not answer. Its zero value is none.
-type problem struct {
-	reason  Reason
-	message string
-}
-
-// serviceProblem finds what is wrong with a node's Service itself.
-func (v *view) serviceProblem(node, name string) problem {
-	service, labelled := v.services[name]
-	if !labelled {
-		other, found := v.others[name]
-		if !found {
-			return problem{ServiceMissing, "no such Service: " + v.whyMissing()}
-		}
-		service = &corev1.Service{ObjectMeta: other.ObjectMeta}
+// serviceProblem finds what is wrong with a node's Service itself, which is nil if there is none.
+func (v *view) serviceProblem(node string, service *corev1.Service) (Reason, string) {
+	ls := v.LocalService
+	if service == nil {
+		return ServiceMissing, "no such Service: " + whyMissing(ls)
 	}
-	holder := plan.HolderOf(v.LocalService, node, v.NodeLabelKey, plan.FromAPI(service, v.NodeLabelKey))
-	if !labelled && holder == plan.Ours {
-		return problem{ServiceOutdated, fmt.Sprintf("the Service has lost its label %s=%s: is the controller running?",
-			v1alpha1.OwnerLabelKey, v.LocalService.Name)}
-	}
-	want := maps.Clone(v.LocalService.Spec.Selector)
-	if want == nil {
-		want = map[string]string{}
-	}
-	want[v.NodeLabelKey] = naming.NodeLabelValue(node)
-	switch {
+	selector := labels.Merge(ls.Spec.Selector, labels.Set{v.nodeLabelKey: naming.NodeLabelValue(node)})
+	switch holder := plan.HolderOf(ls, node, v.nodeLabelKey, plan.FromAPI(service, v.nodeLabelKey)); {
 	case holder == plan.Predecessor:
-		return problem{ServiceTerminating, "the Service is one of an earlier LocalService " +
-			"" + v.LocalService.Name + ", and will be deleted with that"}
+		return ServiceTerminating, fmt.Sprintf("the Service is one of an earlier LocalService %s, and will be "+
+			"deleted with that", ls.Name)
 	case holder == plan.Foreign:
-		return problem{NameConflict, Conflict(service)}
+		return NameConflict, conflict(service)
 	case service.DeletionTimestamp != nil:
-		return problem{ServiceTerminating, "the Service is being deleted"}
+		return ServiceTerminating, "the Service is being deleted"
 	case holder == plan.Orphan:
-		return problem{ServiceOutdated, "nothing controls the Service any more: is the controller running, to " +
-			"adopt it?"}
-	case !maps.Equal(service.Spec.Selector, want):
-		return problem{ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
-			labels.Set(service.Spec.Selector), labels.Set(want))}
+		return ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"
+	case service.Labels[v1alpha1.OwnerLabelKey] != ls.Name:
+		return ServiceOutdated, fmt.Sprintf("the Service has lost its label %s=%s: is the controller running?",
+			v1alpha1.OwnerLabelKey, ls.Name)
+	case !labels.Equals(service.Spec.Selector, selector):
+		return ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
+			labels.Set(service.Spec.Selector), selector)
 	}
-	return problem{}
+	return "", ""
 }
 
 // whyMissing says why the controller has not made a Service, as far as the LocalService's status tells.
-func (v *view) whyMissing() string {
-	ls := v.LocalService
+func whyMissing(ls *v1alpha1.LocalService) string {
 	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ls.DeletionTimestamp != nil:
 		return "the LocalService is being deleted"
-	case ready == nil:
-		return "the controller has not seen the LocalService yet: is it running?"
-	case ls.Status.ObservedGeneration < ls.Generation:
-		return "the controller has not seen the LocalService's last change yet: is it running?"
-	case ready.Status == metav1.ConditionTrue:
+	case ready == nil, ready.Status == metav1.ConditionTrue, ls.Status.ObservedGeneration < ls.Generation:
 		return "the controller has not noticed yet: is it running?"
 	}
-	return fmt.Sprintf("the controller says %s: %s", ready.Reason, shorten(ready.Message, statusLength))
+	return "the controller says " + ready.Reason + ": " + ready.Message
 }
 
-// Conflict says who controls a Service whose name a LocalService needs.
-func Conflict(service metav1.Object) string {
+// conflict says who controls a Service whose name a LocalService needs.
+func conflict(service *corev1.Service) string {
 	controller := plan.ControllerOf(service)
 	if controller == (plan.Controller{}) {
 		return "the name is taken by a Service that nothing controls: delete or rename it"
@@ -93,89 +68,103 @@ func Conflict(service metav1.Object) string {
 }
 
 // podProblem finds what is wrong with the pods of a node, given what its Service's EndpointSlices hold.
-func (v *view) podProblem(node string, published Endpoints) problem {
+func (v *view) podProblem(node string, published Endpoints) (Reason, string) {
 	value := naming.NodeLabelValue(node)
-	label := v.NodeLabelKey + "=" + value
-	pods := v.sortOut(v.pods[node], value)
-	switch strays := v.strays[value]; {
-	case len(strays) > 0:
-		return problem{PodsOfOtherNode, fmt.Sprintf("labelled %s, but on another node: %s; is the controller running?",
-			label, describe(strays, func(pod *corev1.Pod) string { return pod.Spec.NodeName }))}
-	case len(pods.unlabelled) > 0:
-		return problem{PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label "+
-			"refused (see the pod's events)?",
-			label, describe(pods.unlabelled, v.wrongLabel))}
-	case len(pods.notReady) > 0 && (published.Ready == 0 || !v.LocalService.Spec.PublishNotReadyAddresses):
-		return problem{PodsNotReady, "not ready: " + describe(pods.notReady, whyNotReady)}
-	case published.Ready < len(pods.ready), published.Ready < published.Total:
-		return problem{EndpointsNotPublished, fmt.Sprintf("%d of %d ready pods are in the EndpointSlices: is "+
-			"kube-controller-manager running?",
-			published.Ready, max(len(pods.ready), published.Total))}
+	label := v.nodeLabelKey + "=" + value
+	pods := map[Reason][]string{} // "" for those that are ready
+	add := func(reason Reason, pod *corev1.Pod, about string) {
+		item := pod.Name
+		if about != "" {
+			item += " (" + about + ")"
+		}
+		pods[reason] = append(pods[reason], item)
+	}
+	for _, pod := range v.strays[value] {
+		add(PodsOfOtherNode, pod, pod.Spec.NodeName)
+	}
+	for _, pod := range v.pods[node] {
+		switch why := whyNotReady(pod); {
+		case completed(pod):
+			add(PodsCompleted, pod, why)
+		case pod.DeletionTimestamp != nil:
+			add(PodsTerminating, pod, "")
+		case pod.Labels[v.nodeLabelKey] != value:
+			add(PodsUnlabelled, pod, "")
+		case why != "":
+			add(PodsNotReady, pod, why)
+		default:
+			add("", pod, "")
+		}
+	}
+	ready := len(pods[""])
+	switch {
+	case len(pods[PodsOfOtherNode]) > 0:
+		return PodsOfOtherNode, fmt.Sprintf("labelled %s, but on another node: %s; is the controller running?",
+			label, firstOf(pods[PodsOfOtherNode]))
+	case len(pods[PodsUnlabelled]) > 0:
+		return PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label refused "+
+			"(see the pod's events)?", label, firstOf(pods[PodsUnlabelled]))
+	case len(pods[PodsNotReady]) > 0 && (published.Ready == 0 || !v.LocalService.Spec.PublishNotReadyAddresses):
+		return PodsNotReady, "not ready: " + firstOf(pods[PodsNotReady])
+	case published.Ready < max(ready, published.Total):
+		return EndpointsNotPublished, fmt.Sprintf("%d of %d ready pods are in the EndpointSlices: is "+
+			"kube-controller-manager running?", published.Ready, max(ready, published.Total))
 	case published.Ready > 0:
-		return problem{}
-	case len(pods.terminating) > 0:
-		return problem{PodsTerminating, "only terminating pods: " + describe(pods.terminating, nil)}
-	case len(pods.completed) > 0:
-		return problem{PodsCompleted, "only ended pods: " + describe(pods.completed, whyNotReady)}
+		return "", ""
+	case len(pods[PodsTerminating]) > 0:
+		return PodsTerminating, "only terminating pods: " + firstOf(pods[PodsTerminating])
+	case len(pods[PodsCompleted]) > 0:
+		return PodsCompleted, "only ended pods: " + firstOf(pods[PodsCompleted])
 	}
 	message := fmt.Sprintf("no pod with %s here", labels.Set(v.LocalService.Spec.Selector))
 	if waiting := len(v.pods[""]); waiting > 0 {
 		message += fmt.Sprintf(" (%d not scheduled yet)", waiting)
 	}
-	return problem{NoPods, message}
+	return NoPods, message
 }
 
-// wrongLabel says what a pod has for its node label, "" for none.
-func (v *view) wrongLabel(pod *corev1.Pod) string {
-	if value, found := pod.Labels[v.NodeLabelKey]; found {
-		return fmt.Sprintf("has %q", value)
+// firstOf lists the first few items, and counts the rest.
+func firstOf(items []string) string {
+	if more := len(items) - podsInMessage; more > 0 {
+		items = append(items[:podsInMessage:podsInMessage], fmt.Sprintf("%d more", more))
 	}
-	return ""
+	return strings.Join(items, ", ")
 }
 
-// sorted are the pods of a node.
-type sorted struct {
-	ready, notReady, unlabelled, terminating, completed []*corev1.Pod
-}
-
-func (v *view) sortOut(pods []*corev1.Pod, labelValue string) sorted {
-	var s sorted
-	for _, pod := range pods {
+// whyNotReady says in a few words why a pod is not ready, much as `kubectl get pods` does; "" if it is.
+func whyNotReady(pod *corev1.Pod) string {
+	ready := podCondition(pod, corev1.PodReady)
+	switch {
+	case completed(pod):
+		return cmp.Or(pod.Status.Reason, string(pod.Status.Phase)) // Evicted
+	case pod.DeletionTimestamp != nil:
+		return "Terminating"
+	case ready.Status == corev1.ConditionTrue:
+		return ""
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
-		case completed(pod):
-			s.completed = append(s.completed, pod)
-		case pod.DeletionTimestamp != nil:
-			s.terminating = append(s.terminating, pod)
-		case pod.Labels[v.NodeLabelKey] != labelValue:
-			s.unlabelled = append(s.unlabelled, pod)
-		case whyNotReady(pod) != "":
-			s.notReady = append(s.notReady, pod)
-		default:
-			s.ready = append(s.ready, pod)
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
+			return c.State.Waiting.Reason // CrashLoopBackOff, ImagePullBackOff, ContainerCreating
+		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
+			return cmp.Or(c.State.Terminated.Reason, "Error") // OOMKilled
 		}
 	}
-	return s
+	// Probes and readiness gates are in the condition's message. A lost node's pods are just not ready.
+	return cmp.Or(ready.Message, pod.Status.Reason, "is its node down?")
 }
 
-// describe names the first few pods, each with some words about it, and counts the rest.
-func describe(pods []*corev1.Pod, about func(*corev1.Pod) string) string {
-	var list []string
-	for _, pod := range pods[:min(len(pods), podsInMessage)] {
-		item := pod.Name
-		if about != nil && about(pod) != "" {
-			item += " (" + about(pod) + ")"
+// completed reports whether all containers of a pod have ended for good.
+func completed(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// podCondition is a condition of a pod, the zero value if it is not there.
+func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == conditionType {
+			return c
 		}
-		list = append(list, item)
 	}
-	if more := len(pods) - podsInMessage; more > 0 {
-		list = append(list, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(list, ", ")
-}
-
-func shorten(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + "…"
-	}
-	return s
+	return corev1.PodCondition{}
 }

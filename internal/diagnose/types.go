@@ -1,56 +1,35 @@
 package diagnose
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
-
-// GroupVersion and Kind are those of a NodeList. No API server serves it; they tell scripts which fields to expect.
-var GroupVersion = schema.GroupVersion{Group: "view.localservice.dev", Version: "v1alpha1"}
-
-// Kind is the kind of a NodeList.
-const Kind = "LocalServiceNodeList"
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Reason says, in a word for scripts, why nothing answers under the name of a node's Service, or less than should.
 type Reason string
 
-// The reasons, the most specific first: a node has the first that applies.
+// The reasons, the most specific first: a node has the first that applies. `kubectl localservice nodes -h` tells what
+// each of them means.
 const (
-	// NameConflict: the name of the Service is taken by a Service that the LocalService does not control.
-	NameConflict Reason = "NameConflict"
-	// ServiceMissing: there is no Service of the name.
-	ServiceMissing Reason = "ServiceMissing"
-	// ServiceTerminating: the Service is being deleted, or about to be, with an earlier LocalService of the same name.
-	ServiceTerminating Reason = "ServiceTerminating"
-	// ServiceOutdated: the Service does not select the pods that it should, or has lost its label or controller.
-	ServiceOutdated Reason = "ServiceOutdated"
-	// PodsOfOtherNode: the Service reaches pods on another node, because their node label is wrong.
-	PodsOfOtherNode Reason = "PodsOfOtherNode"
-	// PodsUnlabelled: pods are on the node, but their node label is missing or wrong.
-	PodsUnlabelled Reason = "PodsUnlabelled"
-	// PodsNotReady: pods are on the node, but not ready.
-	PodsNotReady Reason = "PodsNotReady"
-	// EndpointsNotPublished: pods are on the node and ready, but not (all) in the Service's EndpointSlices.
+	NameConflict          Reason = "NameConflict"
+	ServiceMissing        Reason = "ServiceMissing"
+	ServiceTerminating    Reason = "ServiceTerminating"
+	ServiceOutdated       Reason = "ServiceOutdated"
+	PodsOfOtherNode       Reason = "PodsOfOtherNode"
+	PodsUnlabelled        Reason = "PodsUnlabelled"
+	PodsNotReady          Reason = "PodsNotReady"
 	EndpointsNotPublished Reason = "EndpointsNotPublished"
-	// PodsTerminating: all pods on the node are being deleted.
-	PodsTerminating Reason = "PodsTerminating"
-	// PodsCompleted: all pods on the node have ended for good.
-	PodsCompleted Reason = "PodsCompleted"
-	// NoPods: the LocalService selects no pod on the node.
-	NoPods Reason = "NoPods"
+	PodsTerminating       Reason = "PodsTerminating"
+	PodsCompleted         Reason = "PodsCompleted"
+	NoPods                Reason = "NoPods"
 )
 
-// NodeList is what is known of the nodes that a LocalService selects, by name.
+// NodeList is what is known of the nodes that a LocalService selects, by name. No API server serves it: its
+// apiVersion and kind tell scripts which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Namespace and LocalService are the names of what the list is about.
-	Namespace    string `json:"namespace"`
-	LocalService string `json:"localService"`
-	// NodeLabels is how the LocalService's pods come by their node label.
-	NodeLabels NodeLabels `json:"nodeLabels"`
-	// Items are the nodes.
-	Items []Node `json:"items"`
+	Namespace    string     `json:"namespace"`
+	LocalService string     `json:"localService"`
+	NodeLabels   NodeLabels `json:"nodeLabels"`
+	Items        []Node     `json:"items"`
 }
 
 // LabelOrigin is how a pod came by its node label.
@@ -73,7 +52,6 @@ type NodeLabels struct {
 
 // Node is what is known of one node's Service.
 type Node struct {
-	// Node is the node's name.
 	Node string `json:"node"`
 	// Service is the name of the node's Service, also where it is missing or somebody else's.
 	Service string `json:"service"`
@@ -91,6 +69,11 @@ type Node struct {
 	Message string `json:"message"`
 }
 
+// HasService reports whether the LocalService has a Service for the node.
+func (n *Node) HasService() bool {
+	return n.Reason != NameConflict && n.Reason != ServiceMissing
+}
+
 // Endpoints counts endpoints. Each pod counts once, also with addresses of two families; one that terminates counts
 // only while it is ready.
 type Endpoints struct {
@@ -101,15 +84,10 @@ type Endpoints struct {
 // Pod is what is known of a pod.
 type Pod struct {
 	Name string `json:"name"`
-	// Ready says whether the pod is ready, running and not about to end.
+	// Ready is whether the pod is ready, running and not about to end.
 	Ready bool `json:"ready"`
 	// NodeLabel is the value of its node label, "" if it has none.
 	NodeLabel string `json:"nodeLabel"`
 	// Reason says why the pod is not ready, in a few words.
 	Reason string `json:"reason"`
-}
-
-// HasService says whether the LocalService has a Service for the node.
-func (n *Node) HasService() bool {
-	return n.Reason != NameConflict && n.Reason != ServiceMissing
 }
