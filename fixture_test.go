@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,8 +36,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	localserviceinformers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
+	localserviceinformers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 )
 
 // fixture is a fake API server, and caches that watch it. It lives in a bubble of fake time.
@@ -87,7 +88,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	var err error
 	f.deps.Caches, err = cache.New(cache.Options{Kube: f.kube, Metadata: f.nodes,
 		LocalServices: localserviceinformers.NewLocalServiceInformer(f.client, "", 0, clientcache.Indexers{}),
-		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
+		NodeLabelKey:  v1alpha1.DefaultNodeLabelKey, OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
 			return clientcache.DefaultWatchErrorHandler
 		}})
 	if err != nil {
@@ -145,7 +146,14 @@ func settle() {
 func (f *fixture) nextVersion() string { return strconv.FormatInt(f.version.Add(1), 10) }
 
 func (f *fixture) createService(a core.Action) (bool, runtime.Object, error) {
-	service := testobject.Stored(a.(core.CreateAction).GetObject().(*corev1.Service))
+	create := a.(core.CreateActionImpl)
+	service := testobject.Stored(create.Object.(*corev1.Service))
+	if len(create.CreateOptions.DryRun) > 0 {
+		if _, err := f.kube.Tracker().Get(a.GetResource(), service.Namespace, service.Name); err == nil {
+			return true, nil, apierrors.NewAlreadyExists(a.GetResource().GroupResource(), service.Name)
+		}
+		return true, service, nil
+	}
 	service.ResourceVersion = f.nextVersion()
 	service.UID = types.UID(fmt.Sprintf("uid-%s-%s", service.Name, service.ResourceVersion))
 	return true, service, f.kube.Tracker().Create(a.GetResource(), service, service.Namespace)
@@ -245,8 +253,13 @@ func (f *fixture) writes() []string {
 		}
 		switch a := a.(type) {
 		case core.CreateActionImpl:
-			out = append(out, fmt.Sprintf("create %s %s", resource, a.Object.(metav1.Object).GetName()))
+			if len(a.CreateOptions.DryRun) == 0 {
+				out = append(out, fmt.Sprintf("create %s %s", resource, a.Object.(metav1.Object).GetName()))
+			}
 		case core.DeleteActionImpl:
+			if version := a.DeleteOptions.Preconditions.ResourceVersion; version == nil || *version == "" {
+				f.t.Errorf("a deletion of what was not seen: %v", a)
+			}
 			out = append(out, fmt.Sprintf("delete %s %s uid=%s", resource, a.Name, *a.DeleteOptions.Preconditions.UID))
 		case core.PatchActionImpl:
 			out = append(out, fmt.Sprintf("patch %s %s %s", resource, a.Name, shorten(f.t, a)))

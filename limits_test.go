@@ -77,7 +77,7 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 			t.Errorf("events %v", got)
 		}
 		f.remove(other)
-		time.Sleep(withheldInterval)
+		time.Sleep(withheldInterval * 3 / 2) // with jitter
 		settle()
 		if got := f.writes(); len(got) != 6 {
 			t.Errorf("writes %v, want 5 Services and the status", got)

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -26,27 +26,30 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestClientsAreNotThrottled: no client waits of its own accord, however many requests it makes.
 func TestClientsAreNotThrottled(t *testing.T) {
-	for name, get := range map[string]func(context.Context, Dependencies, metadata.Interface){
-		"Kubernetes": func(ctx context.Context, deps Dependencies, _ metadata.Interface) {
+	for name, get := range map[string]func(context.Context, Dependencies, dynamic.Interface){
+		"Kubernetes": func(ctx context.Context, deps Dependencies, _ dynamic.Interface) {
 			_, _ = deps.Kube.CoreV1().Services("default").Get(ctx, "x", metav1.GetOptions{})
 		},
-		"LocalServices": func(ctx context.Context, deps Dependencies, _ metadata.Interface) {
+		"LocalServices": func(ctx context.Context, deps Dependencies, _ dynamic.Interface) {
 			_, _ = deps.Client.LocalserviceV1alpha1().LocalServices("default").Get(ctx, "x", metav1.GetOptions{})
 		},
-		"metadata": func(ctx context.Context, _ Dependencies, meta metadata.Interface) {
-			_, _ = meta.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x", metav1.GetOptions{})
+		"metadata": func(ctx context.Context, deps Dependencies, _ dynamic.Interface) {
+			_, _ = deps.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x", metav1.GetOptions{})
+		},
+		"dynamic": func(ctx context.Context, _ Dependencies, dyn dynamic.Interface) {
+			_, _ = dyn.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x", metav1.GetOptions{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &answering{}
-				deps, meta, err := newClients(&rest.Config{Host: "http://example.com", Transport: server})
+				deps, dyn, err := newClients(&rest.Config{Host: "http://example.com", Transport: server})
 				if err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now() // of the bubble
 				for range 1000 {
-					get(t.Context(), deps, meta)
+					get(t.Context(), deps, dyn)
 				}
 				if waited := time.Since(began); waited > 0 || server.requests != 1000 {
 					t.Errorf("%d requests, after %s of waiting", server.requests, waited)

@@ -30,7 +30,7 @@ func TestImmutableTransitions(t *testing.T) {
 		{"node port", "load balancer", Update},
 		{"load balancer", "node port", Update},
 		{"load balancer", "load balancer, everything set", Replace}, // Not later.
-		{"load balancer, everything set", "load balancer", Replace},
+		{"load balancer, everything set", "load balancer", Update},  // The class stays.
 		{"cluster IP", "dual stack, preferred", Update},
 		{"dual stack, preferred", "cluster IP", Update},
 		{"cluster IP", "dual stack by families", Update},

@@ -85,9 +85,9 @@ func TestLoopRetries(t *testing.T) {
 		"success":  {nil, 1},
 		"terminal": {Terminal(errors.New("x")), 1},
 		"wrapped":  {fmt.Errorf("sync: %w", Terminal(errors.New("x"))), 1},
-		"after":    {After(errors.New("x"), 10*time.Minute), 7},
 		"error":    {errors.New("x"), 45}, // 5 ms doubled up to 2 min: 15 tries in the first 3 min, then 1 every 2 min
 		"stale":    {Stale(errors.New("x")), 45},
+		"refused":  {Refused(errors.New("x")), 34}, // 5 s doubled up to 2 min: 5 tries in the first 2 min
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,6 @@ func TestLoopForgets(t *testing.T) {
 	for name, relief := range map[string]error{
 		"success":  nil,
 		"terminal": Terminal(errors.New("x")),
-		"after":    After(errors.New("x"), time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -30,7 +31,7 @@ func TestSlowNext(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	s := NewServices(kube, concurrency, func(*corev1.Service) {})
+	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency, func(*corev1.Service) {})
 	write := func(namespace string, nodes int, next func(int) error) {
 		ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
 		template, err := plan.NewTemplate(ls, v1alpha1.DefaultNodeLabelKey)
