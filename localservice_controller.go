@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,9 @@ type localServiceController struct {
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeChanges counts the changes of nodes that a plan depends on.
 	nodeChanges atomic.Int64
+	// vanished has the keys of LocalServices of which a Service has gone: maybe with them, which the cache of
+	// LocalServices may be late to know.
+	vanished sync.Map
 }
 
 func newLocalServiceController(deps app.Dependencies) (*localServiceController, error) {
@@ -128,6 +132,9 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 		}
 		namespace, name := service.GetNamespace(), service.GetName()
 		if controller := service.Controller(); controller.IsLocalService() {
+			if after == nil && c.loop.Running() {
+				c.vanished.Store(types.NamespacedName{Namespace: namespace, Name: controller.Name}, nil)
+			}
 			c.loop.AddAfterBackoff(types.NamespacedName{Namespace: namespace, Name: controller.Name}, batchPeriod)
 		}
 		for i := range name {
@@ -165,6 +172,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
 		metrics.SetInvalid(key, false)
+		c.vanished.Delete(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
@@ -228,16 +236,19 @@ func (c *localServiceController) reserve(ctx context.Context, ls *v1alpha1.Local
 	return c.reservations.Reserve(ctx, ls.Namespace, creates)
 }
 
-// isCurrent makes sure, before Services are taken over or deleted, that the LocalService still asks for that. The cache
+// isCurrent makes sure, before Services are taken over or deleted, or made in the place of such as have gone, that the
+// LocalService still asks for that. The cache
 // may not know yet that it was changed; or that it is deleted, when it knows already that its Services were orphaned by
 // the same command: adopted then, they would be deleted with it.
 func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
-	if p.Count(plan.Adopt, plan.Replace, plan.Delete) == 0 {
+	_, vanished := c.vanished.Load(keyOf(ls))
+	if p.Count(plan.Adopt, plan.Replace, plan.Delete) == 0 && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
 	live, err := c.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
 	switch {
 	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation:
+		c.vanished.Delete(keyOf(ls))
 		return nil
 	case err == nil || apierrors.IsNotFound(err):
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: it has been changed or deleted", keyOf(ls)))

@@ -1,0 +1,115 @@
+package fault
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// scenario is a piece of work for a controller.
+type scenario struct {
+	name           string
+	prepare, begin func(*world)
+}
+
+func headless(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone }
+
+func onPort(port int32) framework.Change {
+	return func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = port }
+}
+
+var scenarios = []scenario{
+	{"fan-out", func(*world) {}, func(w *world) { w.createLocalService("demo") }},
+	{"a node joins", func(w *world) { w.createLocalService("demo") }, func(w *world) { w.addNode("new") }},
+	{"a node leaves", func(w *world) { w.createLocalService("demo") }, func(w *world) { w.deleteNode(w.NodeName("n0")) }},
+	{"another port", func(w *world) { w.createLocalService("demo") }, func(w *world) {
+		w.update("another port", "demo", onPort(81))
+	}},
+	{"addresses", func(w *world) { w.createLocalService("demo") }, func(w *world) {
+		w.update("addresses", "demo", framework.WithClusterIP)
+	}},
+	{"headless", func(w *world) { w.createLocalService("demo", framework.WithClusterIP) }, func(w *world) {
+		w.update("headless", "demo", headless)
+	}},
+	{"a name is freed", func(w *world) {
+		w.take("demo-" + w.NodeName("n0"))
+		w.createLocalService("demo")
+	}, func(w *world) { w.give("demo-" + w.NodeName("n0")) }},
+	{"deletion", func(w *world) { w.createLocalService("demo") }, func(w *world) { w.deleteLocalService("demo") }},
+	{"deleted and made anew", func(w *world) { w.createLocalService("demo") }, func(w *world) {
+		w.deleteLocalService("demo")
+		w.createLocalService("demo", onPort(82))
+	}},
+}
+
+// TestCrashAtEveryWrite kills the controller before and after the API server has taken each of its writes, and begins it
+// anew.
+func TestCrashAtEveryWrite(t *testing.T) {
+	runs := 0
+	for _, s := range scenarios {
+		for _, what := range []fault{crashFirst, crashAfter} {
+			for k := 1; ; k++ {
+				if !whole() && k%3 != 1 {
+					continue
+				}
+				runs++
+				if !crashAtWrite(t, s, what, k) {
+					break
+				}
+			}
+		}
+	}
+	t.Logf("%d runs", runs)
+}
+
+// crashAtWrite kills the controller at write number k of a scenario. It returns false if there are not so many.
+func crashAtWrite(t *testing.T, s scenario, what fault, k int) (killed bool) {
+	t.Run(fmt.Sprintf("%s, write %d, %s", s.name, k, what), func(t *testing.T) {
+		w := newWorld(t, shared, 3)
+		p := newProxy(t, shared)
+		c := startController(t, shared, "-kubeconfig="+p.kubeconfig)
+		s.prepare(w)
+		w.settle("before")
+		var writes atomic.Int64
+		crashed := make(chan struct{})
+		p.set(func(r *http.Request) fault {
+			if isWrite(r) && writes.Add(1) == int64(k) {
+				return what
+			}
+			return none
+		}, func() {
+			c.Kill()
+			close(crashed)
+		})
+		s.begin(w)
+		settled := make(chan struct{})
+		go func() {
+			defer close(settled)
+			for last := int64(-1); last != writes.Load() || w.check(t.Context()) != nil; time.Sleep(time.Second) {
+				last = writes.Load()
+				if !c.Running() {
+					return
+				}
+			}
+		}()
+		select {
+		case <-crashed:
+			killed = true
+			<-settled
+			p.set(nil, nil)
+			w.note("killed at write %d, and begun anew", k)
+			c.start()
+		case <-settled:
+		}
+		w.settle("after")
+		w.rest(time.Second)
+	})
+	return killed && !t.Failed()
+}

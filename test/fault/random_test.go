@@ -1,0 +1,203 @@
+package fault
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// player makes random changes of a world.
+type player struct {
+	*world
+	random *rand.Rand
+	added  int
+}
+
+// localServices are the names that a player gives.
+var localServices = []string{"a", "b", "c"}
+
+func (p *player) pick(of []string) string { return of[p.random.IntN(len(of))] }
+
+// play makes one change. The first of a step may also be one that depends on everything being in place.
+func (p *player) play(first bool) {
+	nodes := slices.Sorted(maps.Keys(p.nodes))
+	taken := slices.Sorted(maps.Keys(p.foreign))
+	name := p.pick(localServices)
+	exists := p.specs[name] != nil
+	services := slices.Sorted(maps.Keys(p.services()))
+	switch choice := p.random.IntN(12); {
+	case choice == 0 && len(nodes) < 6:
+		p.added++
+		p.addNode(fmt.Sprintf("m%d", p.added))
+	case choice == 1 && len(nodes) > 1:
+		p.deleteNode(p.pick(nodes))
+	case choice == 2 && len(nodes) > 1: // gone and there again
+		node := p.pick(nodes)
+		p.deleteNode(node)
+		p.addNode(strings.TrimPrefix(node, p.NodeName("")))
+	case choice == 3 && len(nodes) > 0:
+		p.labelNode(p.pick(nodes), p.pick([]string{"ssd", "hdd"}))
+	case choice == 4 && len(nodes) > 0: // off and on again
+		node := p.pick(nodes)
+		p.labelNode(node, "hdd")
+		p.labelNode(node, "ssd")
+	case choice == 5 && exists:
+		p.deleteLocalService(name)
+	case choice == 6 && exists:
+		p.deleteLocalService(name)
+		p.createLocalService(name, onPort(int32(p.random.IntN(1000)+1)))
+	case choice == 7 && exists:
+		if p.specs[name].ClusterIP == "" {
+			p.update("headless", name, headless)
+		} else {
+			p.update("addresses", name, framework.WithClusterIP)
+		}
+	case choice == 8 && exists:
+		p.update("another port", name, onPort(int32(p.random.IntN(1000)+1)))
+	case choice == 9 && first && !exists && len(nodes) > 0:
+		if service := name + "-" + p.pick(nodes); p.foreign[service] == nil {
+			p.take(service)
+		}
+	case choice == 9 && len(taken) > 0:
+		p.give(p.pick(taken))
+	case choice == 10 && first && len(services) > 0:
+		p.deleteService(p.pick(services))
+	case choice == 11 && first && len(services) > 0:
+		service := p.pick(services)
+		p.note("somebody changes Service %s", service)
+		p.Must(p.patchService(service, `{"spec":{"selector":{"vm/rack":"elsewhere"}}}`))
+	case !exists:
+		p.createLocalService(name)
+	}
+}
+
+// step makes some changes of which the controller may see only where they end.
+func (p *player) step(most int) {
+	creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
+	p.steady = p.services()
+	n := p.random.IntN(most) + 1
+	for i := range n {
+		p.play(i == 0)
+	}
+	p.unseen(creates, deletes)
+}
+
+// TestSequences makes thousands of changes, one after the other, with nothing going wrong, and comes back to where it
+// began: there is no state that cannot be left.
+func TestSequences(t *testing.T) {
+	random, steps := random(t), 25
+	if whole() {
+		steps = 500 // of 3 changes on average, in 8 worlds
+	}
+	startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
+	var players []*player
+	for range 8 {
+		players = append(players, &player{world: newWorld(t, shared, 3), random: rand.New(rand.NewPCG(random.Uint64(), 0))})
+	}
+	var running sync.WaitGroup
+	for _, p := range players {
+		running.Go(func() {
+			for i := range steps {
+				p.step(5)
+				p.settle(fmt.Sprintf("step %d", i))
+			}
+			for _, name := range slices.Sorted(maps.Keys(p.specs)) {
+				p.deleteLocalService(name)
+			}
+			p.settle("without LocalServices")
+			p.createLocalService("a")
+			p.settle("with the first LocalService again")
+		})
+	}
+	running.Wait()
+	for _, p := range players {
+		p.rest(time.Second)
+	}
+}
+
+// TestBadAnswers has requests fail in every way while changes are made, and then none.
+func TestBadAnswers(t *testing.T) {
+	random, steps := random(t), 6
+	if whole() {
+		steps = 60
+	}
+	proxy := newProxy(t, shared)
+	startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
+	p := &player{world: newWorld(t, shared, 3), random: random}
+	for i := range steps {
+		what := badAnswers[random.IntN(len(badAnswers))]
+		often := 1 + random.IntN(3)
+		p.note("one of %d requests goes wrong: %s", often, what)
+		var mu sync.Mutex
+		asked := 0
+		proxy.set(func(r *http.Request) fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked++; asked%often != 0 {
+				return none
+			}
+			return what
+		}, nil)
+		p.step(4)
+		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+		proxy.set(nil, nil)
+		p.note("all requests go well")
+		p.settle(fmt.Sprintf("step %d, %s", i, what))
+	}
+	p.rest(time.Second)
+}
+
+// watched are the resources that a LocalService's Services depend on.
+var watched = []string{"localservices", "nodes", "services"}
+
+// TestLaggingWatches has the watches of some resources tell nothing while changes are made, and tell all of it later, or
+// never, so that only a new list shows what is there.
+func TestLaggingWatches(t *testing.T) {
+	random, steps := random(t), 10
+	if whole() {
+		steps = 120
+	}
+	proxy := newProxy(t, shared)
+	startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
+	p := &player{world: newWorld(t, shared, 3), random: random}
+	p.createLocalService("a")
+	p.settle("before")
+	for i := range steps {
+		frozen := sets.New[string]()
+		for len(frozen) == 0 {
+			for _, resource := range watched {
+				if random.IntN(2) == 0 {
+					frozen.Insert(resource)
+				}
+			}
+		}
+		p.note("the watches of %v tell nothing", sets.List(frozen))
+		proxy.freeze(frozen.UnsortedList()...)
+		p.step(4)
+		p.disordered()
+		time.Sleep(time.Duration(200+random.IntN(1800)) * time.Millisecond)
+		switch random.IntN(3) {
+		case 0:
+			p.note("they tell what they have held back")
+			proxy.thaw()
+		case 1:
+			p.note("they break, and begin anew")
+			proxy.breakWatches(false, frozen.UnsortedList()...)
+		case 2:
+			p.note("they break, and are too old to begin anew")
+			proxy.breakWatches(true, frozen.UnsortedList()...)
+		}
+		p.settle(fmt.Sprintf("step %d, %v", i, sets.List(frozen)))
+	}
+	p.rest(time.Second)
+}

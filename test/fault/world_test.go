@@ -1,0 +1,377 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
+
+// whole reports whether the campaigns are to be run whole, and not only the part that fits into `make test`.
+func whole() bool { return os.Getenv("FAULT") == "whole" }
+
+// random is the source of a campaign's choices. It prints its seed, by which $SEED repeats them.
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := newSeed()
+	if given, err := strconv.ParseInt(os.Getenv("SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(uint64(seed), 0))
+}
+
+// bounds are how often something may happen.
+type bounds struct{ least, most int }
+
+// world is a namespace and its nodes, with a model of what should be there.
+type world struct {
+	*framework.Scene
+	nodes   map[string]map[string]string // labels, by full name
+	specs   map[string]*v1alpha1.LocalServiceSpec
+	foreign map[string]*corev1.Service
+	// creates and deletes are how often each Service should have been created and deleted by the controller.
+	creates, deletes map[string]bounds
+	// steady are the Services that should have been there, as they are, all the time since it was last set.
+	steady  map[string]string
+	known   sets.Set[string] // the names of all nodes that there have been
+	history []string
+}
+
+func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
+	w := &world{Scene: c.NewScene(t, "fault"), nodes: map[string]map[string]string{},
+		specs: map[string]*v1alpha1.LocalServiceSpec{}, foreign: map[string]*corev1.Service{},
+		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string]()}
+	for i := range nodes {
+		w.addNode(fmt.Sprintf("n%d", i))
+	}
+	return w
+}
+
+// note keeps what was done, for whoever must find out why it went wrong.
+func (w *world) note(format string, args ...any) {
+	w.history = append(w.history, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// fail fails the test with all that was done.
+func (w *world) fail(format string, args ...any) {
+	w.T.Helper()
+	w.Fatalf("%s\nWhat was done:\n%s", fmt.Sprintf(format, args...), strings.Join(w.history, "\n"))
+}
+
+// services are the Services that should be there, by name, with their LocalService.
+func (w *world) services() map[string]string {
+	want := map[string]string{}
+	for name, spec := range w.specs {
+		for node, set := range w.nodes {
+			service := name + "-" + node
+			if labels.SelectorFromSet(spec.NodeSelector).Matches(labels.Set(set)) && w.foreign[service] == nil {
+				want[service] = name
+			}
+		}
+	}
+	return want
+}
+
+// do changes the cluster, and the model with it. The LocalServices whose Services are to be made anew are replaced.
+func (w *world) do(what string, change func() error, replaced ...string) {
+	w.T.Helper()
+	before := w.services()
+	w.note("%s", what)
+	w.Must(change())
+	after := w.services()
+	w.known.Insert(slices.Collect(maps.Keys(w.nodes))...)
+	maps.DeleteFunc(w.steady, func(service, owner string) bool {
+		return after[service] == "" || slices.Contains(replaced, owner)
+	})
+	for service := range after {
+		if before[service] == "" {
+			w.count(w.creates, service, 1)
+		}
+	}
+	for service, owner := range before {
+		switch {
+		case after[service] == "" && w.specs[owner] != nil: // Otherwise the garbage collector deletes it.
+			w.count(w.deletes, service, 1)
+		case after[service] != "" && slices.Contains(replaced, owner):
+			w.count(w.deletes, service, 1)
+			w.count(w.creates, service, 1)
+		}
+	}
+}
+
+func (w *world) count(counts map[string]bounds, service string, n int) {
+	b := counts[service]
+	counts[service] = bounds{b.least + n, b.most + n}
+}
+
+// unseen lets what was done since before be left out, because the controller may have seen only where it ended.
+func (w *world) unseen(creates, deletes map[string]bounds) {
+	for _, c := range []struct{ before, now map[string]bounds }{{creates, w.creates}, {deletes, w.deletes}} {
+		for service, b := range c.now {
+			c.now[service] = bounds{min(b.least, c.before[service].least), b.most}
+		}
+	}
+}
+
+// disordered lets Services that were not steady be created and deleted a few times: the controller may have seen a change
+// of one resource before, or after, a change of another.
+func (w *world) disordered() {
+	const times = 4
+	for _, name := range localServices {
+		for node := range w.known {
+			if service := name + "-" + node; w.steady[service] == "" {
+				w.creates[service] = bounds{w.creates[service].least, w.creates[service].most + times}
+				w.deletes[service] = bounds{w.deletes[service].least, w.deletes[service].most + times}
+			}
+		}
+	}
+}
+
+func (w *world) addNode(name string) {
+	full := w.NodeName(name)
+	w.do("add node "+full, func() error {
+		w.nodes[full] = map[string]string{framework.SceneLabel: w.Namespace, "disk": "ssd"}
+		w.CreateNode(full, w.nodes[full])
+		return nil
+	})
+}
+
+func (w *world) deleteNode(full string) {
+	w.do("delete node "+full, func() error {
+		delete(w.nodes, full)
+		w.DeleteNode(full)
+		return nil
+	})
+}
+
+func (w *world) labelNode(full, disk string) {
+	w.do(fmt.Sprintf("label node %s disk=%s", full, disk), func() error {
+		w.nodes[full]["disk"] = disk
+		w.PatchNode(full, fmt.Sprintf(`{"metadata":{"labels":{"disk":%q}}}`, disk))
+		return nil
+	})
+}
+
+func (w *world) createLocalService(name string, changes ...framework.Change) {
+	w.do("create LocalService "+name, func() error {
+		ls := w.Create(name, append([]framework.Change{framework.OnNodesWith("disk", "ssd")}, changes...)...)
+		w.specs[name] = &ls.Spec
+		return nil
+	})
+}
+
+func (w *world) update(what, name string, change framework.Change) {
+	var replaced []string
+	before := w.specs[name].ClusterIP
+	changed := w.NewLocalService(name, func(ls *v1alpha1.LocalService) { ls.Spec = *w.specs[name].DeepCopy() }, change)
+	if changed.Spec.ClusterIP != before {
+		replaced = []string{name}
+	}
+	w.do(what+" of LocalService "+name, func() error {
+		w.specs[name] = &changed.Spec
+		w.Update(name, func(ls *v1alpha1.LocalService) { ls.Spec = changed.Spec })
+		return nil
+	}, replaced...)
+}
+
+func (w *world) deleteLocalService(name string) {
+	w.do("delete LocalService "+name, func() error {
+		delete(w.specs, name)
+		return w.LocalServiceClient().Delete(w.Ctx(), name, metav1.DeleteOptions{})
+	})
+}
+
+// take creates a Service of nobody, and give deletes it.
+func (w *world) take(service string) {
+	w.do("create a foreign Service "+service, func() error {
+		object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: service},
+			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "theirs"}}}
+		created, err := w.ServiceClient().Create(w.Ctx(), object, metav1.CreateOptions{})
+		w.foreign[service] = created
+		return err
+	})
+}
+
+func (w *world) give(service string) {
+	w.do("delete the foreign Service "+service, func() error {
+		delete(w.foreign, service)
+		return w.ServiceClient().Delete(w.Ctx(), service, metav1.DeleteOptions{})
+	})
+}
+
+// deleteService deletes a Service as a user might.
+func (w *world) deleteService(service string) {
+	w.note("a user deletes Service %s", service)
+	w.Must(w.ServiceClient().Delete(w.Ctx(), service, metav1.DeleteOptions{}))
+	w.count(w.creates, service, 1)
+}
+
+// check compares the cluster with the model.
+func (w *world) check(ctx context.Context) error {
+	locals, err := w.LocalServiceClient().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	list, err := w.ServiceClient().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	want, owners := w.services(), map[string]*v1alpha1.LocalService{}
+	var errs []error
+	for i := range locals.Items {
+		owners[locals.Items[i].Name] = &locals.Items[i]
+		errs = append(errs, w.checkStatus(&locals.Items[i]))
+	}
+	if len(owners) != len(w.specs) {
+		errs = append(errs, fmt.Errorf("%d LocalServices instead of %d", len(owners), len(w.specs)))
+	}
+	for i := range list.Items {
+		service := &list.Items[i]
+		owner := want[service.Name]
+		delete(want, service.Name)
+		switch foreign := w.foreign[service.Name]; {
+		case foreign != nil && !apiequality.Semantic.DeepEqual(foreign, service):
+			return framework.Hopeless(fmt.Errorf("the foreign Service %s has been changed", service.Name))
+		case foreign != nil:
+		case owner == "" || owners[owner] == nil:
+			errs = append(errs, fmt.Errorf("Service %s should not be there", service.Name))
+		default:
+			errs = append(errs, w.checkService(owners[owner], service))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		errs = append(errs, fmt.Errorf("Service %s is missing", name))
+	}
+	return errors.Join(errs...)
+}
+
+func (w *world) checkService(ls *v1alpha1.LocalService, service *corev1.Service) error {
+	node := strings.TrimPrefix(service.Name, ls.Name+"-")
+	selector := maps.Clone(ls.Spec.Selector)
+	selector[nodeLabelKey] = node
+	headless := service.Spec.ClusterIP == corev1.ClusterIPNone
+	switch ports := service.Spec.Ports; {
+	case !metav1.IsControlledBy(service, ls):
+		return fmt.Errorf("Service %s is not controlled by its LocalService", service.Name)
+	case !maps.Equal(service.Spec.Selector, selector) || service.Labels[nodeLabelKey] != node:
+		return fmt.Errorf("Service %s selects %v", service.Name, service.Spec.Selector)
+	case headless != (ls.Spec.ClusterIP == corev1.ClusterIPNone):
+		return fmt.Errorf("Service %s has the address %s", service.Name, service.Spec.ClusterIP)
+	case len(ports) != 1 || ports[0].Port != ls.Spec.Ports[0].Port:
+		return fmt.Errorf("Service %s has the ports %v", service.Name, ports)
+	}
+	return nil
+}
+
+func (w *world) checkStatus(ls *v1alpha1.LocalService) error {
+	nodes, conflicts := 0, 0
+	for node, set := range w.nodes {
+		if labels.SelectorFromSet(ls.Spec.NodeSelector).Matches(labels.Set(set)) {
+			nodes++
+			if w.foreign[ls.Name+"-"+node] != nil {
+				conflicts++
+			}
+		}
+	}
+	status := ls.Status
+	if status.ObservedGeneration != ls.Generation || int(status.Nodes) != nodes ||
+		int(status.Services) != nodes-conflicts {
+		return fmt.Errorf("the status of LocalService %s tells of %d/%d Services at generation %d; want %d/%d at %d",
+			ls.Name, status.Services, status.Nodes, status.ObservedGeneration, nodes-conflicts, nodes, ls.Generation)
+	}
+	if conflicts > 0 {
+		return framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
+	}
+	return framework.CheckReady(ls)
+}
+
+// settle waits until everything is as the model says, and checks that it took no write that was not needed.
+func (w *world) settle(what string) {
+	w.T.Helper()
+	if err := framework.Poll(w.Ctx(), w.check); err != nil {
+		w.fail("%s: %v", what, err)
+	}
+	creates, deletes := map[string]int{}, map[string]int{}
+	for _, r := range w.Requests().Resource("services").Where(framework.Succeeded) {
+		switch {
+		case strings.Contains(r.RequestURI, "dryRun="):
+		case r.Verb == "create":
+			creates[r.ObjectRef.Name]++
+		case r.Verb == "delete":
+			deletes[r.ObjectRef.Name]++
+		}
+	}
+	w.compare(what, "created", creates, w.creates)
+	w.compare(what, "deleted", deletes, w.deletes)
+}
+
+func (w *world) compare(what, done string, got map[string]int, want map[string]bounds) {
+	w.T.Helper()
+	for _, service := range slices.Sorted(maps.Keys(got)) {
+		if b := want[service]; got[service] < b.least || got[service] > b.most {
+			w.fail("%s: Service %s was %s %d times instead of %d to %d", what, service, done, got[service], b.least, b.most)
+		}
+	}
+}
+
+// rest fails if the controller makes requests other than watches for a while, when all is done.
+func (w *world) rest(d time.Duration) {
+	w.T.Helper()
+	mark := w.Audit.Mark()
+	time.Sleep(d)
+	requests := w.Audit.Since(mark).ByController().Where(func(r *framework.Request) bool {
+		return r.Verb != "watch" && r.ObjectRef.Resource != "leases" && r.ObjectRef.Namespace == w.Namespace
+	})
+	if len(requests) > 0 {
+		w.fail("at rest, the controller made requests: %s", requests)
+	}
+}
+
+// controller is one that is begun anew when it is killed.
+type controller struct {
+	*framework.Controller
+	t    testing.TB
+	c    *framework.Cluster
+	args []string
+}
+
+func startController(t testing.TB, c *framework.Cluster, args ...string) *controller {
+	t.Helper()
+	k := &controller{t: t, c: c, args: args}
+	k.start()
+	return k
+}
+
+func (k *controller) start() {
+	k.t.Helper()
+	k.Controller = k.c.LaunchController(k.t, k.args...)
+	if err := k.WaitReady(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// patchService changes a Service as somebody else might.
+func (w *world) patchService(name, patch string) error {
+	_, err := w.ServiceClient().Patch(w.Ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
