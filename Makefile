@@ -17,7 +17,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 	@hack/demo.sh
 
 .PHONY: test
-test: test-unit test-integration test-e2e bench-smoke ## Run all tests, and see that the benchmark works
+test: test-unit test-integration test-fault test-e2e bench-smoke ## Run all tests, and see that the benchmark works
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
@@ -28,6 +28,14 @@ test-unit: packages ## Run the tests of the packages, with the race and cache mu
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
+
+.PHONY: test-fault
+test-fault: build playground ## Have things go wrong in random ways, for a few minutes (SEED=n repeats it)
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./fault/...
+
+.PHONY: fault
+fault: build playground ## Have everything go wrong in every way, for half an hour (SEED=n repeats it)
+	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 
 .PHONY: test-e2e
 test-e2e: build playground ## Run everything in a cluster of three real nodes

@@ -87,7 +87,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
 		reservations: writer.NewReservations(deps.Kube),
 	}
-	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
+	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
 	err2 := c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)

@@ -61,6 +61,9 @@ func newControllers(deps app.Dependencies) (work func(context.Context), err erro
 	}, errors.Join(err1, err2)
 }
 
+// namespaceOf is the tenant that a key belongs to.
+func namespaceOf(key types.NamespacedName) string { return key.Namespace }
+
 func keyOf(object klog.KMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }

@@ -52,7 +52,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
 	}
-	c.loop = reconcile.New("pod", deps.Clock, c.sync)
+	c.loop = reconcile.New("pod", deps.Clock, namespaceOf, c.sync)
 	err1 := c.caches.Pods.OnChange(c.podChanged)
 	err2 := c.caches.LocalServices.OnChange(c.localServiceChanged)
 	return c, errors.Join(err1, err2)

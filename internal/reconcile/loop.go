@@ -40,14 +40,17 @@ type Loop[K comparable] struct {
 	running   atomic.Bool
 }
 
-// New makes a loop. Its name is that of the queue in metrics and logs.
-func New[K comparable](name string, clk clock.WithTicker, reconcile Func[K]) *Loop[K] {
+// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns.
+func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string, reconcile Func[K]) *Loop[K] {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
+		Name: name, Clock: clk, Queue: newFairQueue(tenant)})
 	return &Loop[K]{
 		name:      name,
 		reconcile: reconcile,
-		queue:     workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk}),
-		failures:  workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
-		refusals:  workqueue.NewTypedItemExponentialFailureRateLimiter[K](minRefusedBackoff, maxBackoff),
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk,
+			Queue: queue}),
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
+		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minRefusedBackoff, maxBackoff),
 	}
 }
 

@@ -28,7 +28,7 @@ func start(t *testing.T, workers int, f Func[string]) *Loop[string] {
 func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func() string) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	loop := New("test", clock.RealClock{}, f)
+	loop := New("test", clock.RealClock{}, tenantOf, f)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -50,7 +50,7 @@ func TestLoopBeforeRun(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var mu sync.Mutex
 		var calls []string
-		loop := New("test", clock.RealClock{}, func(_ context.Context, key string) error {
+		loop := New("test", clock.RealClock{}, tenantOf, func(_ context.Context, key string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			calls = append(calls, key)
@@ -171,7 +171,7 @@ func TestLoopStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var begun, finished atomic.Int64
-		loop := New("test", clock.RealClock{}, func(context.Context, string) error {
+		loop := New("test", clock.RealClock{}, tenantOf, func(context.Context, string) error {
 			begun.Add(1)
 			time.Sleep(3 * time.Second)
 			finished.Add(1)
@@ -212,4 +212,31 @@ func TestLoopOneAtATime(t *testing.T) {
 			t.Errorf("%d at a time and %d calls, want 1 and 2", most.Load(), calls.Load())
 		}
 	})
+}
+
+// tenantOf is what stands before the dash of a key.
+func tenantOf(key string) string {
+	tenant, _, _ := strings.Cut(key, "-")
+	return tenant
+}
+
+// TestTenantsTakeTurns: a tenant with many keys has another one wait for one of them, and each has its keys in order.
+func TestTenantsTakeTurns(t *testing.T) {
+	q := newFairQueue(tenantOf)
+	var got []string
+	pop := func() { got = append(got, q.Pop()) }
+	for _, key := range []string{"a-1", "a-2", "a-3", "b-1", "a-4", "c-1"} {
+		q.Push(key)
+	}
+	pop()
+	q.Push("b-2")
+	for q.Len() > 0 {
+		pop()
+	}
+	q.Push("a-5")
+	pop()
+	want := []string{"a-1", "b-1", "c-1", "a-2", "b-2", "a-3", "a-4", "a-5"}
+	if !slices.Equal(got, want) || len(q.waiting)+len(q.turns) > 0 {
+		t.Errorf("the order is %v, want %v; left: %v", got, want, q.waiting)
+	}
 }

@@ -97,7 +97,7 @@ func (p *player) step(most int) {
 func TestSequences(t *testing.T) {
 	random, steps := random(t), 25
 	if whole() {
-		steps = 500 // of 3 changes on average, in 8 worlds
+		steps = 420 // of 3 changes on average, in 8 worlds
 	}
 	startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
 	var players []*player
@@ -129,7 +129,7 @@ func TestSequences(t *testing.T) {
 func TestBadAnswers(t *testing.T) {
 	random, steps := random(t), 6
 	if whole() {
-		steps = 60
+		steps = 30
 	}
 	proxy := newProxy(t, shared)
 	startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
@@ -165,7 +165,7 @@ var watched = []string{"localservices", "nodes", "services"}
 func TestLaggingWatches(t *testing.T) {
 	random, steps := random(t), 10
 	if whole() {
-		steps = 120
+		steps = 60
 	}
 	proxy := newProxy(t, shared)
 	startController(t, shared, "-kubeconfig="+proxy.kubeconfig)

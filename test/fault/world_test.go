@@ -55,6 +55,8 @@ type world struct {
 	steady  map[string]string
 	known   sets.Set[string] // the names of all nodes that there have been
 	history []string
+	// other is another API server on the same storage, nil for none.
+	other *framework.Cluster
 }
 
 func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
@@ -312,7 +314,11 @@ func (w *world) settle(what string) {
 		w.fail("%s: %v", what, err)
 	}
 	creates, deletes := map[string]int{}, map[string]int{}
-	for _, r := range w.Requests().Resource("services").Where(framework.Succeeded) {
+	requests := w.Requests()
+	if w.other != nil {
+		requests = append(requests, w.other.Audit.Since(0).ByController().Namespace(w.Namespace)...)
+	}
+	for _, r := range requests.Resource("services").Where(framework.Succeeded) {
 		switch {
 		case strings.Contains(r.RequestURI, "dryRun="):
 		case r.Verb == "create":

@@ -1,0 +1,159 @@
+package fault
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// leaseDuration is the shortest that the controller takes.
+const leaseDuration = 3 * time.Second
+
+// TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, has the world change,
+// and lets the first go on, which does not know yet that it leads no more.
+func TestPausedLeader(t *testing.T) {
+	random, rounds := random(t), 2
+	if whole() {
+		rounds = 6
+	}
+	for round := range rounds {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			p := &player{world: newWorld(t, shared, 12), random: random}
+			proxy := newProxy(t, shared)
+			lease := []string{"-leader-elect", "-leader-election-id=fault-" + p.Namespace,
+				"-leader-election-namespace=" + p.Namespace, "-leader-election-lease-duration=" + leaseDuration.String()}
+			first := startController(t, shared, append(lease, "-kubeconfig="+proxy.kubeconfig)...)
+			leads(t, first)
+			second := startController(t, shared, append(lease, "-kubeconfig="+shared.Kubeconfig)...)
+			var writes atomic.Int64
+			pauseAt, paused := int64(random.IntN(20)+1), make(chan struct{})
+			proxy.set(func(r *http.Request) fault {
+				if isWrite(r) && writes.Add(1) == pauseAt {
+					_ = first.Signal(syscall.SIGSTOP)
+					close(paused)
+				}
+				return none
+			}, nil)
+			p.steady = p.services()
+			p.createLocalService("a")
+			p.createLocalService("b")
+			<-paused
+			p.note("the leader is paused at its write %d", pauseAt)
+			leads(t, second)
+			p.settle("the other leads")
+			p.steady = p.services()
+			for range 3 {
+				p.play(false)
+			}
+			p.disordered()
+			if random.IntN(2) == 0 {
+				p.settle("after changes")
+			}
+			p.note("the leader of before goes on")
+			p.Must(first.Signal(syscall.SIGCONT))
+			if code, err := first.Wait(); err != nil || code == 0 {
+				p.fail("the leader of before ended with exit code %d, %v", code, err)
+			}
+			p.settle("at the end")
+			p.rest(time.Second)
+		})
+	}
+}
+
+func leads(t *testing.T, c *controller) {
+	t.Helper()
+	if _, err := c.WaitLog(t.Context(), "Leading"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoisyTenant has one namespace edited without pause; a node gets its Service in another one all the same.
+func TestNoisyTenant(t *testing.T) {
+	localServices := 300
+	if whole() {
+		localServices = 2000
+	}
+	quiet, noisy := newWorld(t, shared, 2), newWorld(t, shared, 1)
+	startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
+	quiet.createLocalService("a")
+	quiet.settle("before")
+	noisy.InParallel(localServices, func(i int) error {
+		_, err := noisy.LocalServiceClient().Create(t.Context(), noisy.NewLocalService(fmt.Sprintf("ls%d", i)), metav1.CreateOptions{})
+		return err
+	})
+	var stop atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for round := int32(1); !stop.Load(); round++ {
+			noisy.InParallel(localServices, func(i int) error {
+				if stop.Load() {
+					return nil
+				}
+				patch := fmt.Appendf(nil, `{"spec":{"ports":[{"name":"http","port":%d}]}}`, round)
+				_, err := noisy.LocalServiceClient().Patch(t.Context(), fmt.Sprintf("ls%d", i), types.MergePatchType,
+					patch, metav1.PatchOptions{})
+				return err
+			})
+		}
+	}()
+	for i := range 5 {
+		mark := quiet.Audit.Mark()
+		quiet.addNode(fmt.Sprintf("late%d", i))
+		quiet.settle("a node joins beside the noise")
+		requests := quiet.Audit.Since(mark)
+		joined := requests.Resource("nodes").Verb("create").First()
+		took := requests.ByController().Namespace(quiet.Namespace).Resource("services").Verb("create").Last().Sub(joined)
+		t.Logf("its Service came after %v", took)
+		if whole() && took > 2*time.Second {
+			t.Errorf("the Service of a node came after %v", took)
+		}
+	}
+	stop.Store(true)
+	<-done
+}
+
+// TestSecondAPIServer moves the controller to another API server on the same storage, and back, by a failover each time.
+func TestSecondAPIServer(t *testing.T) {
+	random, steps := random(t), 2
+	if whole() {
+		steps = 6
+	}
+	other := shared.NewSecondAPIServer(t, "")
+	p := &player{world: newWorld(t, shared, 3), random: random}
+	p.other = other
+	clusters := []*framework.Cluster{shared, other}
+	for i := range steps {
+		proxy := newProxy(t, clusters[i%2])
+		c := startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
+		p.steady = p.services()
+		creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
+		proxy.freeze(watched...)
+		for range 4 {
+			p.play(false)
+		}
+		c.Kill()
+		p.note("killed, and begun anew at another API server, which lags")
+		next := newProxy(t, clusters[(i+1)%2])
+		c = startController(t, shared, "-kubeconfig="+next.kubeconfig)
+		next.freeze(watched[random.IntN(len(watched))])
+		for range 3 {
+			p.play(false)
+		}
+		p.unseen(creates, deletes)
+		p.disordered()
+		time.Sleep(time.Second)
+		next.thaw()
+		p.settle(fmt.Sprintf("step %d", i))
+		c.Kill()
+	}
+}
