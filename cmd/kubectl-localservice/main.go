@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,6 +70,9 @@ func exactArgs(n int) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// nameOf is the name in an argument, which may be of the form that -o name prints: lsvc/demo.
+func nameOf(arg string) string { return arg[strings.LastIndexByte(arg, '/')+1:] }
 
 func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nUsage: %s\nSee '%s -h' for help and examples", err, cmd.UseLine(), cmd.CommandPath())
