@@ -101,7 +101,6 @@ func barePod(name, node string, labels map[string]string) *corev1.Pod {
 		all[k] = v
 	}
 	template := podTemplate()
-	template.Spec.TopologySpreadConstraints = nil
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}, Spec: template.Spec}
 	pod.Spec.NodeName = node
 	pod.Spec.SchedulerName = noScheduler

@@ -27,7 +27,7 @@ func TestAdmissionOnNodes(t *testing.T) {
 
 	workloads := s.createWorkloads()
 	pods := 6 + 3 + 3 + 3 + 2 // Deployment, DaemonSet, StatefulSet, Job, pods with a node
-	static := staticPod(t, s.Namespace, nodes[1], map[string]string{nodeLabel: "another-node"})
+	static := s.staticPod(nodes[1], map[string]string{nodeLabel: "another-node"})
 	pods++
 	s.Eventually("all pods run, and those of the Job have run", func(ctx context.Context) error {
 		if n := seen.count(); n != pods {
@@ -104,7 +104,6 @@ func (s *scene) createWorkloads() (names []string) {
 		if by != "daemonset" {
 			t.Labels[nodeLabel] = "another-node"
 		}
-		t.Spec.TopologySpreadConstraints[0].LabelSelector = &metav1.LabelSelector{MatchLabels: own}
 		return t, &metav1.LabelSelector{MatchLabels: own}
 	}
 	meta := metav1.ObjectMeta{Name: "demo"}
