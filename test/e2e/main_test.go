@@ -4,7 +4,7 @@
 // Most tests share a cluster. Those that need it for themselves, because they take nodes away, the controller down or
 // change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace
 // of its own. Some start a cluster of their own: the walk-through, which tells how to, and the tests of admission
-// policies that need no nodes but a thousand pods, or another version of Kubernetes.
+// policies that need no nodes but somebody who attacks them, or another version of Kubernetes.
 package e2e
 
 import (
@@ -122,28 +122,4 @@ func checkControllerLogs() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// checkNodeLabels returns nil if the kubectl plugin, run as somebody, says this of the node labels of a LocalService's
-// pods: how the newest got it, and how many with the binding and by the controller.
-func checkNodeLabels(ctx context.Context, namespace, localService, user, want, line string) error {
-	plugin := func(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-		return framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + cluster.Kubeconfig}, args...)
-	}
-	as := []string{"nodes", localService, "--namespace=" + namespace}
-	if user != "" {
-		as = append(as, "--as="+user)
-	}
-	got, _, err := plugin(ctx, append(as, "-o", "jsonpath={.nodeLabels.newest} {.nodeLabels.atBinding} {.nodeLabels.byController}")...)
-	if err == nil && got != want {
-		err = fmt.Errorf("the plugin says %q; want %q", got, want)
-	}
-	if err != nil {
-		return err
-	}
-	_, stderr, err := plugin(ctx, as...)
-	if err == nil && !strings.Contains(stderr, "\n"+line+"\n") && !strings.HasPrefix(stderr, line+"\n") {
-		err = fmt.Errorf("the plugin says %q; want %q", stderr, line)
-	}
-	return err
 }
