@@ -151,7 +151,6 @@ func TestLeaderIsCutOff(t *testing.T) {
 	var proxy *framework.Proxy
 	first := s.newCandidateVia("first", func(kubeconfig string) string {
 		proxy = s.NewProxy(t, kubeconfig)
-		proxy.Listen(t)
 		return proxy.Kubeconfig
 	}, "-leader-election-lease-duration="+lease.String())
 	s.waitLeading(first)

@@ -36,7 +36,6 @@ func TestWhatIsMissing(t *testing.T) {
 	kubectl("create", "namespace", namespace)
 	kubectl("create", "serviceaccount", account, "--namespace", namespace)
 	proxy := cluster.NewProxy(t, cluster.AccountKubeconfig(t, namespace, account))
-	proxy.Listen(t)
 	proxy.Block()
 	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect",
 		"-leader-election-namespace="+namespace)
@@ -159,7 +158,6 @@ func TestAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "outage")
 	proxy := s.NewProxy(t, s.Kubeconfig)
-	proxy.Listen(t)
 	controller := s.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig)
 	s.Must(controller.WaitReady(s.Ctx()))
 	nodes := s.AddNodes("a", "b", "c")
