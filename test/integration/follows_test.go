@@ -19,9 +19,7 @@ import (
 // checkFollows fails unless a node's Service is what its LocalService says.
 func (s *scene) checkFollows(ls *v1alpha1.LocalService, service *corev1.Service, node string) {
 	s.T.Helper()
-	if err := followsError(ls, service, node); err != nil {
-		s.Fatalf("with the spec %+v: %v", ls.Spec, err)
-	}
+	s.Must(followsError(ls, service, node))
 }
 
 // followsError compares a node's Service with all that its LocalService says: what is not said is the API server's to

@@ -47,13 +47,9 @@ func TestEveryFieldRandomEdits(t *testing.T) {
 	}
 	s.CreateReady("demo")
 	f.passLocalServices()
-	said := sayings(s.Namespace)
 	accepted, touches := 0, map[types.UID]string{}
 	for i := range randomEdits {
-		texts := []string{headless}
-		for range 1 + random.IntN(5) {
-			texts = append(texts, said[random.IntN(len(said))])
-		}
+		texts := s.randomFields(random)
 		if s.edit(f, touches, texts) {
 			accepted++
 			s.touch(f, touches, fmt.Sprint(i))
@@ -65,19 +61,26 @@ func TestEveryFieldRandomEdits(t *testing.T) {
 	}
 }
 
-// sayings are all that a spec says in other tests, and which nodes of a scene to select.
-func sayings(namespace string) []string {
-	said := []string{addressed, addressed}
+// randomFields are a form of Services, families, some of what the walks say that can go with that form, and which nodes
+// of the scene to select.
+func (s *scene) randomFields(random *rand.Rand) []string {
+	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
+	forms := []string{"", addressed, nodePorts, loadBalancers} // Each has the fields of those before it.
+	form := random.IntN(len(forms))
+	texts := []string{headless, forms[form], stackSteps[random.IntN(len(stackSteps))].fields}
 	for _, name := range slices.Sorted(maps.Keys(fieldWalks)) {
-		said = append(append(said, fieldWalks[name].before), fieldWalks[name].values...)
+		w := fieldWalks[name]
+		needs := slices.Index(forms, w.before)
+		if needs > form || random.IntN(4) > 0 {
+			continue
+		}
+		if needs < 0 {
+			texts = append(texts, w.before)
+		}
+		texts = append(texts, pick(w.values...))
 	}
-	for _, step := range slices.Concat(stackSteps, typeSteps) {
-		said = append(said, step.fields)
-	}
-	for _, more := range []string{"", "", ", disk: ssd", ", disk: hdd", ", disk: none"} {
-		said = append(said, fmt.Sprintf("nodeSelector: {%s: %s%s}", framework.SceneLabel, namespace, more))
-	}
-	return said
+	disk := pick("", "", ", disk: ssd", ", disk: hdd", ", disk: none")
+	return append(texts, fmt.Sprintf("nodeSelector: {%s: %s%s}", framework.SceneLabel, s.Namespace, disk))
 }
 
 // edit gives LocalService demo a spec, and checks what becomes of its Services. It returns false if the API server
