@@ -85,11 +85,11 @@ func explained(err error) error {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("you lack a permission: ask for it, and check with `kubectl auth can-i`: %w", err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server does not accept your credentials: log in again, or check "+
-			"`kubectl config view --minify`: %w", err)
+		return fmt.Errorf("the API server does not accept your credentials: log in again, or check `kubectl config "+
+			"view --minify`: %w", err)
 	case unreachable:
-		return fmt.Errorf("the cluster cannot be reached: check that it runs, and that $KUBECONFIG or "+
-			"--kubeconfig names a file with its address: %w", err)
+		return fmt.Errorf("the cluster cannot be reached: check that it runs, and that $KUBECONFIG or --kubeconfig "+
+			"names a file with its address: %w", err)
 	}
 	return err
 }

@@ -44,8 +44,8 @@ func wantRefusal(t *testing.T, err error, sentences ...string) {
 func TestBadSpecsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "bad")
-	const ownLabels = "the labels owner and vm/rack on the Services belong to the controller; " +
-		"remove them from serviceMetadata.labels"
+	const ownLabels = "the labels owner and vm/rack on the Services belong to the controller; remove them from " +
+		"serviceMetadata.labels"
 	for _, test := range [][]string{ // the fields of a spec, and what the API server says
 		{"selector: null", "spec.selector: Required value"},
 		{"selector: {}", "selector is empty: name at least one label of the pods to reach, for example app: demo"},
@@ -95,8 +95,8 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			"allocateLoadBalancerNodePorts has a meaning only with type: LoadBalancer; remove it or change type"},
 		{"ports: [{port: 1}], sessionAffinity: Cookie", "spec.sessionAffinity", `supported values: "ClientIP", "None"`},
 		{"ports: [{port: 1}], sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}}",
-			"sessionAffinityConfig has a meaning only with sessionAffinity: ClientIP; " +
-				"set that or remove sessionAffinityConfig"},
+			"sessionAffinityConfig has a meaning only with sessionAffinity: ClientIP; set that or remove " +
+				"sessionAffinityConfig"},
 		{"ports: [{port: 1}], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 0}}",
 			"timeoutSeconds", "greater than or equal to 1"},
 		{"ports: [{port: 1}], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 86401}}",
@@ -158,8 +158,8 @@ func TestGoodSpecsBecomeServices(t *testing.T) {
 		"labels":           `clusterIP: None, selector: {app.kubernetes.io/name: demo, empty: ""}`,
 		"metadata":         `clusterIP: None, serviceMetadata: {labels: {app.kubernetes.io/part-of: a, empty: ""}}`,
 		"empty-metadata":   "clusterIP: None, serviceMetadata: {}",
-		"protocols": "ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}, " +
-			"{name: s, port: 53, protocol: SCTP, targetPort: dns}]",
+		"protocols": "ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}, {name: s, port: 53, " +
+			"protocol: SCTP, targetPort: dns}]",
 		"ports-100":             "clusterIP: None, ports: [" + strings.Join(manyPorts, ", ") + "]",
 		strings.Repeat("a", 52): "clusterIP: None",
 		"a":                     "clusterIP: None",
@@ -180,11 +180,11 @@ func TestGoodSpecsBecomeServices(t *testing.T) {
 }
 
 // everyField leaves no field to defaults that a Service with a load balancer can have.
-const everyField = "type: LoadBalancer, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, " +
-	"ports: [{name: web, port: 80, appProtocol: kubernetes.io/h2c}, {name: dns, port: 53, protocol: UDP}], " +
-	"selector: {app: demo, tier: web}, publishNotReadyAddresses: true, trafficDistribution: PreferSameNode, " +
-	"sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}, " +
-	"internalTrafficPolicy: Local, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: false, " +
+const everyField = "type: LoadBalancer, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{name: web, port: " +
+	"80, appProtocol: kubernetes.io/h2c}, {name: dns, port: 53, protocol: UDP}], selector: {app: demo, tier: web}, " +
+	"publishNotReadyAddresses: true, trafficDistribution: PreferSameNode, sessionAffinity: ClientIP, " +
+	"sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}, internalTrafficPolicy: Local, externalTrafficPolicy: " +
+	"Local, allocateLoadBalancerNodePorts: false, " +
 	`loadBalancerClass: example.com/fast, loadBalancerSourceRanges: [192.0.2.0/24, "2001:db8::/32"], ` +
 	`serviceMetadata: {labels: {team: infra}, annotations: {note: "hello, world"}}`
 
