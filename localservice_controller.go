@@ -34,7 +34,8 @@ const (
 	// readinessPeriod how long those of pods that become ready or not, which change numbers in the status only.
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
-	// progressInterval is how often the status tells how far a long fan-out has come, and other changes of numbers only.
+	// progressInterval is how often the status tells how far a long fan-out has come, and other changes of numbers
+	// only.
 	progressInterval = time.Second
 	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
 	// selected by now, which makes it worth a new one.
@@ -211,8 +212,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	return c.conclude(ctx, ls, report, outcome)
 }
 
-// plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how many
-// Services the LocalService has.
+// plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how
+// many Services the LocalService has.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.Template) (p plan.Plan, nodes []string,
 	owned int) {
 	nodes = c.caches.SelectedNodes(ls)

@@ -113,7 +113,8 @@ func TestSyncWrites(t *testing.T) {
 		},
 		"drift is mended by a patch of what differs": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", drifted)},
-			[]string{`patch services demo-node1 {"metadata":{"resourceVersion":"7"},"spec":{"selector":{"app":"demo"}}}`},
+			[]string{`patch services demo-node1 {"metadata":{"resourceVersion":"7"},` +
+				`"spec":{"selector":{"app":"demo"}}}`},
 			[]string{"Normal ServicesWritten Services: updated 1 (1 nodes selected)"},
 		},
 		"headless to cluster IP is a replacement": {
@@ -199,13 +200,37 @@ func TestEventsLeadToWork(t *testing.T) {
 		"node deleted and added again": {func(f *fixture) {
 			f.set(node(func(n *metav1.PartialObjectMetadata) { n.UID = "another" }, "disk=ssd"))
 		}, nil}, // Its Service is as good as before.
+		"node deleted, and back at once": {func(f *fixture) {
+			f.remove(testNode("node1"))
+			time.Sleep(time.Millisecond)
+			f.set(testNode("node1", "disk=ssd"))
+		}, nil},
+		"node deleted, and back later": {func(f *fixture) {
+			f.remove(testNode("node1"))
+			time.Sleep(batchPeriod + time.Millisecond)
+			f.set(testNode("node1", "disk=ssd"))
+		}, []string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1",
+			"patch localservices/status demo 1/1 Ready", "patch localservices/status demo 2/2 Ready"}},
+		"our Service given to somebody else": {func(f *fixture) {
+			f.set(ours(func(s *corev1.Service) { s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = "Node", "x" }))
+		}, []string{"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted"}},
+		"our Service kept by a finalizer, and gone then": {func(f *fixture) {
+			f.set(ours(func(s *corev1.Service) {
+				s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), []string{"x"}
+			}))
+			settle()
+			f.remove(testService(ls, "node1"))
+		}, []string{"create services demo-node1",
+			"patch localservices/status demo 1/2 not Ready: WaitingForDeletion, Progressing",
+			"patch localservices/status demo 2/2 Ready"}},
 		"our Service deleted": {func(f *fixture) { f.remove(testService(ls, "node1")) },
 			[]string{"create services demo-node1"}},
 		"our Service edited": {func(f *fixture) { f.set(ours(func(s *corev1.Service) { delete(s.Labels, "owner") })) },
 			[]string{`patch services demo-node1 {"metadata":{"labels":{"owner":"demo"},"resourceVersion":"1001"}}`}},
 		"our Service's node annotation edited": {func(f *fixture) {
 			f.set(ours(func(s *corev1.Service) { s.Annotations["localservice.dev/node"] = "node2" }))
-		}, []string{`patch services demo-node1 {"metadata":{"annotations":{"localservice.dev/node":"node1"},"resourceVersion":"1001"}}`}},
+		}, []string{`patch services demo-node1 {"metadata":{"annotations":{"localservice.dev/node":"node1"},` +
+			`"resourceVersion":"1001"}}`}},
 		"spec changed": {func(f *fixture) {
 			f.set(testLocalService(inPlace(2), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
 		}, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
@@ -564,7 +589,8 @@ func TestStatusOfPredecessor(t *testing.T) {
 		}
 		for _, a := range f.requests() {
 			var applied v1alpha1.LocalService
-			if err := json.Unmarshal(a.(core.PatchAction).GetPatch(), &applied); err != nil || applied.UID != "uid-demo" {
+			err := json.Unmarshal(a.(core.PatchAction).GetPatch(), &applied)
+			if err != nil || applied.UID != "uid-demo" {
 				t.Errorf("to UID %q, %v", applied.UID, err)
 			}
 		}
@@ -576,15 +602,18 @@ func TestStatusOfPredecessor(t *testing.T) {
 // and would be deleted with it.
 func TestAdoptionOfOrphans(t *testing.T) {
 	ls := testLocalService(inPlace(1))
-	adopted := []string{`patch services demo-node1 {"metadata":{"ownerReferences":[{"apiVersion":"localservice.dev/v1alpha1",` +
-		`"blockOwnerDeletion":true,"controller":true,"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`}
+	adopted := []string{`patch services demo-node1 {"metadata":{"ownerReferences":[{` +
+		`"apiVersion":"localservice.dev/v1alpha1","blockOwnerDeletion":true,"controller":true,` +
+		`"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`}
 	replaced := []string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"}
 	for name, c := range map[string]struct {
 		live                   func(*v1alpha1.LocalService) // at the API server, nil if it is gone
 		adoptable, replaceable []string
 	}{
-		"the LocalService is there":      {func(*v1alpha1.LocalService) {}, adopted, replaced},
-		"it is being deleted":            {func(ls *v1alpha1.LocalService) { ls.DeletionTimestamp = new(metav1.Now()) }, nil, nil},
+		"the LocalService is there": {func(*v1alpha1.LocalService) {}, adopted, replaced},
+		"it is being deleted": {func(ls *v1alpha1.LocalService) {
+			ls.DeletionTimestamp = new(metav1.Now())
+		}, nil, nil},
 		"it is another of the same name": {func(ls *v1alpha1.LocalService) { ls.UID = "another" }, nil, nil},
 		"it is gone":                     {nil, nil, nil},
 	} {

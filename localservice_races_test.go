@@ -231,7 +231,8 @@ func TestSlowRefusalsWhileNodesCome(t *testing.T) {
 		}()
 		f.run(c.Run)
 		time.Sleep(5 * time.Second)
-		ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo", metav1.GetOptions{})
+		ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo",
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,6 +303,7 @@ func TestSilentWatch(t *testing.T) {
 		}
 		f.set(testNode("node99"))
 		time.Sleep(30 * time.Second)
-		f.expect("writes", []string{"create services demo-node99", "patch localservices/status demo 91/91 Ready"}, f.writes())
+		f.expect("writes", []string{"create services demo-node99", "patch localservices/status demo 91/91 " +
+			"Ready"}, f.writes())
 	})
 }

@@ -37,9 +37,9 @@ func TestPodsSyncWrites(t *testing.T) {
 		return []string{fmt.Sprintf(`patch pods p {"metadata":{"labels":{"vm/rack":%q},"uid":"uid-p"}}`, value)}
 	}
 	long := strings.Repeat("n", 70)
-	other := func(edit func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
-		return testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = "other" }, edit)
-	}
+	other := testLocalService(func(ls *v1alpha1.LocalService) {
+		ls.Name, ls.Spec.Selector["tier"] = "other", "x"
+	})
 	for name, c := range map[string]struct {
 		all     bool
 		objects []runtime.Object
@@ -57,16 +57,19 @@ func TestPodsSyncWrites(t *testing.T) {
 		"no labels": {false, []runtime.Object{testLocalService(),
 			testPod("p", withLabels(nil))}, nil},
 		"no labels, and all are labelled": {true, []runtime.Object{testPod("p", withLabels(nil))}, label("node1")},
-		"selected in another namespace":   {false, []runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
-		"no LocalService":                 {false, []runtime.Object{testPod("p")}, nil},
+		"selected in another namespace": {false, []runtime.Object{
+			testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
+		"no LocalService": {false, []runtime.Object{testPod("p")}, nil},
 		"all pods": {true, []runtime.Object{testPod("p",
 			withLabels(map[string]string{"app": "other"}))}, label("node1")},
-		"selected by the second of two": {false, []runtime.Object{other(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "x" }), testLocalService(), testPod("p")}, label("node1")},
-		"only partly selected":          {false, []runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "x" }), testPod("p")}, nil},
+		"selected by one of two": {false, []runtime.Object{other, testLocalService(), testPod("p")}, label("node1")},
+		"only partly selected":   {false, []runtime.Object{other, testPod("p")}, nil},
 		"succeeded": {true, []runtime.Object{testPod("p",
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, nil},
 		"failed": {true, []runtime.Object{testPod("p",
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, nil},
+		"succeeded, with a stale label": {true, []runtime.Object{testPod("p",
+			func(p *corev1.Pod) { p.Labels["vm/rack"], p.Status.Phase = "x", corev1.PodSucceeded })}, nil},
 		"terminating": {false, []runtime.Object{testLocalService(), testPod("p", func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"x"}
 		})}, label("node1")},
@@ -95,12 +98,15 @@ func TestPodsEvents(t *testing.T) {
 	selecting := func(app string) *v1alpha1.LocalService {
 		return testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app })
 	}
+	second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = "second" })
 	for name, c := range map[string]struct {
 		before []runtime.Object
 		event  func(f *fixture)
 		want   []string // pods
 	}{
 		"pod of a LocalService": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(mine) },
+			[]string{"mine"}},
+		"pod of two LocalServices": {[]runtime.Object{selecting("demo"), second}, func(f *fixture) { f.set(mine) },
 			[]string{"mine"}},
 		"pod of none":          {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(other) }, nil},
 		"pod that is labelled": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(labelled) }, nil},
@@ -115,6 +121,8 @@ func TestPodsEvents(t *testing.T) {
 			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
 		"LocalService deleted": {[]runtime.Object{selecting("x"), mine},
 			func(f *fixture) { f.remove(selecting("x")) }, nil},
+		"the LocalService of a labelled pod deleted": {[]runtime.Object{selecting("demo"), labelled},
+			func(f *fixture) { f.remove(selecting("demo")) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -130,7 +138,8 @@ func TestPodsEvents(t *testing.T) {
 				settle()
 				var want []string
 				for _, pod := range c.want {
-					want = append(want, fmt.Sprintf(`patch pods %s {"metadata":{"labels":{"vm/rack":"node1"},"uid":"uid-%s"}}`, pod, pod))
+					const patch = `patch pods %s {"metadata":{"labels":{"vm/rack":"node1"},"uid":"uid-%[1]s"}}`
+					want = append(want, fmt.Sprintf(patch, pod))
 				}
 				f.expect("writes", want, f.writes())
 			})

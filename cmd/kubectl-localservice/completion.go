@@ -76,7 +76,7 @@ func localServiceNames(ctx context.Context, c *cluster, _ []string) ([]string, e
 }
 
 func nodesWithService(ctx context.Context, c *cluster, args []string) ([]string, error) {
-	ls, err := c.localService(ctx, args[0])
+	ls, err := c.localService(ctx, nameOf(args[0]))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,6 +71,9 @@ func exactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
+// nameOf is the name in an argument, which may be of the form that -o name prints: lsvc/demo.
+func nameOf(arg string) string { return arg[strings.LastIndexByte(arg, '/')+1:] }
+
 func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nUsage: %s\nSee '%s -h' for help and examples", err, cmd.UseLine(), cmd.CommandPath())
 }
@@ -81,11 +85,11 @@ func explained(err error) error {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("you lack a permission: ask for it, and check with `kubectl auth can-i`: %w", err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server does not accept your credentials: log in again, or check "+
-			"`kubectl config view --minify`: %w", err)
+		return fmt.Errorf("the API server does not accept your credentials: log in again, or check `kubectl config "+
+			"view --minify`: %w", err)
 	case unreachable:
-		return fmt.Errorf("the cluster cannot be reached: check that it runs, and that $KUBECONFIG or "+
-			"--kubeconfig names a file with its address: %w", err)
+		return fmt.Errorf("the cluster cannot be reached: check that it runs, and that $KUBECONFIG or --kubeconfig "+
+			"names a file with its address: %w", err)
 	}
 	return err
 }

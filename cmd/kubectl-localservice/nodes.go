@@ -17,6 +17,7 @@ import (
 
 func (p *plugin) nodesCommand() *cobra.Command {
 	var clusterDomain string
+	var noHeaders bool
 	output := genericclioptions.NewPrintFlags("")
 	cmd := &cobra.Command{
 		Use:   "nodes NAME",
@@ -59,7 +60,7 @@ With -o name, the Services that are there are listed, as other commands take the
 		Args:              exactArgs(1),
 		ValidArgsFunction: p.complete(localServiceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.nodes(cmd.Context(), args[0], clusterDomain, output)
+			return p.nodes(cmd.Context(), nameOf(args[0]), clusterDomain, noHeaders, output)
 		},
 	}
 	output.AddFlags(cmd)
@@ -68,13 +69,14 @@ With -o name, the Services that are there are listed, as other commands take the
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
 		append(output.AllowedFormats(), "wide"), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringVar(&clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
+	cmd.Flags().BoolVar(&noHeaders, "no-headers", false, "Print the table without its headers.")
 	return cmd
 }
 
-func (p *plugin) nodes(ctx context.Context, name, clusterDomain string,
+func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeaders bool,
 	output *genericclioptions.PrintFlags) error {
 	format := *output.OutputFormat
-	printer := printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide"})
+	printer := printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide", NoHeaders: noHeaders})
 	if format != "" && format != "wide" {
 		var err error
 		if printer, err = output.ToPrinter(); err != nil {

@@ -163,7 +163,7 @@ n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         no pod with app
 n4     demo-n4   demo-n4.default.svc.cluster.local   0/0         no such Service: the controller says WritingServices: Services are being written
 n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service that nothing controls: delete or rename it
 `,
-		"nodes demo -o wide --cluster-domain example.org": `
+		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
 n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              not ready: c (CrashLoopBackOff)

@@ -34,7 +34,7 @@ LocalService (clusterIP: None) it has the port of the pods, because headless Ser
 		Args:              exactArgs(2),
 		ValidArgsFunction: p.complete(localServiceNames, nodesWithService),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.url(cmd.Context(), args[0], args[1], port)
+			return p.url(cmd.Context(), nameOf(args[0]), nameOf(args[1]), port)
 		},
 	}
 	cmd.Flags().StringVar(&port, "port", "", "Name or number of the LocalService's port; the first one by default.")

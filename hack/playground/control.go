@@ -69,7 +69,8 @@ func unixClient(path string) *socketClient {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
-	return &socketClient{path: path, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &socketClient{path: path, http: http.Client{Transport: &http.Transport{DialContext: dial,
+		DisableKeepAlives: true}}}
 }
 
 // call makes a request and decodes the answer into v, unless that is nil. The error is the server's, if it sent one.

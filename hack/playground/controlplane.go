@@ -88,13 +88,15 @@ func (c *controlPlane) issueIdentities() error {
 	err = a.issue("kube-apiserver", identity{
 		user: "kube-apiserver",
 		// "localhost" and 127.0.0.1 are for the clients outside, the others for pods.
-		hosts: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		ips:   []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(apiServiceIP), net.ParseIP(c.ip)},
+		hosts: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+			"kubernetes.default.svc.cluster.local"},
+		ips: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(apiServiceIP), net.ParseIP(c.ip)},
 	})
 	if err != nil {
 		return err
 	}
-	if err := a.issue("kubelet-client", identity{user: "kube-apiserver-kubelet-client", group: "system:masters"}); err != nil {
+	if err := a.issue("kubelet-client", identity{user: "kube-apiserver-kubelet-client",
+		group: "system:masters"}); err != nil {
 		return err
 	}
 	for name, id := range map[string]identity{
@@ -147,7 +149,8 @@ func (c *controlPlane) apiserver() []string {
 		args = append(args, "--permit-port-sharing", "--endpoint-reconciler-type", "none")
 	}
 	if c.config.Audit {
-		args = append(args, "--audit-policy-file", c.dir.path("audit-policy.yaml"), "--audit-log-path", c.dir.logFile("audit"),
+		args = append(args, "--audit-policy-file", c.dir.path("audit-policy.yaml"), "--audit-log-path",
+			c.dir.logFile("audit"),
 			"--audit-log-format", "json", "--audit-log-mode", "blocking")
 	}
 	return append(args, c.config.APIServerFlags...)
@@ -156,8 +159,10 @@ func (c *controlPlane) apiserver() []string {
 func (c *controlPlane) controllerManager() []string {
 	args := []string{"kube-controller-manager",
 		"--kubeconfig", c.dir.kubeconfigOf("kube-controller-manager"), "--leader-elect=false", "--secure-port", "0",
-		"--service-account-private-key-file", c.dir.path("pki", "sa.key"), "--root-ca-file", c.dir.path("pki", "ca.crt"),
-		"--cluster-signing-cert-file", c.dir.path("pki", "ca.crt"), "--cluster-signing-key-file", c.dir.path("pki", "ca.key"),
+		"--service-account-private-key-file", c.dir.path("pki", "sa.key"), "--root-ca-file",
+		c.dir.path("pki", "ca.crt"),
+		"--cluster-signing-cert-file", c.dir.path("pki", "ca.crt"), "--cluster-signing-key-file",
+		c.dir.path("pki", "ca.key"),
 		"--service-cluster-ip-range", serviceCIDR,
 		"--kube-api-qps", "1000", "--kube-api-burst", "2000",
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", nodeMonitorGracePeriod,
@@ -173,7 +178,8 @@ func (c *controlPlane) controllerManager() []string {
 }
 
 func (c *controlPlane) scheduler() []string {
-	return []string{"kube-scheduler", "--kubeconfig", c.dir.kubeconfigOf("kube-scheduler"), "--leader-elect=false", "--secure-port", "0"}
+	return []string{"kube-scheduler", "--kubeconfig", c.dir.kubeconfigOf("kube-scheduler"), "--leader-elect=false",
+		"--secure-port", "0"}
 }
 
 // newClient is a client for the playground's own purposes, recognisable as such in an audit log.

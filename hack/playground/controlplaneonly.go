@@ -68,8 +68,8 @@ func reservePort(port int) (int, func(), error) {
 	return addr.(*unix.SockaddrInet4).Port, release, nil
 }
 
-// waitForServiceAccount returns when pods can be created in the default namespace, unless no controller is going to make
-// that possible.
+// waitForServiceAccount returns when pods can be created in the default namespace, unless no controller is going to
+// make that possible.
 func waitForServiceAccount(ctx context.Context, client kubernetes.Interface, controllers string) error {
 	if !makesServiceAccounts(controllers) {
 		return nil
@@ -84,7 +84,8 @@ func waitForServiceAccount(ctx context.Context, client kubernetes.Interface, con
 func makesServiceAccounts(controllers string) bool {
 	list := strings.Split(controllers, ",")
 	has := func(prefix string) bool { // under its name, or the old one
-		return slices.Contains(list, prefix+"serviceaccount-controller") || slices.Contains(list, prefix+"serviceaccount")
+		return slices.Contains(list, prefix+"serviceaccount-controller") ||
+			slices.Contains(list, prefix+"serviceaccount")
 	}
 	return !has("-") && (controllers == "" || slices.Contains(list, "*") || has(""))
 }

@@ -67,7 +67,8 @@ func (d workdir) checkSocketPaths(nodes []string) error {
 		}
 	}
 	if over := len(longest) - maxSocketPath; over > 0 {
-		return fmt.Errorf("the directory %s is %d characters too long: the unix socket %s in it may have at most %d; choose a shorter --dir",
+		return fmt.Errorf("the directory %s is %d characters too long: the unix socket %s in it may have at most "+
+			"%d; choose a shorter --dir",
 			d, over, longest, maxSocketPath)
 	}
 	return nil
@@ -129,7 +130,8 @@ func checkOwned(dir workdir) error {
 		ours = ours || e.Name() == lockFile || e.Name() == kubectlCache && len(entries) == 1
 	}
 	if !ours {
-		return fmt.Errorf("%s has contents that are not a playground's (there is no %s in it), so it is left alone: choose another directory with --dir",
+		return fmt.Errorf("%s has contents that are not a playground's (there is no %s in it), so it is left "+
+			"alone: choose another directory with --dir",
 			dir, lockFile)
 	}
 	if err := os.Chmod(string(dir), 0o700); err != nil {
@@ -172,7 +174,8 @@ func takeOver(dir workdir, lock *os.File) error {
 	b := make([]byte, len(lockMagic))
 	n, _ := lock.Read(b)
 	if n > 0 && !bytes.Equal(b[:n], []byte(lockMagic)) {
-		return fmt.Errorf("%s was not written by a playground, so the directory is left alone: choose another one with --dir", lock.Name())
+		return fmt.Errorf("%s was not written by a playground, so the directory is left alone: choose another "+
+			"one with --dir", lock.Name())
 	}
 	if err := empty(dir); err != nil {
 		return err

@@ -9,81 +9,52 @@ import (
 )
 
 func TestClaimDir(t *testing.T) {
-	write := func(t *testing.T, path, content string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, tc := range map[string]struct {
-		prepare func(t *testing.T, dir string)
-		refused string // part of the error, empty if the directory may be taken
+		missing bool
+		files   map[string]string // what is in it
+		refused string            // part of the error, empty if the directory may be taken
 	}{
-		"missing": {prepare: func(t *testing.T, dir string) {
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
+		"missing": {missing: true},
+		"empty":   {},
+		"left by a killed playground": {files: map[string]string{
+			lockFile: lockMagic + "pid 1\n", "kubeconfig": "old", "etcd": "old", kubectlCache: "",
 		}},
-		"empty": {prepare: func(*testing.T, string) {}},
-		"left by a killed playground": {prepare: func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, lockFile), lockMagic+"pid 1\n")
-			write(t, filepath.Join(dir, "kubeconfig"), "old")
-			if err := os.MkdirAll(filepath.Join(dir, "etcd", "member"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		"left just after its lock was made": {prepare: func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, lockFile), "")
-		}},
-		"left by kubectl": {prepare: func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, kubectlCache), "")
-		}},
-		"somebody's files": {prepare: func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "thesis.txt"), "years of work")
-		}, refused: "left alone"},
-		"a lock of something else": {prepare: func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, lockFile), "something else")
-			write(t, filepath.Join(dir, "thesis.txt"), "years of work")
-		}, refused: "left alone"},
-		"a file": {prepare: func(t *testing.T, dir string) {
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
-			write(t, dir, "")
-		}, refused: "not a directory"},
-		"a link to another directory": {prepare: func(t *testing.T, dir string) {
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(t.TempDir(), dir); err != nil {
-				t.Fatal(err)
-			}
-		}, refused: "not a directory of yours"},
+		"left just after its lock was made": {files: map[string]string{lockFile: ""}},
+		"left by kubectl":                   {files: map[string]string{kubectlCache: ""}},
+		"somebody's files":                  {files: map[string]string{"thesis.txt": "my work"}, refused: "left alone"},
+		"a lock of something else": {
+			files:   map[string]string{lockFile: "something else", "thesis.txt": "my work"},
+			refused: "left alone",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "d")
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Fatal(err)
+			dir := workdir(t.TempDir()).path("d")
+			if !tc.missing {
+				must(t, os.Mkdir(dir, 0o755))
 			}
-			tc.prepare(t, dir)
+			for file, content := range tc.files {
+				must(t, os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600))
+			}
 			lock, err := claimDir(workdir(dir))
 			if tc.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.refused) {
 					t.Fatalf("error is %v, want one about %q", err, tc.refused)
 				}
-				if _, err := os.Stat(filepath.Join(dir, "thesis.txt")); strings.Contains(name, "some") && err != nil {
-					t.Errorf("a foreign file was removed: %v", err)
-				}
+				_, err := os.Stat(filepath.Join(dir, "thesis.txt"))
+				must(t, err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer lock.Close()
-			checkFresh(t, dir)
-			if err := removeDir(workdir(dir)); err != nil {
-				t.Fatal(err)
+			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("want a directory that keeps others out, got %v, %v", info, err)
 			}
+			for _, old := range []string{"kubeconfig", "etcd", kubectlCache} {
+				if _, err := os.Stat(filepath.Join(dir, old)); !os.IsNotExist(err) {
+					t.Errorf("%s of an earlier playground is still there", old)
+				}
+			}
+			must(t, removeDir(workdir(dir)))
 			if _, err := os.Stat(dir); !os.IsNotExist(err) {
 				t.Errorf("the directory is still there: %v", err)
 			}
@@ -91,63 +62,40 @@ func TestClaimDir(t *testing.T) {
 	}
 }
 
-func checkFresh(t *testing.T, dir string) {
+// A directory that somebody else may have put there, as /tmp is everybody's, is not taken.
+func TestClaimDirOfOthers(t *testing.T) {
+	link, file := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "file")
+	must(t, os.Symlink(t.TempDir(), link))
+	must(t, os.WriteFile(file, nil, 0o600))
+	for path, want := range map[string]string{link: "not a directory of yours", file: "not a directory"} {
+		if _, err := claimDir(workdir(path)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v, want one about %q", path, err, want)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
 	t.Helper()
-	info, err := os.Stat(dir)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o700 {
-		t.Errorf("mode is %v, want one that keeps others out", info.Mode())
-	}
-	for _, old := range []string{"kubeconfig", "etcd", kubectlCache} {
-		if _, err := os.Stat(filepath.Join(dir, old)); !os.IsNotExist(err) {
-			t.Errorf("%s of an earlier playground is still there", old)
-		}
 	}
 }
 
 func TestClaimDirTwice(t *testing.T) {
 	dir := workdir(t.TempDir())
 	lock, err := claimDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = claimDir(dir)
-	for _, want := range []string{"already running in " + string(dir), fmt.Sprintf("pid %d", os.Getpid()), "KUBECONFIG=", "--dir"} {
+	pid := fmt.Sprintf("pid %d", os.Getpid())
+	for _, want := range []string{"already running in " + string(dir), pid, "KUBECONFIG=", "--dir"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q in it", err, want)
 		}
 	}
-	lock.Close()
+	must(t, lock.Close())
 	lock, err = claimDir(dir)
-	if err != nil {
-		t.Fatalf("taking over after the first has ended: %v", err)
-	}
-	lock.Close()
-}
-
-func TestEmptyKeepsLogs(t *testing.T) {
-	dir := workdir(t.TempDir())
-	lock, err := claimDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	if err := empty(dir, "logs"); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(string(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	if got := strings.Join(names, " "); got != "logs "+lockFile {
-		t.Errorf("what is left is %q", got)
-	}
+	must(t, err) // It takes over when the first has ended.
+	must(t, lock.Close())
 }
 
 func TestCheckSocketPaths(t *testing.T) {
@@ -157,8 +105,10 @@ func TestCheckSocketPaths(t *testing.T) {
 		t.Errorf("a directory that just fits is refused: %v", err)
 	}
 	err := workdir("/" + strings.Repeat("d", fits)).checkSocketPaths([]string{node})
-	if err == nil || !strings.Contains(err.Error(), "1 characters too long") || !strings.Contains(err.Error(), "--dir") {
-		t.Errorf("error is %v, want one that says by how much and what to do", err)
+	for _, want := range []string{"1 characters too long", "--dir"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q in it", err, want)
+		}
 	}
 }
 

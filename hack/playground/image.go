@@ -52,7 +52,8 @@ func checkStatic(path string) error {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return fmt.Errorf("making an image of %s: it is not static and would find no libraries; build it with CGO_ENABLED=0", path)
+			return fmt.Errorf("making an image of %s: it is not static and would find no libraries; build it "+
+				"with CGO_ENABLED=0", path)
 		}
 	}
 	return nil
@@ -111,7 +112,8 @@ func (s imageSource) archive(out io.Writer) error {
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
 		"config":       map[string]any{"Entrypoint": []string{"/" + name}},
-		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", digest.Sum(nil))}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x",
+			digest.Sum(nil))}},
 	})
 	if err != nil {
 		return err

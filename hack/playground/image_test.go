@@ -20,21 +20,18 @@ func TestImageArchive(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			contents := bytes.Repeat([]byte{'x'}, size)
 			binary := filepath.Join(t.TempDir(), "app")
-			if err := os.WriteFile(binary, contents, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(binary, contents, 0o600))
 			var archive bytes.Buffer
-			if err := (imageSource{Ref: "localhost/app:1", Binary: binary}).archive(&archive); err != nil {
-				t.Fatal(err)
-			}
+			must(t, imageSource{Ref: "localhost/app:1", Binary: binary}.archive(&archive))
 			files := untar(t, &archive)
 
 			var manifest []struct {
 				Config           string
 				RepoTags, Layers []string
 			}
-			unmarshal(t, files["manifest.json"], &manifest)
-			if len(manifest) != 1 || !slices.Equal(manifest[0].RepoTags, []string{"localhost/app:1"}) || len(manifest[0].Layers) != 1 {
+			must(t, json.Unmarshal(files["manifest.json"], &manifest))
+			if len(manifest) != 1 || len(manifest[0].Layers) != 1 ||
+				!slices.Equal(manifest[0].RepoTags, []string{"localhost/app:1"}) {
 				t.Fatalf("manifest is %s", files["manifest.json"])
 			}
 			var image struct {
@@ -43,13 +40,14 @@ func TestImageArchive(t *testing.T) {
 					DiffIDs []string `json:"diff_ids"`
 				}
 			}
-			unmarshal(t, files[manifest[0].Config], &image)
+			must(t, json.Unmarshal(files[manifest[0].Config], &image))
 			if !slices.Equal(image.Config.Entrypoint, []string{"/app"}) {
 				t.Errorf("entrypoint is %v", image.Config.Entrypoint)
 			}
 			layer := files[manifest[0].Layers[0]]
-			if want := fmt.Sprintf("sha256:%x", sha256.Sum256(layer)); !slices.Equal(image.RootFS.DiffIDs, []string{want}) {
-				t.Errorf("diff IDs are %v, and the layer's digest is %s", image.RootFS.DiffIDs, want)
+			digest := fmt.Sprintf("sha256:%x", sha256.Sum256(layer))
+			if !slices.Equal(image.RootFS.DiffIDs, []string{digest}) {
+				t.Errorf("diff IDs are %v, and the layer's digest is %s", image.RootFS.DiffIDs, digest)
 			}
 			if got := untar(t, bytes.NewReader(layer)); len(got) != 1 || !bytes.Equal(got["app"], contents) {
 				t.Errorf("the layer does not have just the binary")
@@ -66,27 +64,15 @@ func untar(t *testing.T, r io.Reader) map[string][]byte {
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files[h.Name], err = io.ReadAll(in); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func unmarshal(t *testing.T, b []byte, v any) {
-	t.Helper()
-	if err := json.Unmarshal(b, v); err != nil {
-		t.Fatalf("%v in %q", err, b)
+		must(t, err)
+		files[h.Name], err = io.ReadAll(in)
+		must(t, err)
 	}
 }
 
 func TestParseImageSource(t *testing.T) {
 	self, err := os.Executable() // static, as the tests are built with CGO_ENABLED=0
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for arg, want := range map[string]string{
 		"app=" + self:                "docker.io/library/app:latest",
 		"localhost/app:1=" + self:    "localhost/app:1",
@@ -98,9 +84,7 @@ func TestParseImageSource(t *testing.T) {
 		}
 	}
 	text := filepath.Join(t.TempDir(), "script.sh")
-	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o600))
 	for arg, want := range map[string]string{
 		"app":                 "REF=BINARY",
 		"=" + self:            "REF=BINARY",

@@ -15,8 +15,8 @@ import (
 )
 
 func init() {
-	// The main goroutine stays on the main thread, so that what is set per thread (see enterClusterDNS) is set on a thread
-	// that lives as long as the process.
+	// The main goroutine stays on the main thread, so that what is set per thread (see enterClusterDNS) is set on a
+	// thread that lives as long as the process.
 	runtime.LockOSThread()
 }
 

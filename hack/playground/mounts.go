@@ -18,8 +18,8 @@ const (
 	insideStatic  = insideRoot + "/static-pods" // as in config/kubelet.yaml
 )
 
-// source is a file or directory of the machine, held open so that it can be mounted after something else has been mounted
-// over it.
+// source is a file or directory of the machine, held open so that it can be mounted after something else has been
+// mounted over it.
 type source struct {
 	target string
 	isDir  bool
@@ -49,7 +49,8 @@ func privateMounts(dir workdir, node, binary string) error {
 		defer unix.Close(fd)
 		sources = append(sources, source{s.target, s.isDir, fd})
 	}
-	for p, mode := range map[string]string{"/run": "755", "/var/lib": "755", "/var/log": "755", "/opt": "755", "/tmp": "1777"} {
+	for p, mode := range map[string]string{"/run": "755", "/var/lib": "755", "/var/log": "755", "/opt": "755",
+		"/tmp": "1777"} {
 		if _, err := os.Stat(p); err != nil {
 			continue // nothing to hide
 		}
@@ -97,7 +98,8 @@ func mountKernelFiles() error {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
 	// The kubelet insists on these: it sees them as it wants them, and the machine keeps its own.
-	for name, value := range map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"} {
+	for name, value := range map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10",
+		"kernel/panic_on_oops": "1"} {
 		f := filepath.Join(insideRoot, filepath.Base(name))
 		if err := os.WriteFile(f, []byte(value+"\n"), 0o644); err != nil {
 			return fmt.Errorf("writing a kernel parameter for the kubelet: %w", err)

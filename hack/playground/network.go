@@ -32,7 +32,8 @@ func hardwareAddr(ip net.IP) net.HardwareAddr {
 
 // setUpGateway makes the network that the nodes hang on, and this namespace the router between their pods.
 func setUpGateway() error {
-	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName, HardwareAddr: hardwareAddr(net.ParseIP(gatewayIP))}}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName,
+		HardwareAddr: hardwareAddr(net.ParseIP(gatewayIP))}}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("making the nodes' bridge: %w", err)
 	}

@@ -121,7 +121,8 @@ func setUpNodeNetwork(ctx context.Context, ip string, port int) error {
 // serveNode imports the images there are, and then serves what the command line and the sandbox want of a node. The
 // socket also tells `playground run` the node's process: see nodePID.
 func serveNode(ctx context.Context, name string) error {
-	images, err := containerd.New("/run/containerd/containerd.sock", containerd.WithDefaultNamespace("k8s.io"), containerd.WithTimeout(20*time.Second))
+	images, err := containerd.New("/run/containerd/containerd.sock", containerd.WithDefaultNamespace("k8s.io"),
+		containerd.WithTimeout(20*time.Second))
 	if err != nil {
 		return withLog(fmt.Errorf("connecting to containerd: %w", err), insideDir.logFile(name+"-containerd"))
 	}
@@ -144,7 +145,9 @@ func serveNode(ctx context.Context, name string) error {
 	mux.HandleFunc("GET /ready/services", answer(func(r *http.Request) (any, error) {
 		return nil, dialOnce(r.Context(), "tcp", net.JoinHostPort(apiServiceIP, "443"))
 	}))
-	mux.HandleFunc("GET /ready/dns", answer(func(r *http.Request) (any, error) { return nil, resolveOnce(r.Context()) }))
+	mux.HandleFunc("GET /ready/dns", answer(func(r *http.Request) (any, error) {
+		return nil, resolveOnce(r.Context())
+	}))
 	go serveHTTP(l, mux)
 	// After listening: an image that `playground load` writes now is either seen here, or the node is told of it.
 	return importImages(ctx, images, insideDir.path("images", "*.tar"))

@@ -209,9 +209,10 @@ func (n *nodes) waitDNS(ctx context.Context, name string) error {
 // waitFor polls one of the node's own checks; if that fails, log is likely to say why.
 func (n *nodes) waitFor(ctx context.Context, name, check, log string) error {
 	client := unixClient(n.dir.nodeSocket(name))
-	err := poll(ctx, time.Minute, fmt.Sprintf("waiting for %s on node %s", check, name), func(ctx context.Context) error {
-		return client.call(ctx, "GET", "/ready/"+check, nil)
-	})
+	err := poll(ctx, time.Minute, fmt.Sprintf("waiting for %s on node %s", check, name),
+		func(ctx context.Context) error {
+			return client.call(ctx, "GET", "/ready/"+check, nil)
+		})
 	if err != nil && ctx.Err() == nil {
 		return withLog(err, n.dir.logFile(name+"-"+log))
 	}

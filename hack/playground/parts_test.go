@@ -5,8 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,24 +17,10 @@ import (
 )
 
 func TestChildEnv(t *testing.T) {
-	got := childEnv([]string{"PATH=/bin", "HTTPS_PROXY=http://proxy", "ETCD_NAME=x", "NOTIFY_SOCKET=/run/x", "KUBECONFIG=/k", "GOMAXPROCS=2"})
-	if want := []string{"PATH=/bin", "GOMAXPROCS=2"}; !slices.Equal(got, want) {
+	want := []string{"PATH=/bin", "GOMAXPROCS=2"}
+	got := childEnv(append(want, "HTTPS_PROXY=http://proxy", "ETCD_NAME=x", "NOTIFY_SOCKET=/run/x", "KUBECONFIG=/k"))
+	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestWithLog(t *testing.T) {
-	failure := errors.New("etcd ended")
-	log := filepath.Join(t.TempDir(), "etcd.log")
-	if err := withLog(failure, log); !errors.Is(err, failure) || !strings.Contains(err.Error(), "no such file") {
-		t.Errorf("without a log: %v", err)
-	}
-	if err := os.WriteFile(log, []byte("first\n"+strings.Repeat("more\n", 20)+"last\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err := withLog(failure, log)
-	if !errors.Is(err, failure) || !strings.Contains(err.Error(), log) || !strings.HasSuffix(err.Error(), "| last") || strings.Contains(err.Error(), "first") {
-		t.Errorf("with a log: %v", err)
 	}
 }
 
@@ -67,8 +51,9 @@ func TestPoll(t *testing.T) {
 }
 
 func TestClusterNsswitch(t *testing.T) {
-	got := string(clusterNsswitch([]byte("passwd: files systemd\nhosts:  files resolve [!UNAVAIL=return] dns\nnetworks: files\n")))
-	if strings.Contains(got, "resolve") || !strings.Contains(got, "\nhosts: files dns\n") || !strings.Contains(got, "passwd: files systemd\n") {
+	const others, hosts = "passwd: files systemd\n", "\nhosts: files dns\n"
+	got := string(clusterNsswitch([]byte(others + "hosts:  files resolve [!UNAVAIL=return] dns\n")))
+	if !strings.HasPrefix(got, others) || strings.Contains(got, "resolve") || !strings.HasSuffix(got, hosts) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -84,7 +69,9 @@ func TestWantedRoutes(t *testing.T) {
 		}
 		return n
 	}
-	got := wantedRoutes([]*corev1.Node{node("10.244.0.0/24", "192.168.60.11"), node("", "192.168.60.12"), node("10.244.2.0/24", "")})
+	got := wantedRoutes([]*corev1.Node{
+		node("10.244.0.0/24", "192.168.60.11"), node("", "192.168.60.12"), node("10.244.2.0/24", ""),
+	})
 	want := map[string]net.IP{"10.244.0.0/24": net.ParseIP("192.168.60.11")}
 	if !maps.EqualFunc(got, want, net.IP.Equal) {
 		t.Errorf("got %v, want %v", got, want)
@@ -161,16 +148,20 @@ func TestMakesServiceAccounts(t *testing.T) {
 // The reserved port is free for kube-apiserver, which sets SO_REUSEPORT, and for nobody else.
 func TestReservePort(t *testing.T) {
 	port, release, err := reservePort(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer release()
 	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
 	if l, err := net.Listen("tcp4", addr); err == nil {
 		l.Close()
 		t.Error("somebody else could take the port")
 	}
-	l, err := sharingListen(addr)
+	sharing := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		controlErr := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		return errors.Join(err, controlErr)
+	}}
+	l, err := sharing.Listen(t.Context(), "tcp4", addr)
 	if err != nil {
 		t.Fatalf("the API server could not have it: %v", err)
 	}
@@ -181,19 +172,9 @@ func TestReservePort(t *testing.T) {
 	}
 	c.Close()
 	other, release2, err := reservePort(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer release2()
 	if other == port {
 		t.Error("two playgrounds got the same port")
 	}
-}
-
-func sharingListen(addr string) (net.Listener, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
-		return errors.Join(err, controlErr)
-	}}
-	return lc.Listen(context.Background(), "tcp4", addr)
 }

@@ -155,7 +155,8 @@ func (a *authority) newAdmin(server string) error {
 		return fmt.Errorf("making the administrator's token: %w", err)
 	}
 	token := hex.EncodeToString(random)
-	if err := os.WriteFile(a.dir.path("pki", "tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
+	if err := os.WriteFile(a.dir.path("pki", "tokens.csv"), []byte(token+",admin,admin,system:masters\n"),
+		0o600); err != nil {
 		return fmt.Errorf("writing the administrator's token: %w", err)
 	}
 	return a.writeKubeconfig(a.dir.path("kubeconfig"), server, clientcmdapi.AuthInfo{Token: token})

@@ -42,13 +42,15 @@ var programs = []struct{ name, pkg, why string }{
 }
 
 // libexecPrograms are what build.sh puts beside the playground.
-var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "runc", "pause"}
+var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "runc",
+	"pause"}
 
 // defaultNodes are the nodes of `up` without --nodes.
 var defaultNodes = []string{"k8s01", "k8s02", "k8s03"}
 
-// Kubernetes watches files with inotify, of which Linux gives a user a limited number of instances, for all of the user's
-// processes. Counted on a running cluster: 8 in the control plane; 7 in a kubelet, 2 in containerd, 1 in kube-proxy.
+// Kubernetes watches files with inotify, of which Linux gives a user a limited number of instances, for all of the
+// user's processes. Counted on a running cluster: 8 in the control plane; 7 in a kubelet, 2 in containerd, 1 in
+// kube-proxy.
 const (
 	controlPlaneInotify = 8
 	nodeInotify         = 10
@@ -76,7 +78,8 @@ func preflightCommand() *cobra.Command {
 // preflight returns all that is wrong at once for a playground with so many nodes.
 func preflight(p probes, nodes int) problems {
 	if p.goos != "linux" {
-		return problems{{what: "nodes are Linux namespaces, and this is " + p.goos, fix: "use a Linux machine, or a virtual one"}}
+		return problems{{what: "nodes are Linux namespaces, and this is " + p.goos, fix: "use a Linux machine, " +
+			"or a virtual one"}}
 	}
 	found := programProblems(p)
 	if err := p.namespaces(); err != nil {
@@ -85,7 +88,8 @@ func preflight(p probes, nodes int) problems {
 	needed := controlPlaneInotify + nodes*nodeInotify
 	if free := p.inotify(needed); free < needed {
 		found = append(found, problem{
-			what: fmt.Sprintf("%d inotify instances are needed for %d nodes, and only %d are left of the %s that a user may have",
+			what: fmt.Sprintf("%d inotify instances are needed for %d nodes, and only %d are left of the %s that "+
+				"a user may have",
 				needed, nodes, free, p.sysctl("fs/inotify/max_user_instances")),
 			fix: "sudo sysctl -w fs.inotify.max_user_instances=1024",
 		})

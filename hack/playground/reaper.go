@@ -53,8 +53,8 @@ func reapOrphans() {
 	}()
 }
 
-// reapAll returns whether no orphan is left. It looks before it reaps, and what it sees first may be a child that is not
-// its to reap.
+// reapAll returns whether no orphan is left. It looks before it reaps, and what it sees first may be a child that is
+// not its to reap.
 func reapAll() bool {
 	for {
 		pid, err := endedChild()

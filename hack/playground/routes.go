@@ -16,8 +16,8 @@ import (
 // routeProtocol marks the routes to pods, so that no other route is ever removed.
 const routeProtocol = 99
 
-// followRoutes keeps a route to the pods of every node, as the route controller of a cloud would: a Node that is deleted
-// and registers again may get other pod addresses. A failure goes to fail.
+// followRoutes keeps a route to the pods of every node, as the route controller of a cloud would: a Node that is
+// deleted and registers again may get other pod addresses. A failure goes to fail.
 func followRoutes(ctx context.Context, client kubernetes.Interface, fail func(error)) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().Nodes()
@@ -72,7 +72,8 @@ func wantedRoutes(objects []*corev1.Node) map[string]net.IP {
 
 // setRoutes makes the routes marked as ours the wanted ones.
 func setRoutes(wanted map[string]net.IP) error {
-	there, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: routeProtocol}, netlink.RT_FILTER_PROTOCOL)
+	there, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: routeProtocol},
+		netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return fmt.Errorf("listing routes: %w", err)
 	}

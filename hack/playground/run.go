@@ -77,7 +77,8 @@ func run(path, node string, args []string) error {
 	return nil
 }
 
-// nodePID is the process that serves a node's socket, as numbered in our pid namespace. It has other numbers in its own.
+// nodePID is the process that serves a node's socket, as numbered in our pid namespace. It has other numbers in its
+// own.
 func nodePID(dir workdir, node string) (pid int, err error) {
 	c, err := net.Dial("unix", dir.nodeSocket(node))
 	if err != nil {
@@ -107,7 +108,8 @@ func inOtherUserNamespace(pid int) (bool, error) {
 	}
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
 	if err != nil {
-		return false, fmt.Errorf("looking at the node's user namespace (does another user run the playground?): %w", err)
+		return false, fmt.Errorf("looking at the node's user namespace (does another user run the playground?): "+
+			"%w", err)
 	}
 	return ours != theirs, nil
 }

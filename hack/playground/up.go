@@ -42,10 +42,12 @@ func upCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	dirFlag(cmd, &dir)
-	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "only etcd, kube-apiserver and kube-controller-manager: no nodes, no privileges needed")
+	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "only etcd, kube-apiserver and "+
+		"kube-controller-manager: no nodes, no privileges needed")
 	f.BoolVar(&c.Scheduler, "scheduler", false, "with --control-plane-only: a kube-scheduler, too")
 	f.StringSliceVar(&c.Nodes, "nodes", defaultNodes, "names of the nodes")
-	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for every node (repeatable)")
+	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for "+
+		"every node (repeatable)")
 	f.BoolVar(&c.Audit, "audit", false, "write an audit log with one line per request to logs/audit.log")
 	f.StringVar(&c.Controllers, "controllers", "", "kube-controller-manager's --controllers, such as '*,-nodeipam'")
 	f.StringArrayVar(&c.APIServerFlags, "apiserver-flag", nil, "a flag for kube-apiserver, such as --v=4 (repeatable)")

@@ -95,7 +95,8 @@ func (c *preflight) permissions(ctx context.Context) error {
 			review := &authorizationv1.SelfSubjectAccessReview{}
 			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
 				Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace}
-			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review,
+				metav1.CreateOptions{})
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 				return nil // We may not ask what we may do: then the work itself will tell.

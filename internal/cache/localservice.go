@@ -18,8 +18,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// maxWritten is how many LocalServices are remembered as they were written: what is lost is written again, which changes
-// nothing.
+// maxWritten is how many LocalServices are remembered as they were written: what is lost is written again, which
+// changes nothing.
 const maxWritten = 1000
 
 // LocalServices is the cache of LocalServices, ahead of its watch by what was written last.

@@ -13,8 +13,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Services is the cache of Services. It groups those of a LocalService, so that a sync finds them side by side, and counts
-// all as they come and go, so that nobody has to count them.
+// Services is the cache of Services. It groups those of a LocalService, so that a sync finds them side by side, and
+// counts all as they come and go, so that nobody has to count them.
 type Services struct {
 	*Store[Service]
 	changed []func(before, after *Service)
@@ -41,7 +41,8 @@ type group struct {
 type counts struct{ services, clusterIPs int }
 
 func newServices(store *Store[Service]) (*Services, error) {
-	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{}, addresses: map[corev1.IPFamily]int{}}
+	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{},
+		addresses: map[corev1.IPFamily]int{}}
 	return s, store.OnChange(func(before, after *Service) {
 		s.change(before, after)
 		if after == nil {
@@ -136,8 +137,8 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 	return nil // and not a plan.Service that holds a nil pointer
 }
 
-// Shows reports whether the groups know a change of a LocalService that was made. Service is what the API server answered,
-// nil to a deletion.
+// Shows reports whether the groups know a change of a LocalService that was made. Service is what the API server
+// answered, nil to a deletion.
 func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service *corev1.Service) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -151,7 +152,8 @@ func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service 
 	return hasReached(cached, service.ResourceVersion)
 }
 
-// hasReached reports whether a Service has a resource version, or a later one. Those that cannot be compared count as later.
+// hasReached reports whether a Service has a resource version, or a later one. Those that cannot be compared count as
+// later.
 func hasReached(service plan.Service, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(service.GetResourceVersion(), version)
 	return err != nil || order >= 0

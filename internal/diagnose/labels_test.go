@@ -68,8 +68,8 @@ func TestNodeLabels(t *testing.T) {
 		"the policies are gone": {
 			pods: []*corev1.Pod{pod("a", "n1", created, byController, scheduledAt(2)),
 				pod("b", "n2", created, scheduledAt(1))},
-			want: NodeLabels{ByController, 1, 1}, line: "by the controller, after the binding; with the binding " +
-				"on 1 of 2 pods.",
+			want: NodeLabels{ByController, 1, 1}, line: "by the controller, after the binding; with the binding on " +
+				"1 of 2 pods.",
 		},
 		"waited for a node": {
 			pods: []*corev1.Pod{pod("a", "n1", created, createdAt(1), scheduledAt(3)),

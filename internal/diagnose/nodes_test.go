@@ -258,8 +258,8 @@ func TestStatusReasons(t *testing.T) {
 		},
 		"pod without label": {
 			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", unlabelled)}},
-			reason: PodsUnlabelled, message: "no label vm/rack=n1: a; is the controller running, or was the " +
-				"label refused",
+			reason: PodsUnlabelled, message: "no label vm/rack=n1: a; is the controller running, or was the label " +
+				"refused",
 		},
 		"pod with a wrong label": {
 			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", labelled("n7"))}},
@@ -276,8 +276,8 @@ func TestStatusReasons(t *testing.T) {
 				Pods: []*corev1.Pod{pod("d", "n1", crash), pod("c", "n1", crash), pod("b", "n1", notReady(running)),
 					pod("a", "n1", crash), pod("e", "n1", crash)}},
 			reason: PodsNotReady, endpoints: Endpoints{0, 1},
-			message: "not ready: a (CrashLoopBackOff), b (containers with unready status: [app]), " +
-				"c (CrashLoopBackOff), 2 more",
+			message: "not ready: a (CrashLoopBackOff), b (containers with unready status: [app]), c " +
+				"(CrashLoopBackOff), 2 more",
 		},
 		"one of two pods not ready": {
 			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", crash)},

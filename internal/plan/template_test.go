@@ -167,25 +167,36 @@ func TestEveryFieldDrift(t *testing.T) {
 			`{"metadata":{"annotations":{"localservice.dev/node":"node2"}}}`},
 		"a label of serviceMetadata": {"metadata", func(s *corev1.Service) { s.Labels["team"] = "b" },
 			`{"metadata":{"labels":{"team":"a"}}}`},
+		"record of metadata": {"metadata", func(s *corev1.Service) {
+			s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "}{"
+		},
+			`{"metadata":{"annotations":{"localservice.dev/applied-metadata":` +
+				`"{\"labels\":[\"team\",\"tier\"],\"annotations\":[\"external-dns.example.com/ttl\"]}"}}}`},
 		"port": {"headless", func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 },
 			`{"spec":{"ports":[{"name":"http","port":8080,"protocol":"TCP","targetPort":8080}]}}`},
-		"target port keeps the node port": {"node port", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("x") },
+		"target port keeps the node port": {"node port", func(s *corev1.Service) {
+			s.Spec.Ports[0].TargetPort = intstr.FromString("x")
+		},
 			`{"spec":{"ports":[{"name":"http","nodePort":30000,"port":8080,"protocol":"TCP","targetPort":8080}]}}`},
 		"type": {"cluster IP", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort,
 				corev1.ServiceExternalTrafficPolicyCluster, 30000
-		}, `{"spec":{"externalTrafficPolicy":null,"ports":[{"name":"http","port":8080,"protocol":"TCP","targetPort":8080}],"type":"ClusterIP"}}`},
+		}, `{"spec":{"externalTrafficPolicy":null,"ports":[{"name":"http","port":8080,"protocol":"TCP",` +
+			`"targetPort":8080}],"type":"ClusterIP"}}`},
 		"external name": {"headless", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.ExternalName = corev1.ServiceTypeExternalName,
 				"", nil, "example.com"
 		}, `{"spec":{"clusterIP":"None","externalName":null,"type":"ClusterIP"}}`},
 		"not ready addresses": {"headless", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
 			`{"spec":{"publishNotReadyAddresses":null}}`},
-		"traffic distribution": {"headless", func(s *corev1.Service) { s.Spec.TrafficDistribution = new("PreferClose") },
+		"traffic distribution": {"headless", func(s *corev1.Service) {
+			s.Spec.TrafficDistribution = new("PreferClose")
+		},
 			`{"spec":{"trafficDistribution":null}}`},
 		"affinity": {"headless", func(s *corev1.Service) {
 			s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-			s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(1))}}
+			clients := &corev1.ClientIPConfig{TimeoutSeconds: new(int32(1))}
+			s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: clients}
 		}, `{"spec":{"sessionAffinity":"None","sessionAffinityConfig":null}}`},
 		"dual stack": {"cluster IP", func(s *corev1.Service) {
 			s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
@@ -244,7 +255,7 @@ func TestEveryFieldOfOthers(t *testing.T) {
 	for name, edit := range map[string]func(*corev1.Service){
 		"labels":      func(s *corev1.Service) { s.Labels["x"] = "y" },
 		"annotations": func(s *corev1.Service) { s.Annotations["cloud.example.com/lb"] = "7" },
-		"finalizers":  func(s *corev1.Service) { s.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"} },
+		"finalizers":  func(s *corev1.Service) { s.Finalizers = []string{"service.kubernetes.io/lb-cleanup"} },
 		"status":      func(s *corev1.Service) { s.Status = corev1.ServiceStatus{} },
 		"cluster IP": func(s *corev1.Service) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.9.9",

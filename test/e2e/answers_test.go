@@ -4,164 +4,131 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"sync"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// access is how to ask for what a node's Service has behind it.
-type access func(node string) question
+// access is the URL at which to ask for what a node's Service has behind it.
+type access func(node string) (url string)
 
-// byName asks a LocalService's Services by their names: each address of headless ones, and often enough to meet every
-// pod, by chance, behind a cluster IP.
+// byName asks a LocalService's Services by their names.
 func (s *scene) byName(ls *v1alpha1.LocalService) access {
-	times := 0
-	if ls.Spec.ClusterIP != corev1.ClusterIPNone {
-		times = 20
-	}
-	return func(node string) question {
-		return question{URL: fmt.Sprintf("http://%s.%s:%d/", serviceName(ls.Name, node), s.Namespace, appPort), Times: times}
+	return func(node string) string {
+		return fmt.Sprintf("http://%s.%s:%d/", naming.ServiceName(ls.Name, node), s.Namespace, appPort)
 	}
 }
 
 // byNodePort asks a LocalService's Services at the node ports that they have, of a node with this address.
 func (s *scene) byNodePort(ls *v1alpha1.LocalService, address string) access {
-	s.T.Helper()
-	own, err := s.OwnedServices(s.Ctx(), ls)
-	s.Must(err)
-	return func(node string) question {
-		port := 0
-		if service := own[serviceName(ls.Name, node)]; service != nil {
-			port = int(service.Spec.Ports[0].NodePort)
-		}
-		return question{URL: "http://" + net.JoinHostPort(address, strconv.Itoa(port)) + "/", Times: 20}
+	own := s.MustOwn(ls, len(nodes))
+	return func(node string) string {
+		port := int(own[naming.ServiceName(ls.Name, node)].Spec.Ports[0].NodePort)
+		return "http://" + net.JoinHostPort(address, strconv.Itoa(port)) + "/"
 	}
 }
 
-// wrongNodeError is an answer from another node than the one in the Service's name: what must never happen.
-type wrongNodeError struct {
-	url, client, want string
-	got               answer
-}
-
-func (e *wrongNodeError) Error() string {
-	return fmt.Sprintf("WRONG NODE: %s, asked from %s, answered from %s, by pod %s; want %s", e.url, e.client, e.got.node, e.got.pod, e.want)
-}
+// errWrongNode is an answer from another node than the one in the Service's name: what must never happen.
+var errWrongNode = errors.New("WRONG NODE")
 
 // checkAnswers asks for nodes' Services from one node. It returns nil if those that have ready pods were answered by
 // all of these, and the others not at all.
-func (s *scene) checkAnswers(ctx context.Context, client string, of []string, a access) error {
+func (s *scene) checkAnswers(ctx context.Context, client string, of []string, url access) error {
 	byNode, err := s.podsByNode(ctx)
 	if err != nil {
 		return err
 	}
-	answers, err := askNodes(ctx, client, of, a)
+	answers, err := askNodes(ctx, client, of, url)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, node := range of {
-		pods := map[string]bool{}
-		for _, got := range answers[node].answers {
-			pods[got.pod] = true
-		}
-		got, want := slices.Sorted(maps.Keys(pods)), slices.Sorted(slices.Values(byNode[node]))
-		if !slices.Equal(got, want) || len(want) > 0 && answers[node].err != "" {
+		got, want := answers[node], slices.Sorted(slices.Values(byNode[node]))
+		if !slices.Equal(got.pods, want) || len(want) > 0 && got.err != "" {
 			errs = append(errs, fmt.Errorf("%s, asked from %s, was answered by %v (%s); ready on %s are %v",
-				a(node).URL, client, got, answers[node].err, node, want))
+				url(node), client, got.pods, got.err, node, want))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// nodeAnswers is what a node's Service has answered.
+// nodeAnswers are the pods by which a node's Service has answered, sorted, and why there are not more.
 type nodeAnswers struct {
-	answers []answer
-	err     string
+	pods []string
+	err  string
 }
 
 // askNodes asks for nodes' Services from one node. An answer from a wrong node is an error.
-func askNodes(ctx context.Context, client string, of []string, a access) (map[string]nodeAnswers, error) {
-	questions := make([]question, len(of))
+func askNodes(ctx context.Context, client string, of []string, url access) (map[string]nodeAnswers, error) {
+	urls := make([]string, len(of))
 	for i, node := range of {
-		questions[i] = a(node)
+		urls[i] = url(node)
 	}
-	replies, err := ask(ctx, client, questions)
+	replies, err := ask(ctx, client, urls)
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	all := map[string]nodeAnswers{}
+	answers := map[string]nodeAnswers{}
 	for i, node := range of {
-		n := nodeAnswers{err: replies[i].Error}
+		var pods []string
 		for _, body := range replies[i].Bodies {
-			got, err := parseAnswer(body)
-			if err == nil && got.node != node {
-				err = &wrongNodeError{url: questions[i].URL, client: client, want: node, got: got}
+			m := answerPattern.FindStringSubmatch(body)
+			if m == nil {
+				return nil, fmt.Errorf("%s: the answer %q is not the demo app's", urls[i], body)
 			}
-			errs = append(errs, err)
-			n.answers = append(n.answers, got)
+			if m[2] != node {
+				return nil, framework.Hopeless(fmt.Errorf("%w: %s, asked from %s, answered from %s, by pod %s; want %s",
+					errWrongNode, urls[i], client, m[2], m[1], node))
+			}
+			pods = append(pods, m[1])
 		}
-		all[node] = n
+		slices.Sort(pods)
+		answers[node] = nodeAnswers{slices.Compact(pods), replies[i].Error}
 	}
-	return all, errors.Join(errs...)
+	return answers, nil
 }
 
 // wantAnswers waits until, from each of some nodes, the Services of all nodes are answered by exactly their pods.
 func (s *scene) wantAnswers(from, of []string, ways ...access) {
 	s.T.Helper()
-	for _, a := range ways {
+	for _, url := range ways {
 		for _, client := range from {
-			s.Eventually(fmt.Sprintf("from %s, every pod of %v can be reached through its node's name", client, of), func(ctx context.Context) error {
-				err := s.checkAnswers(ctx, client, of, a)
-				if _, wrong := errors.AsType[*wrongNodeError](err); wrong {
-					return framework.Hopeless(err)
-				}
-				return err
-			})
+			what := fmt.Sprintf("from %s, every pod of %v can be reached through its node's name", client, of)
+			s.Eventually(what, func(ctx context.Context) error { return s.checkAnswers(ctx, client, of, url) })
 		}
 	}
 }
 
-// watch asks for nodes' Services again and again until the function that it returns is called. An answer from a wrong
-// node fails the test. When watch returns, something has been answered.
+// watch asks for nodes' Services again and again until the function that it returns is called, or the test ends. An
+// answer from a wrong node fails the test, and so does no answer at all.
 func (s *scene) watch(client string, of []string, ways ...access) (stop func()) {
-	s.T.Helper()
 	ctx, cancel := context.WithCancel(s.Ctx())
-	answered := make(chan struct{})
+	answered := 0
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		first := sync.OnceFunc(func() { close(answered) })
-		for ctx.Err() == nil {
-			for _, a := range ways {
-				answers, err := askNodes(ctx, client, of, a)
-				if wrong := (*wrongNodeError)(nil); errors.As(err, &wrong) {
-					s.T.Error(wrong)
-					return
-				}
-				if slices.ContainsFunc(slices.Collect(maps.Values(answers)), func(n nodeAnswers) bool { return len(n.answers) > 0 }) {
-					first()
-				}
+		for i := 0; ctx.Err() == nil; i++ {
+			answers, err := askNodes(ctx, client, of, ways[i%len(ways)])
+			if errors.Is(err, errWrongNode) {
+				s.T.Error(err)
+			}
+			for _, got := range answers {
+				answered += len(got.pods)
 			}
 		}
 	})
 	stop = sync.OnceFunc(func() {
 		cancel()
 		watching.Wait()
+		if answered == 0 {
+			s.T.Error("nothing was answered while it was watched")
+		}
 	})
 	s.T.Cleanup(stop)
-	select {
-	case <-answered:
-	case <-time.After(framework.DefaultTimeout):
-		s.T.Fatalf("nothing was answered within %v\n%s", framework.DefaultTimeout, s.Describe(s.Namespace))
-	}
 	return stop
 }

@@ -22,14 +22,11 @@ const clientCommand = "e2e-client"
 // that come at once.
 const clientTimeout = 5 * time.Second
 
-// question is an HTTP request that is made several times, on a connection of its own each time.
-type question struct {
-	URL string
-	// Times is how often to ask. With 0, each address that the URL's name resolves to is asked once.
-	Times int
-}
+// clientTries is how often a client asks for each URL: often enough to ask every address that its name has, and to meet
+// every pod, by chance, behind an address that several share.
+const clientTries = 20
 
-// reply is what became of a question.
+// reply is what has been answered to a URL.
 type reply struct {
 	// Bodies are the answers.
 	Bodies []string
@@ -37,76 +34,56 @@ type reply struct {
 	Error string
 }
 
-// client answers the questions on its input on its output, both as JSON.
-func client(in io.Reader, out io.Writer) (exitCode int) {
+// client asks for the URLs on its input and writes the replies to its output, both as JSON.
+func client(in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
-	var questions []question
-	if err := json.NewDecoder(in).Decode(&questions); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	var urls []string
+	if err := json.NewDecoder(in).Decode(&urls); err != nil {
+		return err
 	}
-	replies := make([]reply, len(questions))
+	replies := make([]reply, len(urls))
 	var asking sync.WaitGroup
-	for i, q := range questions {
+	for i, url := range urls {
 		asking.Go(func() {
-			var err error
-			if replies[i].Bodies, err = q.ask(ctx); err != nil {
+			if err := replies[i].ask(ctx, url); err != nil {
 				replies[i].Error = err.Error()
 			}
 		})
 	}
 	asking.Wait()
-	if err := json.NewEncoder(out).Encode(replies); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return json.NewEncoder(out).Encode(replies)
 }
 
-func (q question) ask(ctx context.Context) ([]string, error) {
-	to, err := url.Parse(q.URL)
+// ask asks for a URL, in turn at each address of its name, on a connection of its own each time. It returns the first
+// error: the others are most likely the same.
+func (r *reply) ask(ctx context.Context, to string) (firstErr error) {
+	at, err := url.Parse(to)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	resolver := &net.Resolver{PreferGo: true}
-	var addresses []string
-	if q.Times == 0 {
-		found, err := resolver.LookupHost(ctx, to.Hostname())
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range found {
-			addresses = append(addresses, net.JoinHostPort(a, to.Port()))
-		}
+	port := at.Port()
+	addresses, err := (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname())
+	if err != nil {
+		return err
 	}
-	for range q.Times {
-		addresses = append(addresses, to.Host)
-	}
-	transport := &http.Transport{
-		DialContext:       (&net.Dialer{Resolver: resolver}).DialContext,
-		DisableKeepAlives: true,
-	}
-	var bodies []string
-	var firstErr error
-	for _, address := range addresses {
-		at := *to
-		at.Host = address
-		if body, err := get(ctx, transport, at.String()); err == nil {
-			bodies = append(bodies, body)
+	for i := range clientTries {
+		at.Host = net.JoinHostPort(addresses[i%len(addresses)], port)
+		if body, err := get(ctx, at.String()); err == nil {
+			r.Bodies = append(r.Bodies, body)
 		} else if firstErr == nil {
-			firstErr = err // The others are most likely the same.
+			firstErr = err
 		}
 	}
-	return bodies, firstErr
+	return firstErr
 }
 
-func get(ctx context.Context, transport http.RoundTripper, url string) (string, error) {
+func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 	if err != nil {
 		return "", err
 	}
@@ -118,15 +95,15 @@ func get(ctx context.Context, transport http.RoundTripper, url string) (string, 
 // clients bounds the clients that run at a time: each is a process, and the machine may have few processors.
 var clients = make(chan struct{}, 2)
 
-// ask has questions asked from a node's network, with the cluster's DNS.
-func ask(ctx context.Context, node string, questions []question) ([]reply, error) {
+// ask asks for URLs from a node's network, with the cluster's DNS.
+func ask(ctx context.Context, node string, urls []string) ([]reply, error) {
 	select {
 	case clients <- struct{}{}:
 		defer func() { <-clients }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	in, err := json.Marshal(questions)
+	in, err := json.Marshal(urls)
 	if err != nil {
 		return nil, err
 	}
@@ -145,16 +122,6 @@ func ask(ctx context.Context, node string, questions []question) ([]reply, error
 	return replies, nil
 }
 
-// answer is what the demo app says: which pod it is, and on which node.
-type answer struct{ pod, node string }
-
-// answerPattern is part of the contract, down to the two spaces.
+// answerPattern is what the demo app says: which pod it is, and on which node. It is part of the contract, down to the
+// two spaces.
 var answerPattern = regexp.MustCompile(`^hello  this message from ([^/\s]+)/([^/\s]+)\n$`)
-
-func parseAnswer(body string) (answer, error) {
-	m := answerPattern.FindStringSubmatch(body)
-	if m == nil {
-		return answer{}, fmt.Errorf("the answer %q is not the demo app's", body)
-	}
-	return answer{pod: m[1], node: m[2]}, nil
-}

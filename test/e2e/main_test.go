@@ -4,7 +4,7 @@
 // Most tests share a cluster. Those that need it for themselves, because they take nodes away, the controller down or
 // change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace
 // of its own. Some start a cluster of their own: the walk-through, which tells how to, and the tests of admission
-// policies that need no nodes but a thousand pods, or another version of Kubernetes.
+// policies that need no nodes but somebody who attacks them, or another version of Kubernetes.
 package e2e
 
 import (
@@ -35,7 +35,11 @@ var (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == clientCommand {
-		os.Exit(client(os.Stdin, os.Stdout))
+		if err := client(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	framework.Main(m, func(ctx context.Context) (func() error, error) {
 		controller, err1 := framework.ControllerProgram.Path()
@@ -71,7 +75,8 @@ func installController(ctx context.Context) error {
 			return err
 		}
 		path = filepath.Join(filepath.Dir(cluster.Kubeconfig), "local-service-controller.yaml")
-		asRoot := strings.NewReplacer("runAsNonRoot: true", "runAsNonRoot: false", "65532", "0", "enforce: restricted", "enforce: baseline")
+		asRoot := strings.NewReplacer("runAsNonRoot: true", "runAsNonRoot: false", "65532", "0",
+			"enforce: restricted", "enforce: baseline")
 		if err := os.WriteFile(path, []byte(asRoot.Replace(string(manifests))), 0o600); err != nil {
 			return err
 		}
@@ -79,7 +84,13 @@ func installController(ctx context.Context) error {
 	if _, err := cluster.Kubectl(ctx, "create", "-f", path); err != nil {
 		return err
 	}
-	_, err = cluster.Kubectl(ctx, "-n", controllerNamespace, "rollout", "status", "deployment/"+controllerName, "--timeout=2m")
+	return waitRollout(ctx)
+}
+
+// waitRollout waits until both replicas of the controller are ready.
+func waitRollout(ctx context.Context) error {
+	_, err := cluster.Kubectl(ctx, "-n", controllerNamespace, "rollout", "status", "deployment/"+controllerName,
+		"--timeout=2m")
 	return err
 }
 
@@ -91,43 +102,24 @@ func checkControllerLogs() error {
 	if err != nil {
 		return err
 	}
+	logs := func(args ...string) (string, error) {
+		return cluster.Kubectl(ctx, append([]string{"-n", controllerNamespace, "logs"}, args...)...)
+	}
 	var errs []error
 	for i := range pods {
+		name := pods[i].Name
 		for _, status := range pods[i].Status.ContainerStatuses {
 			if status.RestartCount > 0 {
-				log, err := cluster.Kubectl(ctx, "-n", controllerNamespace, "logs", "--previous", "--tail=60", pods[i].Name)
-				errs = append(errs, err, fmt.Errorf("controller %s was restarted; the log before ends with:\n%s", pods[i].Name, log))
+				log, err := logs("--previous", "--tail=60", name)
+				err2 := fmt.Errorf("controller %s was restarted; the log before ends with:\n%s", name, log)
+				errs = append(errs, err, err2)
 			}
 		}
-		log, err := cluster.Kubectl(ctx, "-n", controllerNamespace, "logs", pods[i].Name)
+		log, err := logs(name)
 		if i := strings.Index(log, "panic"); i >= 0 {
-			errs = append(errs, fmt.Errorf("controller %s has panicked: %s", pods[i].Name, log[i:min(len(log), i+4000)]))
+			errs = append(errs, fmt.Errorf("controller %s has panicked: %s", name, log[i:min(len(log), i+4000)]))
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// checkNodeLabels returns nil if the kubectl plugin, run as somebody, says this of the node labels of a LocalService's
-// pods: how the newest got it, and how many with the binding and by the controller.
-func checkNodeLabels(ctx context.Context, namespace, localService, user, want, line string) error {
-	plugin := func(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-		return framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + cluster.Kubeconfig}, args...)
-	}
-	as := []string{"nodes", localService, "--namespace=" + namespace}
-	if user != "" {
-		as = append(as, "--as="+user)
-	}
-	got, _, err := plugin(ctx, append(as, "-o", "jsonpath={.nodeLabels.newest} {.nodeLabels.atBinding} {.nodeLabels.byController}")...)
-	if err == nil && got != want {
-		err = fmt.Errorf("the plugin says %q; want %q", got, want)
-	}
-	if err != nil {
-		return err
-	}
-	_, stderr, err := plugin(ctx, as...)
-	if err == nil && !strings.Contains(stderr, "\n"+line+"\n") && !strings.HasPrefix(stderr, line+"\n") {
-		err = fmt.Errorf("the plugin says %q; want %q", stderr, line)
-	}
-	return err
 }

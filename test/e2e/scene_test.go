@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -63,6 +61,7 @@ func podTemplate() corev1.PodTemplateSpec {
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
+	get := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(appPort)}}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(app)},
 		Spec: corev1.PodSpec{
@@ -72,55 +71,47 @@ func podTemplate() corev1.PodTemplateSpec {
 				Name:            "app",
 				Image:           appImage,
 				ImagePullPolicy: corev1.PullNever,
-				Env:             []corev1.EnvVar{{Name: "POD", ValueFrom: field("metadata.name")}, {Name: "NODE", ValueFrom: field("spec.nodeName")}},
-				ReadinessProbe: &corev1.Probe{
-					PeriodSeconds: 1,
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(appPort)}},
+				Env: []corev1.EnvVar{
+					{Name: "POD", ValueFrom: field("metadata.name")}, {Name: "NODE", ValueFrom: field("spec.nodeName")},
 				},
-			}},
-			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-				TopologyKey:       corev1.LabelHostname,
-				MaxSkew:           1,
-				WhenUnsatisfiable: corev1.DoNotSchedule,
-				NodeTaintsPolicy:  new(corev1.NodeInclusionPolicyHonor),
-				LabelSelector:     &metav1.LabelSelector{MatchLabels: app},
+				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: get},
 			}},
 		},
 	}
 }
 
 // deploy makes a Deployment, with as many pods on each node as on the others.
-func (s *scene) deploy(replicas int32, edit ...func(*corev1.PodTemplateSpec)) {
+func (s *scene) deploy(replicas int32) {
 	s.T.Helper()
-	template := podTemplate()
-	for _, e := range edit {
-		e(&template)
-	}
-	_, err := cluster.Kube.AppsV1().Deployments(s.Namespace).Create(s.Ctx(), &appsv1.Deployment{
+	selector, template := &metav1.LabelSelector{MatchLabels: app}, podTemplate()
+	template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		TopologyKey:       corev1.LabelHostname,
+		MaxSkew:           1,
+		WhenUnsatisfiable: corev1.DoNotSchedule,
+		NodeTaintsPolicy:  new(corev1.NodeInclusionPolicyHonor),
+		LabelSelector:     selector,
+	}}
+	_, err := s.Kube.AppsV1().Deployments(s.Namespace).Create(s.Ctx(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo"},
-		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: app}, Template: template},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template},
 	}, metav1.CreateOptions{})
 	s.Must(err)
 }
 
 // staticPod has a node's kubelet run a pod of the demo app from a file until the test ends, and returns the name of the
 // pod by which the kubelet shows it at the API server.
-func staticPod(t *testing.T, namespace, node string, labels map[string]string) (name string) {
-	t.Helper()
+func (s *scene) staticPod(node string, labels map[string]string) (name string) {
+	s.T.Helper()
 	pod := barePod("static", "", labels)
-	pod.APIVersion, pod.Kind, pod.Namespace = "v1", "Pod", namespace
+	pod.APIVersion, pod.Kind, pod.Namespace = "v1", "Pod", s.Namespace
 	pod.Spec.SchedulerName = ""
 	data, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest := filepath.Join(filepath.Dir(cluster.Kubeconfig), "static-pods", node, namespace+".json")
-	if err := os.WriteFile(manifest, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
+	s.Must(err)
+	manifest := filepath.Join(s.Dir(), "static-pods", node, s.Namespace+".json")
+	s.Must(os.WriteFile(manifest, data, 0o600))
+	s.T.Cleanup(func() {
 		if err := os.Remove(manifest); err != nil {
-			t.Error(err)
+			s.T.Error(err)
 		}
 	})
 	return pod.Name + "-" + node
@@ -168,53 +159,23 @@ func (s *scene) waitForPods(perNode int, on ...string) map[string][]string {
 	return byNode
 }
 
-// serviceName is the name of a node's Service.
-func serviceName(localService, node string) string { return naming.ServiceName(localService, node) }
-
 // wantServices waits until a LocalService has the Services of these nodes, no others, and says that it is ready.
 func (s *scene) wantServices(ls *v1alpha1.LocalService, of ...string) {
 	s.T.Helper()
-	want := map[string]bool{}
-	for _, node := range of {
-		want[serviceName(ls.Name, node)] = true
+	names := make([]string, len(of))
+	for i, node := range of {
+		names[i] = naming.ServiceName(ls.Name, node)
 	}
-	s.Eventually(fmt.Sprintf("%s has the Services of %v", ls.Name, of), func(ctx context.Context) error {
-		own, err := s.OwnedServices(ctx, ls)
-		if err != nil {
-			return err
-		}
-		if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-			return fmt.Errorf("it has %v", got)
-		}
-		now, err := cluster.LocalServices.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if st := now.Status; st.ObservedGeneration != now.Generation || int(st.Nodes) != len(of) || int(st.Services) != len(of) {
-			return fmt.Errorf("its generation is %d, and its status %+v", now.Generation, st)
-		}
-		return nil
-	})
-}
-
-// cordon keeps new pods off a node until the test ends, or the function that it returns is called.
-func (s *scene) cordon(node string) (uncordon func()) {
-	s.T.Helper()
-	s.MustKubectl("cordon", node)
-	uncordon = sync.OnceFunc(func() {
-		if _, err := cluster.Kubectl(context.Background(), "uncordon", node); err != nil && !strings.Contains(err.Error(), "NotFound") {
-			s.T.Error(err)
-		}
-	})
-	s.T.Cleanup(uncordon)
-	return uncordon
+	s.WaitServices(ls, names...)
+	s.WaitStatusNodes(ls.Name, len(of))
 }
 
 // controllerPods are the controller's pods that stay.
 func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := cluster.Kube.CoreV1().Pods(controllerNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + controllerName})
+	ours := metav1.ListOptions{LabelSelector: "app=" + controllerName}
+	list, err := cluster.Kube.CoreV1().Pods(controllerNamespace).List(ctx, ours)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), nil
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,9 +17,8 @@ import (
 )
 
 // The walk-through of README.md is what stands in its code blocks between these two lines. In a block, a line that
-// begins with "$ " is a command; one that ends with "\" goes on in the next line. The lines up to the next command are
-// the command's output, both outputs together; without any, the output may be anything. Blocks without commands, and
-// blank lines, are ignored.
+// begins with "$ " is a command. The lines up to the next command are the command's output, both outputs together;
+// without any, the output may be anything.
 const (
 	walkThroughBegin = "<!-- walk-through -->"
 	walkThroughEnd   = "<!-- /walk-through -->"
@@ -25,60 +26,28 @@ const (
 
 // step is a command of the walk-through, with the output that the reader is told to expect.
 type step struct {
-	line       int // in README.md
-	command    string
-	background bool // it ends with "&", and what is expected is waited for while it runs
-	output     []string
+	line    int // in README.md
+	command string
+	output  []string
 }
 
-// skipped are commands that the reader has to type, and that were run before this test.
-var skipped = regexp.MustCompile(`^(make|git|cd)\b`)
-
 // parseWalkThrough finds the steps in a Markdown document.
-func parseWalkThrough(document string) ([]step, error) {
-	var steps []step
-	inside, fenced, continued := false, false, false
+func parseWalkThrough(document string) (steps []step) {
+	inside, fenced := false, false
 	for i, line := range strings.Split(document, "\n") {
-		line = strings.TrimRight(line, " \r")
-		switch trimmed := strings.TrimSpace(line); {
-		case trimmed == walkThroughBegin || trimmed == walkThroughEnd:
-			if inside == (trimmed == walkThroughBegin) || fenced {
-				return nil, fmt.Errorf("line %d: %s is in the wrong place", i+1, trimmed)
-			}
-			inside = !inside
-		case !inside:
-		case strings.HasPrefix(trimmed, "```"):
-			fenced = !fenced
-			if fenced {
-				steps = append(steps, step{}) // What is in the block before its first command belongs to this, and is dropped.
-			}
-			continued = false
-		case !fenced || trimmed == "":
-		case continued:
-			last := &steps[len(steps)-1]
-			last.command += strings.TrimSuffix(strings.TrimPrefix(line, "> "), `\`)
-			continued = strings.HasSuffix(line, `\`)
-		case strings.HasPrefix(line, "$ "):
-			steps = append(steps, step{line: i + 1, command: strings.TrimSuffix(line[2:], `\`)})
-			continued = strings.HasSuffix(line, `\`)
-		default:
-			last := &steps[len(steps)-1]
-			last.output = append(last.output, line)
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case line == walkThroughBegin || line == walkThroughEnd:
+			inside = line == walkThroughBegin
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced && inside
+		case fenced && isCommand:
+			steps = append(steps, step{line: i + 1, command: command})
+		case fenced && len(steps) > 0:
+			steps[len(steps)-1].output = append(steps[len(steps)-1].output, line)
 		}
 	}
-	if inside || fenced {
-		return nil, fmt.Errorf("the walk-through does not end")
-	}
-	steps = slices.DeleteFunc(steps, func(s step) bool { return s.command == "" })
-	for i := range steps {
-		if command, ok := strings.CutSuffix(steps[i].command, "&"); ok && !strings.HasSuffix(command, "&") {
-			steps[i].command, steps[i].background = strings.TrimSpace(command), true
-		}
-	}
-	if len(steps) == 0 {
-		return nil, fmt.Errorf("there are no commands between %s and %s", walkThroughBegin, walkThroughEnd)
-	}
-	return steps, nil
+	return steps
 }
 
 // What differs from one run to the next, and what stands for it.
@@ -114,46 +83,124 @@ func normalize(command string, output []string) []string {
 // checkOutput returns nil if a command's output is the expected one. In that, "…" stands for anything within a line,
 // and on a line of its own for any number of lines.
 func checkOutput(command string, want, got []string) error {
-	if len(want) == 0 || matchLines(normalize(command, want), normalize(command, got)) {
+	pattern := ""
+	for _, line := range normalize(command, want) {
+		if line == "…" {
+			pattern += `(.*\n)*`
+		} else {
+			pattern += strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*") + `\n`
+		}
+	}
+	seen := strings.Join(append(normalize(command, got), ""), "\n")
+	if len(want) == 0 || regexp.MustCompile("^"+pattern+"$").MatchString(seen) {
 		return nil
 	}
 	return fmt.Errorf("the output is:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
-func matchLines(want, got []string) bool {
-	anyLines := func(i int) bool { return i < len(want) && strings.TrimSpace(want[i]) == "…" }
-	// at are the i for which want[:i] matches the lines so far.
-	at := map[int]bool{}
-	add := func(to map[int]bool, i int) {
-		for to[i] = true; anyLines(i); i++ {
-			to[i+1] = true
-		}
-	}
-	add(at, 0)
-	for _, line := range got {
-		next := map[int]bool{}
-		for i := range at {
-			if anyLines(i) {
-				add(next, i)
-			} else if i < len(want) && matchLine(want[i], line) {
-				add(next, i+1)
-			}
-		}
-		at = next
-	}
-	return at[len(want)]
+// reader types the commands of the walk-through in bash.
+type reader struct {
+	t       *testing.T
+	dir     string // for the playground
+	env     []string
+	replace *strings.Replacer // what the reader has in other places
 }
 
-func matchLine(want, got string) bool {
-	parts := strings.Split(want, "…")
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
+func newReader(t *testing.T) *reader {
+	dir, err := os.MkdirTemp("", "lsc") // Not t.TempDir: the paths of sockets in it have little room.
+	if err != nil {
+		t.Fatal(err)
 	}
-	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(got)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	quoted := func(program framework.Program) string { return "'" + program.MustPath(t) + "'" }
+	return &reader{
+		t: t, dir: filepath.Join(dir, "cluster"),
+		env: append(os.Environ(), "KUBECONFIG=", "BASH_ENV=", "no_proxy=*",
+			"PLAYGROUND_DIR="+filepath.Join(dir, "cluster"), "KUBECACHEDIR="+filepath.Join(dir, "kubectl")),
+		replace: strings.NewReplacer("/tmp/playground-$UID", filepath.Join(dir, "cluster"),
+			"bin/playground", quoted(framework.PlaygroundProgram), "bin/localservice-app", quoted(framework.AppProgram),
+			// Beside this test, others may run on the machine, and the port of the controller may be taken.
+			"bin/local-service-controller", quoted(framework.ControllerProgram)+" -http-address=127.0.0.1:0"),
+	}
 }
 
-// ended makes the name of the file that has the exit code of a background command, once it has ended.
-const ended = ".exit-code"
+// bash is a command as the reader types it.
+func (r *reader) bash(ctx context.Context, command string) *exec.Cmd {
+	const alias = `kubectl() { bin/playground kubectl "$@"; }; `
+	cmd := exec.CommandContext(ctx, "bash", "-c", r.replace.Replace(alias+command))
+	cmd.Dir, cmd.Env = filepath.Dir(framework.MustModuleFile(r.t, "README.md")), r.env
+	cmd.WaitDelay = time.Second // What it has started may still have its output.
+	return cmd
+}
+
+// lines are the lines of a command's output, as the reader sees them.
+func (r *reader) lines(output string) []string {
+	output = strings.ReplaceAll(output, r.dir, fmt.Sprintf("/tmp/playground-%d", os.Getuid()))
+	return strings.Split(strings.TrimRight(output, "\n"), "\n")
+}
+
+// follow types a command. One that only looks is typed again until it shows what is expected, as a reader would do, who
+// is slower than this test.
+func (r *reader) follow(st step) error {
+	if variable, ok := strings.CutPrefix(st.command, "export "); ok {
+		r.env = append(r.env, r.replace.Replace(variable))
+		return nil
+	}
+	if command, ok := strings.CutSuffix(st.command, " &"); ok {
+		return r.start(command, st.output)
+	}
+	return framework.Poll(r.t.Context(), func(ctx context.Context) error {
+		output, err := r.bash(ctx, st.command).CombinedOutput()
+		failed := err != nil
+		if failed {
+			err = fmt.Errorf("%w; the output is:\n%s", err, output)
+		} else {
+			err = checkOutput(st.command, st.output, r.lines(string(output)))
+		}
+		// An answer from a wrong node is none to wait for a better one.
+		again := strings.HasPrefix(st.command, "kubectl get ") || strings.Contains(st.command, "curl ") && failed
+		if err != nil && !again {
+			return framework.Hopeless(err)
+		}
+		return err
+	})
+}
+
+// start starts a command that ends with the test, after those that were started later, and waits until it has printed
+// what is expected.
+func (r *reader) start(command string, want []string) error {
+	process, err := framework.StartProcess(r.bash(context.Background(), "exec "+command), syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	r.t.Cleanup(func() {
+		err := process.Signal(syscall.SIGTERM)
+		if exitCode, waitErr := process.Wait(); err != nil || waitErr != nil || exitCode != 0 {
+			r.t.Errorf("%s: exit code %d, %v", command, exitCode, errors.Join(err, waitErr))
+		}
+		process.Kill()
+		if r.t.Failed() {
+			r.t.Logf("%s\n%s", command, process.Tail(60))
+		}
+	})
+	ctx, cancel := context.WithTimeout(r.t.Context(), framework.DefaultTimeout)
+	defer cancel()
+	_, err = process.WaitFor(ctx, "printing what is expected", func() string {
+		output := process.Output()
+		if checkOutput(command, append(want, "…"), r.lines(output)) != nil {
+			return ""
+		}
+		return "all"
+	})
+	return err
+}
+
+// skipped are commands that the reader has to type, and that were run before this test.
+var skipped = regexp.MustCompile(`^make\b`)
 
 // TestWalkThrough types the commands of README.md, one after the other, and compares what they print with what it says.
 func TestWalkThrough(t *testing.T) {
@@ -162,146 +209,53 @@ func TestWalkThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runWalkThrough(t, string(document))
-}
-
-func runWalkThrough(t *testing.T, document string) {
-	t.Helper()
-	steps, err := parseWalkThrough(document)
-	if err != nil {
-		t.Fatalf("README.md: %v", err)
+	steps, r := parseWalkThrough(string(document)), newReader(t)
+	if len(steps) < 10 {
+		t.Fatalf("the walk-through of README.md has %d commands", len(steps))
 	}
-	s := startShell(t)
 	for _, st := range steps {
 		if skipped.MatchString(st.command) {
 			continue
 		}
 		began := time.Now()
-		if err := s.follow(t.Context(), st); err != nil {
-			t.Fatalf("README.md:%d: $ %s\n%v\n%s", st.line, st.command, err, s.outputs())
+		if err := r.follow(st); err != nil {
+			t.Fatalf("README.md:%d: $ %s\n%v", st.line, st.command, err)
 		}
 		t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
 	}
 }
 
-// follow types a command. One that only looks is typed again until it shows what is expected, as a reader would do, who
-// is slower than this test.
-func (s *shell) follow(ctx context.Context, st step) error {
-	looks := strings.HasPrefix(st.command, "kubectl get ")
-	asks := strings.Contains(st.command, "curl ")
-	began := time.Now()
-	for {
-		output, exitCode, err := s.run(st)
-		if err != nil {
-			return err
-		}
-		if st.background {
-			return s.waitForOutput(ctx, st, output)
-		}
-		got, err := s.readLines(output)
-		if err != nil {
-			return err
-		}
-		if exitCode != 0 {
-			err = fmt.Errorf("exit code %d; the output is:\n%s", exitCode, strings.Join(got, "\n"))
-		} else {
-			err = checkOutput(st.command, st.output, got)
-		}
-		again := looks || asks && exitCode != 0 // An answer from a wrong node is none to wait for a better one.
-		if err == nil || !again || time.Since(began) > framework.DefaultTimeout || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// waitForOutput waits until a background command has printed what is expected.
-func (s *shell) waitForOutput(ctx context.Context, st step, output *os.File) error {
-	var hasEnded error
-	err := framework.Poll(ctx, func(context.Context) error {
-		exitCode, endErr := os.ReadFile(output.Name() + ended)
-		got, err := s.readLines(output)
-		if err == nil {
-			err = checkOutput(st.command, append(slices.Clone(st.output), "…"), got)
-		}
-		if err != nil && endErr == nil {
-			hasEnded = fmt.Errorf("it has ended, with exit code %s%w", exitCode, err)
-			return nil // It will not print any more.
-		}
-		return err
-	})
-	return errors.Join(hasEnded, err)
-}
-
-func TestParseWalkThrough(t *testing.T) {
-	t.Parallel()
-	steps, err := parseWalkThrough("```sh\n$ not this\n```\n" + walkThroughBegin + `
-Prose with $ signs.
-` + "```console" + `
-$ kubectl get \
-    node
-NAME
-
-k8s01
-$ serve -x=y &
-ready
-` + "```\n```yaml\nkind: Service\n```\n" + "```\n$ curl a && curl b\n```\n" + walkThroughEnd + "\n```\n$ nor this\n```\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []step{
-		{line: 7, command: "kubectl get     node", output: []string{"NAME", "k8s01"}},
-		{line: 12, command: "serve -x=y", background: true, output: []string{"ready"}},
-		{line: 19, command: "curl a && curl b"},
-	}
-	if got, want := fmt.Sprintf("%+v", steps), fmt.Sprintf("%+v", want); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	for _, bad := range []string{"", walkThroughBegin + "\n" + walkThroughEnd, walkThroughBegin + "\n```\n$ x\n```", walkThroughEnd} {
-		if steps, err := parseWalkThrough(bad); err == nil {
-			t.Errorf("%q has the steps %v; want an error", bad, steps)
-		}
-	}
-}
-
+// TestCheckOutput tests what TestWalkThrough would let pass.
 func TestCheckOutput(t *testing.T) {
 	t.Parallel()
 	const (
 		pods  = "kubectl get pod -L vm/rack"
 		curl  = "curl http://localservice-app-k8s03:8080"
-		reply = "hello  this message from localservice-app-6bb6d5cc79-l49gt/k8s03"
+		from  = "this message from app-6bb6d5cc79-l49gt/"
+		reply = "hello  " + from + "k8s03"
 	)
-	tests := []struct {
-		name, command, want, got string
-		differs                  bool
+	for name, c := range map[string]struct {
+		command, want, got string
+		differs            bool
 	}{
-		{name: "nothing is expected", got: "anything"},
-		{name: "equal", want: "a\nb", got: "a\nb"},
-		{name: "other", want: "a\nb", got: "a\nc", differs: true},
-		{name: "too much", want: "a", got: "a\nb", differs: true},
-		{name: "too little", want: "a\nb", got: "a", differs: true},
-		{name: "ages and widths of columns", want: "NAME   AGE\nx      5s", got: "NAME      AGE\nx         1m10s"},
-		{name: "addresses", want: "x   10.96.3.4   80", got: "x   10.96.33.44   80"},
-		{name: "within a line", want: "version … of …", got: "version 1.2.3 of 2020"},
-		{name: "any number of lines", want: "a\n…\nz", got: "a\nb\nc\nz"},
-		{name: "any number of lines, twice", want: "…\nb\n…\nb\n…", got: "a\nb\nc\nb"},
-		{name: "any number of lines, but not this one", want: "…\nb\n…\nb\n…", got: "a\nb\nc", differs: true},
-		{name: "no lines", want: "a\n…\nz", got: "a\nz"},
-		{name: "pods", command: pods, want: "app-6bb6d5cc79-9xchw   1/1   k8s01", got: "app-5dd5c9c5f6-h6kpn   1/1   k8s02\napp-5dd5c9c5f6-zzzzz   1/1   k8s03"},
-		{name: "a pod that is not ready", command: pods, want: "app-6bb6d5cc79-9xchw   1/1", got: "app-5dd5c9c5f6-h6kpn   0/1", differs: true},
-		{name: "the right node", command: curl, want: reply, got: strings.ReplaceAll(reply, "l49gt", "2br6m") + "\n" + reply},
-		{name: "a wrong node", command: curl, want: reply, got: reply + "\n" + strings.ReplaceAll(reply, "k8s03", "k8s02"), differs: true},
-		{name: "one space", command: curl, want: reply, got: strings.ReplaceAll(reply, "  ", " "), differs: true},
-		{name: "Services are not pods", want: "demo-k8s01   ClusterIP", got: "demo-k8s02   ClusterIP", differs: true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var want []string
-			if tt.want != "" {
-				want = strings.Split(tt.want, "\n")
-			}
-			if err := checkOutput(tt.command, want, strings.Split(tt.got, "\n")); (err != nil) != tt.differs {
-				t.Errorf("error: %v; want one: %v", err, tt.differs)
-			}
-		})
+		"equal":                   {want: "a\nb", got: "a\nb"},
+		"too much":                {want: "a", got: "a\nb", differs: true},
+		"too little":              {want: "a\nb", got: "a", differs: true},
+		"ages and columns":        {want: "NAME   AGE\nx      5s", got: "NAME      AGE\nx         1m10s"},
+		"addresses":               {want: "x   10.96.3.4   80", got: "x   10.96.33.44   80"},
+		"within a line":           {want: "version … of …", got: "version 1.2.3 of 2020"},
+		"any lines":               {want: "a\n…\nz\n…", got: "a\nb\nc\nz"},
+		"any lines but one":       {want: "…\nb\n…\nb\n…", got: "a\nb\nc", differs: true},
+		"pods":                    {command: pods, want: "x-6bb6d5cc79-9xchw   k8s01", got: "x-5dd5c5f6-h6kpn   k8s02"},
+		"a pod that is not ready": {command: pods, want: "app-9xchw   1/1", got: "app-h6kpn   0/1", differs: true},
+		"the right node":          {command: curl, want: reply, got: strings.ReplaceAll(reply, "l49gt", "2br6m")},
+		"a wrong node":            {command: curl, want: reply, got: "hello  " + from + "k8s02", differs: true},
+		"one space":               {command: curl, want: reply, got: "hello " + from + "k8s03", differs: true},
+		"Services are not pods":   {want: "demo-k8s01   ClusterIP", got: "demo-k8s02   ClusterIP", differs: true},
+	} {
+		err := checkOutput(c.command, strings.Split(c.want, "\n"), strings.Split(c.got, "\n"))
+		if (err != nil) != c.differs {
+			t.Errorf("%s: error: %v; want one: %v", name, err, c.differs)
+		}
 	}
 }

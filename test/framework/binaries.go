@@ -43,7 +43,8 @@ func (p Program) Path() (string, error) {
 		return "", fmt.Errorf("the tests run %s: build it with `make %s`, or say with $%s where it is: %w",
 			path, p.makeTarget, p.variable, err)
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		return "", fmt.Errorf("the tests run %s, which is no program: build it with `make %s`, or say with $%s where it is",
+		return "", fmt.Errorf("the tests run %s, which is no program: build it with `make %s`, or say with $%s "+
+			"where it is",
 			path, p.makeTarget, p.variable)
 	}
 	return filepath.Abs(path)
@@ -84,7 +85,8 @@ func (p Program) MustPath(t testing.TB) string {
 
 // Run runs the program until it ends, with some variables beside those of this process, and returns what it prints. An
 // exit code other than 0 is an error, which has an *exec.ExitError in it and what the program has to say.
-func (p Program) Run(ctx context.Context, stdin []byte, env []string, args ...string) (stdout, stderr string, err error) {
+func (p Program) Run(ctx context.Context, stdin []byte, env []string, args ...string) (stdout, stderr string,
+	err error) {
 	path, err := p.Path()
 	if err != nil {
 		return "", "", err

@@ -15,11 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -203,9 +201,10 @@ func (c *Cluster) InstallCRD(ctx context.Context) error {
 	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, strict); err != nil {
 		return fmt.Errorf("create the CustomResourceDefinition: %w", err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, DefaultTimeout, true, func(ctx context.Context) (bool, error) {
-		_, err := c.LocalServices.LocalserviceV1alpha1().LocalServices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-		return err == nil, nil
+	err = Poll(ctx, func(ctx context.Context) error {
+		all := c.LocalServices.LocalserviceV1alpha1().LocalServices(metav1.NamespaceAll)
+		_, err := all.List(ctx, metav1.ListOptions{})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("wait until LocalServices are served: %w", err)
@@ -219,12 +218,8 @@ func (c *Cluster) RemoveCRD(ctx context.Context) error {
 	if err := crds.Delete(ctx, CRDName, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the CustomResourceDefinition: %w", err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, DefaultTimeout, true, func(ctx context.Context) (bool, error) {
-		list, err := crds.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + CRDName})
-		if err != nil {
-			return false, err
-		}
-		return meta.LenList(list) == 0, nil
+	err := Poll(ctx, func(ctx context.Context) error {
+		return isGone(crds.Get(ctx, CRDName, metav1.GetOptions{}))
 	})
 	if err != nil {
 		return fmt.Errorf("wait until the CustomResourceDefinition is gone: %w", err)
@@ -249,7 +244,8 @@ func (c *Cluster) Dir() string { return c.dir }
 
 // StartController runs a controller for this cluster, beside those that run already, and waits until it is ready.
 func (c *Cluster) StartController(ctx context.Context, args ...string) (*Controller, error) {
-	controller, err := c.startController(ControllerOptions{Args: append([]string{"-kubeconfig=" + c.Kubeconfig}, args...)})
+	args = append([]string{"-kubeconfig=" + c.Kubeconfig}, args...)
+	controller, err := c.startController(ControllerOptions{Args: args})
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,8 @@ func (c *Cluster) Describe(namespace string) string {
 	pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, all)
 	section(&b, "Pods", err, pods.Items, func(i int) string {
 		p := &pods.Items[i]
-		return fmt.Sprintf("%s%s node=%q phase=%s labels=%v", id(p), deleting(p), p.Spec.NodeName, p.Status.Phase, p.Labels)
+		return fmt.Sprintf("%s%s node=%q phase=%s "+
+			"labels=%v", id(p), deleting(p), p.Spec.NodeName, p.Status.Phase, p.Labels)
 	})
 	endpointSlices, err := c.Kube.DiscoveryV1().EndpointSlices(namespace).List(ctx, all)
 	section(&b, "EndpointSlices", err, endpointSlices.Items, func(i int) string {

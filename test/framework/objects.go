@@ -35,11 +35,6 @@ func OfType(serviceType corev1.ServiceType) Change {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.Type, ls.Spec.ClusterIP = serviceType, "" }
 }
 
-// OnNodesWith is the change that selects the nodes with one more label.
-func OnNodesWith(key, value string) Change {
-	return func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector[key] = value }
-}
-
 // NewNode is a node with some labels.
 func NewNode(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}

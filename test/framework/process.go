@@ -107,7 +107,8 @@ func (p *Process) Wait() (exitCode int, err error) {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode(), nil
 	case <-timer.C:
-		return 0, fmt.Errorf("%s has not ended after %v; its output ends with:\n%s", p.Name(), DefaultTimeout, p.Tail(20))
+		return 0, fmt.Errorf("%s has not ended after %v; its output ends "+
+			"with:\n%s", p.Name(), DefaultTimeout, p.Tail(20))
 	}
 }
 
@@ -150,7 +151,8 @@ func (p *Process) WaitFor(ctx context.Context, what string, ready func() string)
 		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("%s: %w: not %s; its output ends with:\n%s", p.Name(), context.Cause(ctx), what, p.Tail(20))
+			return "", fmt.Errorf("%s: %w: not %s; its output ends "+
+				"with:\n%s", p.Name(), context.Cause(ctx), what, p.Tail(20))
 		case <-ticker.C:
 		}
 	}

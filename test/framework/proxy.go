@@ -1,30 +1,25 @@
 package framework
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Proxy is an address of this machine that leads to a cluster's API server, or does not. At first nobody listens there.
+// Proxy is an address of this machine that leads to a cluster's API server, unless it is blocked.
 type Proxy struct {
 	// Kubeconfig is the cluster's, with the address of the proxy.
 	Kubeconfig string
 
-	target string
-	socket int // bound, so that nobody else gets its port, and at first not listening
+	target   string
+	listener net.Listener
 
 	mu       sync.Mutex
-	listener net.Listener
 	blocked  bool
 	attempts int
 	conns    map[net.Conn]struct{}
@@ -33,53 +28,29 @@ type Proxy struct {
 // NewProxy makes a proxy for a kubeconfig of this cluster, until the end of the test.
 func (c *Cluster) NewProxy(t testing.TB, kubeconfig string) *Proxy {
 	t.Helper()
-	p := &Proxy{conns: map[net.Conn]struct{}{}}
-	if err := p.bind(); err != nil {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
 		t.Fatalf("make a proxy: %v", err)
 	}
-	t.Cleanup(p.close)
+	p := &Proxy{listener: listener, conns: map[net.Conn]struct{}{}}
+	t.Cleanup(func() {
+		p.Block()
+		_ = listener.Close()
+	})
 	config, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := syscall.Getsockname(p.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, cluster := range config.Clusters {
 		p.target = strings.TrimPrefix(cluster.Server, "https://")
-		cluster.Server = fmt.Sprintf("https://127.0.0.1:%d", address.(*syscall.SockaddrInet4).Port)
+		cluster.Server = "https://" + listener.Addr().String()
 	}
 	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, p.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}
+	go p.serve()
 	return p
-}
-
-func (p *Proxy) bind() error {
-	var err error
-	if p.socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0); err != nil {
-		return err
-	}
-	return syscall.Bind(p.socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-}
-
-// Listen has the proxy answer. Connections lead to the API server, unless it is blocked.
-func (p *Proxy) Listen(t testing.TB) {
-	t.Helper()
-	if err := syscall.Listen(p.socket, syscall.SOMAXCONN); err != nil {
-		t.Fatalf("listen: %v", err)
-	}
-	file := os.NewFile(uintptr(p.socket), "proxy")
-	listener, err := net.FileListener(file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		t.Fatalf("listen: %v", err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listener = listener
-	go p.serve(listener)
 }
 
 // Block breaks all connections, and each new one at once.
@@ -106,9 +77,9 @@ func (p *Proxy) Attempts() int {
 	return p.attempts
 }
 
-func (p *Proxy) serve(listener net.Listener) {
+func (p *Proxy) serve() {
 	for {
-		conn, err := listener.Accept()
+		conn, err := p.listener.Accept()
 		if err != nil {
 			return // Closed.
 		}
@@ -157,15 +128,4 @@ func reset(conn net.Conn) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = conn.Close()
-}
-
-func (p *Proxy) close() {
-	p.Block()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.listener != nil {
-		_ = p.listener.Close()
-	} else {
-		_ = syscall.Close(p.socket)
-	}
 }

@@ -223,11 +223,3 @@ func (s *Scene) DeleteNode(name string) {
 	s.T.Helper()
 	s.Must(s.Kube.CoreV1().Nodes().Delete(s.Ctx(), name, metav1.DeleteOptions{}))
 }
-
-// NodeUID is the UID of a node.
-func (s *Scene) NodeUID(name string) types.UID {
-	s.T.Helper()
-	node, err := s.Kube.CoreV1().Nodes().Get(s.Ctx(), name, metav1.GetOptions{})
-	s.Must(err)
-	return node.UID
-}

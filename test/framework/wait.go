@@ -54,7 +54,8 @@ func (s *Scene) WaitReady(name string) *v1alpha1.LocalService {
 // WaitStatusNodes waits until a LocalService is ready with so many nodes.
 func (s *Scene) WaitStatusNodes(name string, nodes int) *v1alpha1.LocalService {
 	s.T.Helper()
-	return s.WaitLocalService(name, fmt.Sprintf("is ready with %d nodes", nodes), func(ls *v1alpha1.LocalService) error {
+	what := fmt.Sprintf("is ready with %d nodes", nodes)
+	return s.WaitLocalService(name, what, func(ls *v1alpha1.LocalService) error {
 		return errors.Join(CheckReady(ls), Equal("status.nodes", int(ls.Status.Nodes), nodes))
 	})
 }
@@ -64,10 +65,12 @@ func (s *Scene) WaitStatusNodes(name string, nodes int) *v1alpha1.LocalService {
 func (s *Scene) WaitNotReady(name, reason, says string) *v1alpha1.LocalService {
 	s.T.Helper()
 	return s.WaitLocalService(name, "is not ready: "+reason, func(ls *v1alpha1.LocalService) error {
-		return errors.Join(
-			CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, reason),
-			CheckConditionSays(ls, v1alpha1.ConditionReady, says),
-		)
+		err := CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+		if c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady); err == nil &&
+			!strings.Contains(c.Message, says) {
+			err = fmt.Errorf("the message %q does not say %q", c.Message, says)
+		}
+		return err
 	})
 }
 
@@ -88,21 +91,13 @@ func CheckCondition(ls *v1alpha1.LocalService, name string, status metav1.Condit
 		return fmt.Errorf("there is no condition %s", name)
 	}
 	if c.Status != status || reason != "" && c.Reason != reason {
-		return fmt.Errorf("condition %s is %s (%s: %s); want %s (%s)", name, c.Status, c.Reason, c.Message, status, reason)
+		return fmt.Errorf("condition %s is %s (%s: %s); want %s (%s)",
+			name, c.Status, c.Reason, c.Message, status, reason)
 	}
 	return errors.Join(
 		Equal("status.observedGeneration", ls.Status.ObservedGeneration, ls.Generation),
 		Equal("observedGeneration of condition "+name, c.ObservedGeneration, ls.Generation),
 	)
-}
-
-// CheckConditionSays returns nil if the message of a condition has a text in it.
-func CheckConditionSays(ls *v1alpha1.LocalService, conditionType, text string) error {
-	c := meta.FindStatusCondition(ls.Status.Conditions, conditionType)
-	if c == nil || !strings.Contains(c.Message, text) {
-		return fmt.Errorf("condition %s does not say %q: %+v", conditionType, text, ls.Status.Conditions)
-	}
-	return nil
 }
 
 // OwnedServices are the Services that a LocalService controls, by name.
@@ -190,52 +185,38 @@ func (s *Scene) WaitServiceCount(want int) {
 	})
 }
 
-// WaitGone waits until an object is gone.
-func (s *Scene) WaitGone(what string, get func(ctx context.Context) error) {
-	s.T.Helper()
-	s.Eventually(what+" is gone", func(ctx context.Context) error {
-		if err := get(ctx); err == nil {
-			return errors.New("it is still there")
-		} else if !apierrors.IsNotFound(err) {
-			return err
-		}
+// isGone returns nil for the answer that there is no such object.
+func isGone[T any](_ T, err error) error {
+	switch {
+	case err == nil:
+		return errors.New("it is still there")
+	case apierrors.IsNotFound(err):
 		return nil
-	})
+	}
+	return err
 }
 
 // WaitServiceGone waits until there is no Service of a name.
 func (s *Scene) WaitServiceGone(name string) {
 	s.T.Helper()
-	s.WaitGone("Service "+name, func(ctx context.Context) error {
-		_, err := s.ServiceClient().Get(ctx, name, metav1.GetOptions{})
-		return err
+	s.Eventually("Service "+name+" is gone", func(ctx context.Context) error {
+		return isGone(s.ServiceClient().Get(ctx, name, metav1.GetOptions{}))
 	})
 }
 
 // WaitLocalServiceGone waits until there is no LocalService of a name.
 func (s *Scene) WaitLocalServiceGone(name string) {
 	s.T.Helper()
-	s.WaitGone("LocalService "+name, func(ctx context.Context) error {
-		_, err := s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-}
-
-// WaitPodGone waits until there is no pod of a name.
-func (s *Scene) WaitPodGone(name string) {
-	s.T.Helper()
-	s.WaitGone("pod "+name, func(ctx context.Context) error {
-		_, err := s.PodClient().Get(ctx, name, metav1.GetOptions{})
-		return err
+	s.Eventually("LocalService "+name+" is gone", func(ctx context.Context) error {
+		return isGone(s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{}))
 	})
 }
 
 // WaitNamespaceGone waits until the namespace of the scene is gone.
 func (s *Scene) WaitNamespaceGone() {
 	s.T.Helper()
-	s.WaitGone("the namespace", func(ctx context.Context) error {
-		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{})
-		return err
+	s.Eventually("the namespace is gone", func(ctx context.Context) error {
+		return isGone(s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{}))
 	})
 }
 
@@ -252,19 +233,6 @@ func (s *Scene) WaitLabelled(name, node string) {
 	})
 }
 
-// WaitEvents waits until the events about an object that have a reason are as check wants them. It is asked with none,
-// too.
-func (s *Scene) WaitEvents(name, reason, what string, check func(events []corev1.Event) error) {
-	s.T.Helper()
-	s.Eventually(what, func(ctx context.Context) error {
-		events, err := s.Events(ctx, name, reason)
-		if err != nil {
-			return err
-		}
-		return check(events)
-	})
-}
-
 // Events are the events about an object of this scene that have a reason.
 func (s *Scene) Events(ctx context.Context, name, reason string) ([]corev1.Event, error) {
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason}
@@ -273,17 +241,6 @@ func (s *Scene) Events(ctx context.Context, name, reason string) ([]corev1.Event
 		return nil, err
 	}
 	return list.Items, nil
-}
-
-// OneWarning is a check for WaitEvents: there is one event, a Warning that has been told once, and begins like this.
-func OneWarning(says string) func(events []corev1.Event) error {
-	return func(events []corev1.Event) error {
-		if len(events) != 1 || events[0].Series != nil || events[0].Type != corev1.EventTypeWarning ||
-			!strings.HasPrefix(events[0].Message, says) {
-			return fmt.Errorf("got %+v; want one Warning %q", events, says)
-		}
-		return nil
-	}
 }
 
 // Equal returns an error that tells the difference, nil for none.

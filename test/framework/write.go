@@ -34,7 +34,12 @@ func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalServi
 // Update changes a LocalService, and begins again if somebody else was quicker.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
-	s.Must(RetryConflicts(func() error {
+	s.Must(s.TryUpdate(name, changes...))
+}
+
+// TryUpdate is Update for a change that may be refused.
+func (s *Scene) TryUpdate(name string, changes ...Change) error {
+	return RetryConflicts(func() error {
 		ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -42,9 +47,10 @@ func (s *Scene) Update(name string, changes ...Change) {
 		for _, c := range changes {
 			c(ls)
 		}
-		_, err = s.LocalServiceClient().Update(s.Ctx(), ls, metav1.UpdateOptions{})
+		strict := metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}
+		_, err = s.LocalServiceClient().Update(s.Ctx(), ls, strict)
 		return err
-	}))
+	})
 }
 
 // RetryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so

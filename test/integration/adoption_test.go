@@ -1,87 +1,95 @@
 package integration
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"fmt"
-	"strings"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// early is the resource of the early implementation, of another API group.
-var early = schema.GroupVersionResource{Group: "example2020.dev", Version: "v1alpha1", Resource: "localservices"}
+// orphan deletes an object and has the garbage collector leave behind what it owns.
+var orphan = metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}
 
-// installEarly creates the CustomResourceDefinition of the early implementation, and waits until it is served.
-func (s *scene) installEarly() {
+// waitConflict waits until a LocalService says that so many of its nodes' Services have a name that is taken.
+func (s *scene) waitConflict(name string, nodes, conflicts int) {
 	s.T.Helper()
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": early.GroupResource().String()},
-		"spec": map[string]any{
-			"group": early.Group, "scope": "Namespaced",
-			"names": map[string]any{"kind": "LocalService", "plural": early.Resource, "singular": "localservice"},
-			"versions": []any{map[string]any{
-				"name": early.Version, "served": true, "storage": true,
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
-		},
-	}}
-	_, err := s.Dynamic.Resource(framework.CRDs).Create(s.Ctx(), crd, metav1.CreateOptions{})
-	s.Must(err)
-	s.Eventually("the early resource is served", func(ctx context.Context) error {
-		_, err := s.Dynamic.Resource(early).Namespace(s.Namespace).List(ctx, metav1.ListOptions{})
-		return err
+	what := fmt.Sprintf("reports %d conflicts", conflicts)
+	s.WaitLocalService(name, what, func(ls *v1alpha1.LocalService) error {
+		const reason = v1alpha1.ReasonNameTaken
+		return errors.Join(
+			framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, reason),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, reason),
+			framework.Equal("status.nodes", int(ls.Status.Nodes), nodes),
+			framework.Equal("status.services", int(ls.Status.Services), nodes-conflicts),
+		)
 	})
 }
 
-// createEarly creates what the early implementation leaves: an object, and a Service of its for each node.
-func (s *scene) createEarly(name string, nodes []string) (services []*corev1.Service) {
-	s.T.Helper()
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": early.GroupVersion().String(), "kind": "LocalService",
-		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{"selector": map[string]any{"app": name}, "clusterIP": "None"},
-	}}
-	object, err := s.Dynamic.Resource(early).Namespace(s.Namespace).Create(s.Ctx(), object, metav1.CreateOptions{})
-	s.Must(err)
-	for _, node := range nodes {
-		services = append(services, s.CreateService(&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:            name + "-" + node,
-				Labels:          map[string]string{"owner": name},
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(object, object.GroupVersionKind())},
-			},
-			Spec: corev1.ServiceSpec{
-				ClusterIP: corev1.ClusterIPNone,
-				Selector:  map[string]string{"app": name, "vm/rack": node},
-				Ports:     []corev1.ServicePort{{Port: 8080}},
-			},
-		}))
+// TestForeignServicesOfARival tests two LocalServices that come at the same time and want one name, (a, b-c) and
+// (a-b, c): one has it, and keeps it whatever happens to either of them, and the other one says so, and gets it when
+// the first is gone.
+func TestForeignServicesOfARival(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "rival")
+	f := s.newFence()
+	s.CreateNode("c-"+s.Namespace, map[string]string{"for": "a-b"})
+	s.CreateNode("b-c-"+s.Namespace, map[string]string{"for": "a"})
+	f.passNodes()
+	s.ResetCount()
+	names, name := []string{"a", "a-b"}, "a-b-c-"+s.Namespace
+	s.InParallel(len(names), func(i int) error {
+		ls := s.NewLocalService(names[i], func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["for"] = names[i] })
+		_, err := s.LocalServiceClient().Create(s.Ctx(), ls, metav1.CreateOptions{})
+		return err
+	})
+	service := s.WaitServiceExists(name)
+	holder, rival := names[0], names[1]
+	if service.OwnerReferences[0].Name == rival {
+		holder, rival = rival, holder
 	}
-	return services
+	s.WaitReady(holder)
+	s.waitConflict(rival, 1, 1)
+	for _, name := range []string{rival, holder, rival} {
+		s.Update(name, func(ls *v1alpha1.LocalService) {
+			ls.Labels = map[string]string{"any": fmt.Sprint(ls.ResourceVersion)}
+		})
+		f.passLocalServices()
+	}
+	s.wantUntouched(service)
+	writes := s.Requests().Resource("services").Writes()
+	if done := writes.Where(framework.Succeeded); done.String() != "1 create services 201" {
+		s.Fatalf("the controller's writes of services: %s; want 1 create", writes)
+	}
+	s.Must(s.LocalServiceClient().Delete(s.Ctx(), holder, metav1.DeleteOptions{}))
+	s.WaitServices(s.WaitReady(rival), name)
 }
 
 // TestAdoptionFromTheEarlyImplementation tests the way from the early implementation to this one: as long as the old
 // object owns the Services they are conflicts, and when it has been deleted with --cascade=orphan they are adopted as
-// they are.
+// they are. Of the old object it only matters that it is another one, so a ConfigMap does.
 func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	t.Parallel()
-	cluster := framework.NewCluster(t, controlPlane())
-	s := newScene(t, cluster, "early")
-	s.installEarly()
-	s.NewController(t, "-v=4")
+	s := newScene(t, shared, "early")
 	f := s.newFence()
 	nodes := s.AddNodes("a", "b", "c")
-	services := s.createEarly("demo", nodes)
+	configMaps := s.Kube.CoreV1().ConfigMaps(s.Namespace)
+	old, err := configMaps.Create(s.Ctx(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "demo"}},
+		metav1.CreateOptions{})
+	s.Must(err)
+	owner := *metav1.NewControllerRef(old, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	services := map[string]*corev1.Service{}
+	for _, node := range nodes {
+		service := framework.NewForeignService("demo-"+node, map[string]string{"owner": "demo"})
+		service.OwnerReferences = []metav1.OwnerReference{owner}
+		service.Spec.Selector = map[string]string{"app": "demo", "vm/rack": node}
+		services[node] = s.CreateService(service)
+	}
 	f.passServices() // What the controller has not heard of, it would try to create.
 	s.ResetCount()
 	s.Create("demo")
@@ -92,43 +100,46 @@ func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	}
 	s.WantWrites("services", "none")
 
-	orphan := metav1.DeletePropagationOrphan
-	old := s.Dynamic.Resource(early).Namespace(s.Namespace)
-	s.Must(old.Delete(s.Ctx(), "demo", metav1.DeleteOptions{PropagationPolicy: &orphan}))
-	s.Eventually("the old object is gone", func(ctx context.Context) error {
-		list, err := old.List(ctx, metav1.ListOptions{})
-		if err == nil && len(list.Items) > 0 {
-			err = errors.New("it is still there")
-		}
-		return err
-	})
+	s.Must(configMaps.Delete(s.Ctx(), "demo", orphan))
 	ls := s.WaitReady("demo")
 	owned := s.MustOwn(ls, len(nodes))
-	for i, before := range services {
+	for node, before := range services {
 		now := owned[before.Name]
 		if now == nil || now.UID != before.UID {
 			s.Fatalf("Service %s is not the one that was there: %+v", before.Name, now)
 		}
-		s.checkFollows(ls, now, nodes[i])
+		s.checkFollows(ls, now, node)
 	}
-	s.Eventually("an event tells of the adoption", func(ctx context.Context) error {
-		// The garbage collector orphans them one by one, so it may be more than one; TestEachChangeIsTold adds such up.
-		told, err := s.told(ctx, "demo", "adopted")
-		if err == nil && told == 0 {
-			err = errors.New("there is none")
-		}
-		return err
-	})
+	s.waitTold("demo", map[string]int{"adopted": len(nodes)})
 	f.passAll()
 	s.WantWrites("services", "3 patch services 200")
+}
 
-	// Adopted ones follow like any others, and go with their LocalService.
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.WaitReady("demo")
-	s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{}))
-	for _, service := range services {
-		s.WaitServiceGone(service.Name)
+// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan stay as they
+// are, and belong to its successor, with their addresses and all that it wants otherwise.
+func TestAdoptionOfOrphans(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "orphans")
+	f := s.newFence()
+	nodes := s.AddNodes("a", "b")
+	before := s.MustOwn(s.CreateReady("demo", framework.WithClusterIP), len(nodes))
+	s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", orphan))
+	s.WaitLocalServiceGone("demo")
+	s.ResetCount()
+	f.passLocalServices()
+	f.passServices()
+	s.WantWrites("services", "none")
+
+	ls := s.CreateReady("demo", framework.OfType(corev1.ServiceTypeNodePort))
+	for name, now := range s.MustOwn(ls, len(nodes)) {
+		s.checkFollows(ls, now, strings.TrimPrefix(name, "demo-"))
+		if was := before[name]; now.UID != was.UID || now.Spec.ClusterIP != was.Spec.ClusterIP {
+			t.Errorf("Service %s is not the one that was there: %s with %s, before %s with %s",
+				name, now.UID, now.Spec.ClusterIP, was.UID, was.Spec.ClusterIP)
+		}
 	}
+	f.passServices()
+	s.WantWrites("services", "2 patch services 200")
 }
 
 // TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
@@ -136,7 +147,6 @@ func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 func TestDeletionAndAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "anew")
-	f := s.newFence()
 	s.AddNodes("a", "b", "c")
 	old := s.CreateReady("demo")
 	s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{}))
@@ -146,70 +156,8 @@ func TestDeletionAndAnew(t *testing.T) {
 		t.Fatal("the LocalService is still the old one")
 	}
 	s.MustOwn(ls, 3)
-	s.Eventually("all its Services are told of", func(ctx context.Context) error {
-		told, err := s.told(ctx, "demo", "created")
-		return errors.Join(err, framework.Equal("created Services in events", told, 6)) // 3 of each of the two
-	})
-	f.passLocalServices()
+	s.waitTold("demo", map[string]int{"created": 6}) // 3 of each of the two
 	if events, err := s.Events(s.Ctx(), "demo", v1alpha1.ReasonNameTaken); err != nil || len(events) > 0 {
 		s.Fatalf("the Services of its predecessor were called a conflict: %v %v", events, err)
 	}
-}
-
-// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan keep serving,
-// and belong to its successor, with all that it wants otherwise.
-func TestAdoptionOfOrphans(t *testing.T) {
-	t.Parallel()
-	for name, successor := range map[string]change{
-		"by the same":                  func(*v1alpha1.LocalService) {},
-		"by one with another port":     func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 },
-		"by one with another selector": func(ls *v1alpha1.LocalService) { ls.Spec.Selector["tier"] = "web" },
-		"by one of another type":       func(ls *v1alpha1.LocalService) { ls.Spec.Type = corev1.ServiceTypeNodePort },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "orphans")
-			f := s.newFence()
-			nodes := s.AddNodes("a", "b")
-			before := s.MustOwn(s.CreateReady("demo", framework.WithClusterIP), len(nodes))
-			s.orphan("demo")
-			s.ResetCount()
-			f.passLocalServices()
-			f.passServices()
-			s.WantWrites("services", "none")
-
-			ls := s.CreateReady("demo", framework.WithClusterIP, successor)
-			for name, service := range s.MustOwn(ls, len(nodes)) {
-				s.checkFollows(ls, service, strings.TrimPrefix(name, "demo-"))
-				if service.UID != before[name].UID || service.Spec.ClusterIP != before[name].Spec.ClusterIP {
-					t.Errorf("Service %s is not the one that was there: %s with %s, before %s with %s",
-						name, service.UID, service.Spec.ClusterIP, before[name].UID, before[name].Spec.ClusterIP)
-				}
-			}
-			f.passServices()
-			s.WantWrites("services", fmt.Sprintf("%d patch services 200", len(nodes)))
-		})
-	}
-}
-
-// orphan deletes a LocalService and leaves its Services behind.
-func (s *scene) orphan(name string) {
-	s.T.Helper()
-	orphan := metav1.DeletePropagationOrphan
-	s.Must(s.LocalServiceClient().Delete(s.Ctx(), name, metav1.DeleteOptions{PropagationPolicy: &orphan}))
-	s.WaitLocalServiceGone(name)
-}
-
-// TestAdoptionByReplacement tests a successor that cannot use the Services that were left behind.
-func TestAdoptionByReplacement(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "replaced")
-	f := s.newFence()
-	nodes := s.AddNodes("a", "b")
-	s.CreateReady("demo", framework.WithClusterIP)
-	s.orphan("demo")
-	s.ResetCount()
-	s.MustOwn(s.CreateReady("demo"), len(nodes))
-	f.passServices()
-	s.wantReplaced(len(nodes))
 }

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +19,7 @@ import (
 // checkFollows fails unless a node's Service is what its LocalService says.
 func (s *scene) checkFollows(ls *v1alpha1.LocalService, service *corev1.Service, node string) {
 	s.T.Helper()
-	if err := followsError(ls, service, node); err != nil {
-		s.T.Error(err)
-	}
+	s.Must(followsError(ls, service, node))
 }
 
 // followsError compares a node's Service with all that its LocalService says: what is not said is the API server's to
@@ -33,6 +33,10 @@ func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node strin
 	for _, own := range []string{"selector", "nodeSelector", "serviceMetadata"} {
 		delete(want, own)
 	}
+	// A second family may have been added to the one that was asked for.
+	if n := len(ls.Spec.IPFamilies); n > 0 && n < len(service.Spec.IPFamilies) {
+		got["ipFamilies"] = got["ipFamilies"].([]any)[:n]
+	}
 	var difference error
 	if d := missing("spec", want, got); d != "" {
 		difference = fmt.Errorf("the spec of Service %s: %s", service.Name, d)
@@ -45,13 +49,14 @@ func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node strin
 		maps.Copy(labels, m.Labels)
 		maps.Copy(annotations, m.Annotations)
 		if len(m.Labels)+len(m.Annotations) > 0 {
-			annotations[v1alpha1.AppliedMetadataAnnotationKey] = service.Annotations[v1alpha1.AppliedMetadataAnnotationKey]
+			const record = v1alpha1.AppliedMetadataAnnotationKey
+			annotations[record] = service.Annotations[record]
 		}
 	}
 	return errors.Join(difference,
 		framework.Equal("selector of "+service.Name, service.Spec.Selector, selector),
-		framework.Equal("labels of "+service.Name, service.Labels, labels),
-		framework.Equal("annotations of "+service.Name, service.Annotations, annotations))
+		framework.Equal("labels of "+service.Name, withoutTheirs(service.Labels), labels),
+		framework.Equal("annotations of "+service.Name, withoutTheirs(service.Annotations), annotations))
 }
 
 // missing tells where one JSON value says something that the other does not, "" for nowhere. A targetPort of 0, which
@@ -71,6 +76,9 @@ func missing(path string, want, got any) string {
 		if len(want) != len(other) {
 			return fmt.Sprintf("%s: got %v; want %v", path, got, want)
 		}
+		if path == "spec.ports" { // Their order means nothing.
+			want, other = sortedPorts(want), sortedPorts(other)
+		}
 		for i := range want {
 			if difference := missing(fmt.Sprintf("%s[%d]", path, i), want[i], other[i]); difference != "" {
 				return difference
@@ -82,4 +90,12 @@ func missing(path string, want, got any) string {
 		return ""
 	}
 	return fmt.Sprintf("%s: got %v; want %v", path, got, want)
+}
+
+func sortedPorts(ports []any) []any {
+	key := func(port any) string {
+		fields := port.(map[string]any)
+		return fmt.Sprintf("%05d/%v", fields["port"], cmp.Or(fields["protocol"], any(string(corev1.ProtocolTCP))))
+	}
+	return slices.SortedFunc(slices.Values(ports), func(a, b any) int { return strings.Compare(key(a), key(b)) })
 }

@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 func checkLog(controller *framework.Controller) error {
 	var errs []error
 	if !controller.Running() {
-		errs = append(errs, fmt.Errorf("the controller has ended while the tests were running; its log ends with:\n%s", controller.Tail(60)))
+		errs = append(errs, fmt.Errorf("the controller has ended while the tests were running; its log ends "+
+			"with:\n%s", controller.Tail(60)))
 	}
 	for _, sign := range []string{"panic: ", "was altered"} {
 		if i := strings.Index(controller.Output(), sign); i >= 0 {

@@ -5,24 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestWhatIsMissing tells the story of a controller that is started too early: nothing listens at the API server's
-// address, then it does not know LocalServices, then it grants nothing. Each time one line of the log says what to do,
-// and in the end the controller works. It works with no more than the permissions in artifacts/deploy, also where owner
-// references are guarded, and survives the CustomResourceDefinition.
+// TestWhatIsMissing tells the story of a controller that is started too early: the API server cannot be reached, then
+// it does not know LocalServices, then it grants nothing. Each time one line of the log says what to do, although the
+// answers may differ a little, and in the end the controller works. It works with no more than the permissions in
+// artifacts/deploy, also where owner references are guarded, and survives the CustomResourceDefinition.
 func TestWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	const namespace, account = "local-service-system", "local-service-controller"
 	options := controlPlane()
 	options.WithoutCRD = true
-	options.Args = append(options.Args, "--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
+	options.Args = append(options.Args,
+		"--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
 	cluster := framework.NewCluster(t, options)
 	ctx := t.Context()
 	kubectl := func(args ...string) {
@@ -34,7 +36,9 @@ func TestWhatIsMissing(t *testing.T) {
 	kubectl("create", "namespace", namespace)
 	kubectl("create", "serviceaccount", account, "--namespace", namespace)
 	proxy := cluster.NewProxy(t, cluster.AccountKubeconfig(t, namespace, account))
-	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect", "-leader-election-namespace="+namespace)
+	proxy.Block()
+	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect",
+		"-leader-election-namespace="+namespace)
 
 	// waits fails unless the controller waits with one line that has these texts, also after some tries.
 	waits := func(tries func(), texts ...string) {
@@ -42,9 +46,7 @@ func TestWhatIsMissing(t *testing.T) {
 		if _, err := controller.WaitLog(ctx, append(texts, "Waiting: ")...); err != nil {
 			t.Fatal(err)
 		}
-		if tries != nil {
-			tries()
-		}
+		tries()
 		if lines := controller.LogLines(append(texts, "Waiting: ")...); len(lines) != 1 {
 			t.Errorf("the log says %d times what it waits for:\n%s", len(lines), strings.Join(lines, "\n"))
 		}
@@ -59,24 +61,27 @@ func TestWhatIsMissing(t *testing.T) {
 		return func() {
 			mark := cluster.Audit.Mark()
 			cluster.Eventually(t, namespace, "the controller asks for "+path+" again", func(context.Context) error {
-				n := len(cluster.Audit.Since(mark).ByController().Where(func(r *framework.Request) bool { return strings.HasPrefix(r.RequestURI, path) }))
-				if n < more {
-					return fmt.Errorf("it has asked %d times", n)
-				}
-				return nil
+				isAbout := func(r *framework.Request) bool { return strings.HasPrefix(r.RequestURI, path) }
+				return atLeast(len(cluster.Audit.Since(mark).ByController().Where(isAbout)), more)
 			})
 		}
 	}
 	const groupPath = "/apis/localservice.dev/v1alpha1"
+	const installCRD = "install it with `kubectl create -f artifacts/examples/crd.yaml`"
 
-	waits(nil, "cannot be reached: check -kubeconfig, and that the cluster runs", "connection refused")
-	proxy.Listen(t)
-	waits(requests(groupPath, 2), "the cluster does not know LocalServices", "install it with `kubectl create -f artifacts/examples/crd.yaml`")
+	// Each look at the API server is some attempts to connect, for ten seconds altogether.
+	waits(func() {
+		cluster.Eventually(t, namespace, "the controller has looked several times", func(context.Context) error {
+			return atLeast(proxy.Attempts(), 25)
+		})
+	}, "cannot be reached: check -kubeconfig, and that the cluster runs")
+	proxy.Unblock()
+	waits(requests(groupPath, 2), "the cluster does not know LocalServices", installCRD)
 	if err := cluster.InstallCRD(ctx); err != nil {
 		t.Fatal(err)
 	}
 	waits(requests(groupPath, 2), "permissions are missing: ",
-		"list localservices.localservice.dev, watch localservices.localservice.dev, patch localservices/status.localservice.dev",
+		"list localservices.localservice.dev", "patch localservices/status.localservice.dev",
 		"create services", "delete services", "patch pods", "create events.events.k8s.io",
 		"update leases.coordination.k8s.io in namespace "+namespace,
 		"grant them as in artifacts/deploy/local-service-controller.yaml")
@@ -95,49 +100,22 @@ func TestWhatIsMissing(t *testing.T) {
 	t.Run("the CustomResourceDefinition goes and comes back", func(t *testing.T) {
 		s := s.in(t)
 		s.Must(s.RemoveCRD(ctx))
-		_, err := controller.WaitLog(ctx, "The cluster does not know this resource any more: install it with `kubectl create -f artifacts/examples/crd.yaml`")
+		const complaint = "The cluster does not know this resource any more: " + installCRD
+		_, err := controller.WaitLog(ctx, complaint)
 		s.Must(err)
 		s.Must(s.InstallCRD(ctx))
 		s.work("again")
-		if lines := controller.LogLines("The cluster does not know this resource any more"); len(lines) != 1 {
-			t.Errorf("the log says %d times that the CustomResourceDefinition is missing:\n%s", len(lines), strings.Join(lines, "\n"))
+		if lines := controller.LogLines(complaint); len(lines) != 1 {
+			t.Errorf("the log says %d times that the CustomResourceDefinition is missing:\n%s",
+				len(lines), strings.Join(lines, "\n"))
 		}
 	})
-	if denied := cluster.Audit.Since(0).ByController().Where(func(r *framework.Request) bool {
-		return r.User.Username == "system:serviceaccount:"+namespace+":"+account && r.ResponseStatus.Code == http.StatusForbidden
-	}); len(denied) > 0 {
+	isDenied := func(r *framework.Request) bool { return r.ResponseStatus.Code == http.StatusForbidden }
+	if denied := cluster.Audit.Since(0).ByController().Where(isDenied); len(denied) > 0 {
 		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)
 	}
 	if lines := controller.LogLines("Forbidden"); len(lines) > 0 {
 		t.Errorf("the log tells of missing permissions:\n%s", strings.Join(lines, "\n"))
-	}
-}
-
-// TestUnreachable tests that a controller that waits for its API server does not fill the log, although what it is told
-// each time differs a little.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	proxy := shared.NewProxy(t, shared.Kubeconfig)
-	proxy.Block()
-	proxy.Listen(t)
-	controller, err := framework.StartController(framework.ControllerOptions{Args: []string{"-kubeconfig=" + proxy.Kubeconfig}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(controller.Kill)
-	const complaint = "cannot be reached: check -kubeconfig, and that the cluster runs"
-	// Each look at the API server is some attempts to connect, for ten seconds altogether.
-	shared.Eventually(t, "none", "the controller has looked several times", func(context.Context) error {
-		if n := proxy.Attempts(); n < 25 {
-			return fmt.Errorf("it has tried %d times to connect", n)
-		}
-		return nil
-	})
-	if lines := controller.LogLines("Waiting: ", complaint); len(lines) != 1 {
-		t.Errorf("the log says %d times what it waits for:\n%s", len(lines), strings.Join(lines, "\n"))
-	}
-	if err := controller.Stop(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -166,35 +144,50 @@ func (s *scene) work(name string) {
 	})
 }
 
-// TestPermissionsTakenAway tests that a controller whose permissions are taken away while it works says so, and goes
-// on when they are back.
-func TestPermissionsTakenAway(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "revoked")
-	kubectl := func(args ...string) { t.Helper(); s.MustKubectl(args...) }
-	kubectl("create", "serviceaccount", "controller")
-	binding := s.Namespace
-	grant := func() {
-		t.Helper()
-		kubectl("create", "clusterrolebinding", binding, "--clusterrole=cluster-admin", "--serviceaccount="+s.Namespace+":controller")
-		t.Cleanup(func() {
-			_, _ = s.Kubectl(context.Background(), "delete", "clusterrolebinding", binding, "--ignore-not-found")
-		})
+// atLeast returns an error that tells how often something has happened, if that is not often enough.
+func atLeast(n, want int) error {
+	if n < want {
+		return fmt.Errorf("it has happened %d times; want %d", n, want)
 	}
-	grant()
-	controller := s.LaunchController(t, "-kubeconfig="+s.AccountKubeconfig(t, s.Namespace, "controller"))
-	s.Must(controller.WaitReady(s.Ctx()))
-	node := s.AddNodes("a", "b")[0]
-	s.CreateReady("demo")
+	return nil
+}
 
-	kubectl("delete", "clusterrolebinding", binding)
-	s.DeleteService("demo-" + node)
-	line, err := controller.WaitLog(s.Ctx(), s.Namespace+"/demo", "forbidden")
-	s.Must(err)
-	if !regexp.MustCompile(`create Service .* is forbidden`).MatchString(line) {
-		t.Errorf("the log does not say what is forbidden: %s", line)
+// TestAPIServerOutage tests that what happens while the API server cannot be reached is made up for, and that the log
+// tells of the outage and of its end, once each.
+func TestAPIServerOutage(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, solo(t), "outage")
+	proxy := s.NewProxy(t, s.Kubeconfig)
+	controller := s.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig)
+	s.Must(controller.WaitReady(s.Ctx()))
+	nodes := s.AddNodes("a", "b", "c")
+	ls := s.CreateReady("demo")
+
+	proxy.Block()
+	s.DeleteNode(nodes[0])
+	s.AddNodes("d")
+	s.DeleteService("demo-" + nodes[1])
+	edited := s.GetService("demo-" + nodes[2])
+	s.EditService(edited.Name, func(service *corev1.Service) { service.Spec.Ports = nil })
+	s.CreatePod("pod", nodes[1], app)
+	s.Create("other")
+	before := proxy.Attempts()
+	s.Eventually("the controller has tried to connect", func(context.Context) error {
+		return atLeast(proxy.Attempts()-before, 8)
+	})
+	if status, body, err := controller.Get(s.Ctx(), "/healthz"); err != nil || status != http.StatusOK {
+		t.Errorf("a restart would be of no use, but /healthz says %d %s %v", status, body, err)
 	}
-	grant()
-	s.WaitReady("demo")
-	s.WaitServiceExists("demo-" + node)
+	proxy.Unblock()
+
+	_, err := controller.WaitLog(s.Ctx(), "The API server can be reached again")
+	s.Must(err)
+	s.MustOwn(s.WaitReady("other"), 3)
+	s.WaitServices(ls, "demo-"+nodes[1], "demo-"+nodes[2], "demo-"+s.NodeName("d"))
+	s.WaitLabelled("pod", nodes[1])
+	s.waitRepaired(edited)
+	s.WaitStatusNodes("demo", 3)
+	if lines := controller.LogLines("The API server cannot be reached"); len(lines) != 1 {
+		t.Errorf("the log says %d times that the API server cannot be reached:\n%s", len(lines), controller.Tail(40))
+	}
 }

@@ -4,228 +4,243 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// wantPodUntouched fails unless a pod is as it was, to its resource version, and no write of it was even tried.
-func (s *scene) wantPodUntouched(pod *corev1.Pod) {
-	s.T.Helper()
-	if now := s.GetPod(pod.Name); now.ResourceVersion != pod.ResourceVersion || now.UID != pod.UID {
-		s.Fatalf("pod %s was changed: its labels were %v and are %v", pod.Name, pod.Labels, now.Labels)
-	}
-	if writes := s.Requests().Resource("pods").Name(pod.Name).Writes(); len(writes) > 0 {
-		s.Fatalf("the controller wrote pod %s: %s", pod.Name, writes)
-	}
+// app is the label that LocalService demo selects pods by.
+var app = map[string]string{"app": "demo"}
+
+// withFinalizer keeps a pod that is deleted until the test takes the finalizer away.
+func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} }
+
+func onHostNetwork(pod *corev1.Pod) {
+	pod.Spec.HostNetwork = true
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 }
 
-// wantOnePatch fails unless a pod was patched once since the count was reset.
-func (s *scene) wantOnePatch(pod string) {
+// createMirrorPod does what a kubelet does for a static pod, which only it knows: it shows it to the API server, which
+// lets it do no more than a kubelet may.
+func (s *scene) createMirrorPod(name, node string) {
 	s.T.Helper()
-	if writes := s.Requests().Resource("pods").Name(pod).Writes().String(); writes != "1 patch pods 200" {
-		s.Fatalf("the controller's writes of pod %s: %s; want 1 patch", pod, writes)
-	}
+	config := rest.CopyConfig(s.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + node, Groups: []string{"system:nodes"}}
+	kubelet, err := kubernetes.NewForConfig(config)
+	s.Must(err)
+	pod := framework.NewPod(name, node, app, func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "0123456789abcdef"}
+		pod.OwnerReferences = []metav1.OwnerReference{s.controlledByNode(node)}
+		pod.Spec.Tolerations = []corev1.Toleration{{
+			Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+		}}
+	})
+	_, err = kubelet.CoreV1().Pods(s.Namespace).Create(s.Ctx(), pod, metav1.CreateOptions{})
+	s.Must(err)
 }
 
-func TestPods(t *testing.T) {
+// controlledByNode is the controller reference of a node, which has nothing to do with any LocalService.
+func (s *scene) controlledByNode(name string) metav1.OwnerReference {
+	s.T.Helper()
+	node, err := s.Kube.CoreV1().Nodes().Get(s.Ctx(), name, metav1.GetOptions{})
+	s.Must(err)
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID, Controller: new(true)}
+}
+
+// TestPodsFromBefore tests a controller that is started in a cluster that is at work already: the API server takes the
+// label of each kind of pod that a LocalService selects, by one write, and no others are written.
+func TestPodsFromBefore(t *testing.T) {
 	t.Parallel()
-	app := map[string]string{"app": "demo"}
-	longNode := func(s *scene) string { return s.NodeName(strings.Repeat("x", 70) + ".example.com") }
-	dottedNode := func(s *scene) string { return s.NodeName("ip-10-0-0-3.ec2.internal") }
-	plainNode := func(s *scene) string { return s.NodeName("a") }
-	tests := []struct {
-		name string
-		node func(s *scene) string
-		// do makes the pod named "pod", selected by LocalService demo and in the end on the node.
-		do func(s *scene, node string)
-	}{
-		{"after the LocalService", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, app)
-		}},
-		{"before the LocalService", plainNode, func(s *scene, node string) {
-			s.CreatePod("pod", node, app)
-			s.Create("demo")
-		}},
-		{"scheduled later", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", "", app)
-			s.BindPod("pod", node, nil)
-		}},
-		{"labelled for the application later", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, map[string]string{"app": "other"})
-			s.PatchPod("pod", `{"metadata":{"labels":{"app":"demo"}}}`)
-		}},
-		{"selected later", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo", func(ls *v1alpha1.LocalService) {
-				ls.Spec.Selector = map[string]string{"app": "other"}
-			})
-			s.CreatePod("pod", node, app)
-			s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
-		}},
-		{"selected by several labels", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo", func(ls *v1alpha1.LocalService) {
-				ls.Spec.Selector = map[string]string{"app": "demo", "tier": "web", "empty": ""}
-			})
-			s.CreatePod("pod", node, map[string]string{"app": "demo", "tier": "web", "empty": "", "more": "yes"})
-		}},
-		{"selected by two LocalServices", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreateReady("demo2", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
-			s.CreatePod("pod", node, app)
-		}},
-		{"stale label from the template", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, map[string]string{"app": "demo", nodeLabel: "elsewhere"})
-		}},
-		{"empty label from the template", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, map[string]string{"app": "demo", nodeLabel: ""})
-		}},
-		{"running", plainNode, func(s *scene, node string) {
-			s.CreatePod("pod", node, app)
-			s.PatchPod("pod", `{"status":{"phase":"Running"}}`, "status")
-			s.Create("demo")
-		}},
-		{"on the host's network", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, app, onHostNetwork)
-		}},
-		{"static, as its mirror pod", plainNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.createMirrorPod("pod", node, app)
-		}},
-		{"terminating", plainNode, func(s *scene, node string) {
-			s.CreatePod("pod", node, app, withFinalizer)
-			s.Must(s.PodClient().Delete(s.Ctx(), "pod", metav1.DeleteOptions{}))
-			s.Create("demo")
-		}},
-		{"node with dots", dottedNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, app)
-		}},
-		{"node with a name too long for a label", longNode, func(s *scene, node string) {
-			s.CreateReady("demo")
-			s.CreatePod("pod", node, app)
-		}},
+	s := newScene(t, solo(t), "before")
+	nodes := s.AddNodes("a", "b", "ip-10-0-0-3.ec2.internal", strings.Repeat("x", 70)+".example.com")
+	s.Create("demo")
+	labelled := map[string]string{} // the pods to label, each with its node
+	create := func(name, node string, labels map[string]string, changes ...func(*corev1.Pod)) {
+		s.CreatePod(name, node, labels, changes...)
+		labelled[name] = node
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "pod")
-			f := s.newFence()
-			node := test.node(s)
-			s.CreateNode(node, nil)
-			s.ResetCount()
-			test.do(s, node)
-			s.WaitLabelled("pod", node)
-			f.passPods()
-			f.passLocalServices()
-			s.wantOnePatch("pod")
-			// The label is what the node's Service selects.
-			ls := s.WaitReady("demo")
-			for _, service := range s.MustOwn(ls, 1) {
-				if err := framework.Equal("selector", service.Spec.Selector[nodeLabel], s.GetPod("pod").Labels[nodeLabel]); err != nil {
-					t.Error(err)
-				}
+	for i := range 30 {
+		create(fmt.Sprintf("pod-%d", i), nodes[i%len(nodes)], app)
+	}
+	create("host-network", nodes[1], app, onHostNetwork)
+	create("stale", nodes[0], map[string]string{"app": "demo", nodeLabel: nodes[1]})
+	create("running", nodes[1], app)
+	s.PatchPod("running", `{"status":{"phase":"Running"}}`, "status")
+	create("terminating", nodes[2], app, withFinalizer)
+	s.Must(s.PodClient().Delete(s.Ctx(), "terminating", metav1.DeleteOptions{}))
+	create("bound", "", app)
+	s.BindPod("bound", nodes[0], nil)
+	s.createMirrorPod("static", nodes[0])
+	labelled["bound"], labelled["static"] = nodes[0], nodes[0]
+	var untouched []*corev1.Pod
+	for _, phase := range []string{"Succeeded", "Failed"} {
+		name := strings.ToLower(phase)
+		s.CreatePod(name, nodes[0], app)
+		s.PatchPod(name, fmt.Sprintf(`{"status":{"phase":%q}}`, phase), "status")
+		untouched = append(untouched, s.GetPod(name))
+	}
+	untouched = append(untouched,
+		s.CreatePod("right", nodes[0], map[string]string{"app": "demo", nodeLabel: nodes[0]}),
+		s.CreatePod("not-selected", nodes[0], map[string]string{"app": "other"}),
+		s.CreatePod("not-scheduled", "", app))
+
+	s.ResetCount()
+	s.NewController(t)
+	for name, node := range labelled {
+		s.WaitLabelled(name, node)
+	}
+	s.WaitReady("demo")
+	f := s.newFence()
+	f.passPods()
+	f.passLocalServices()
+	s.WantWrites("pods", fmt.Sprintf("%d patch pods 200", len(labelled)))
+	for _, pod := range untouched {
+		if now := s.GetPod(pod.Name); now.ResourceVersion != pod.ResourceVersion {
+			s.Fatalf("pod %s was changed: its labels were %v and are %v", pod.Name, pod.Labels, now.Labels)
+		}
+	}
+	if reads := s.Requests().Resource("pods").Verb("get", "list", "watch"); len(reads) > 0 {
+		t.Errorf("beside filling its cache, the controller also read: %s", reads)
+	}
+}
+
+// TestPodsInATerminatingNamespace tests pods whose namespace is being deleted: they are labelled as long as they are
+// there, because they may still serve, and they go without errors and without retries.
+func TestPodsInATerminatingNamespace(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "podsdoomed")
+	f := s.newFence()
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	const count = 20
+	each := func(do func(name string)) {
+		for i := range count {
+			do(fmt.Sprintf("pod-%d", i))
+		}
+	}
+	each(func(name string) { s.CreatePod(name, node, app, withFinalizer) })
+	each(func(name string) { s.WaitLabelled(name, node) })
+	s.deleteNamespace()
+	s.Eventually("the pods are being deleted", func(ctx context.Context) error {
+		pods, err := s.PodClient().List(ctx, metav1.ListOptions{})
+		doomed := 0
+		for i := range pods.Items {
+			if pods.Items[i].DeletionTimestamp != nil {
+				doomed++
 			}
-			if other := s.Requests().Resource("pods").Verb("get", "list", "watch"); len(other) > 0 {
-				t.Errorf("the controller, which has its caches, also read: %s", other)
+		}
+		if err != nil {
+			return err
+		}
+		return framework.Equal("pods", doomed, count)
+	})
+	f.passAll()
+	s.ResetCount()
+	each(func(name string) { s.PatchPod(name, `{"metadata":{"labels":{"vm/rack":null}}}`) })
+	each(func(name string) { s.WaitLabelled(name, node) })
+	f.passPods()
+	s.WantWrites("pods", fmt.Sprintf("%d patch pods 200", count))
+
+	s.ResetCount()
+	each(func(name string) { s.PatchPod(name, `{"metadata":{"finalizers":null,"labels":{"vm/rack":null}}}`) })
+	s.WaitNamespaceGone()
+	f.passAll()
+	if tries := s.Requests().Resource("pods").Writes(); len(tries) > count {
+		s.Fatalf("the controller's writes of %d pods that were gone: %s", count, tries)
+	}
+	if errs := s.errorsInLog(); len(errs) > 0 {
+		s.Fatalf("%d errors in the log about a namespace that was being deleted, the first: %s", len(errs), errs[0])
+	}
+}
+
+func (s *scene) deleteNamespace() {
+	s.T.Helper()
+	s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
+}
+
+// errorsInLog are the errors in the controllers' logs about objects of the scene's namespace.
+func (s *scene) errorsInLog() (lines []string) {
+	for _, controller := range s.Controllers() {
+		for _, line := range controller.LogLines(s.Namespace + "/") {
+			if strings.HasPrefix(line, "E") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// TestPodsWrittenByOthers tests that the label arrives on a pod that others write all the time, that nothing of what
+// they write is lost, and that the controller's writes do not fail because of theirs.
+func TestPodsWrittenByOthers(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "others")
+	f := s.newFence()
+	node := s.AddNodes("a")[0]
+	s.CreatePod("pod", node, app)
+	patch := func(patchType types.PatchType) func(key, value string) error {
+		return func(key, value string) error {
+			labels := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+			_, err := s.PodClient().Patch(s.Ctx(), "pod", patchType, []byte(labels), metav1.PatchOptions{})
+			return err
+		}
+	}
+	writers := map[string]func(key, value string) error{
+		"example.com/merges":               patch(types.MergePatchType),
+		"example.com/merges-strategically": patch(types.StrategicMergePatchType),
+		// Reads, changes and writes the whole pod, and begins again if somebody else was quicker.
+		"example.com/updates": func(key, value string) error {
+			return framework.RetryConflicts(func() error {
+				pod, err := s.PodClient().Get(s.Ctx(), "pod", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				pod.Labels[key] = value
+				_, err = s.PodClient().Update(s.Ctx(), pod, metav1.UpdateOptions{})
+				return err
+			})
+		},
+	}
+	s.ResetCount()
+	var writing sync.WaitGroup
+	var isOver atomic.Bool
+	last := map[string]*atomic.Int64{} // what each has written
+	for key, write := range writers {
+		count := &atomic.Int64{}
+		last[key] = count
+		writing.Go(func() {
+			for !isOver.Load() {
+				if err := write(key, fmt.Sprint(count.Add(1))); err != nil {
+					t.Errorf("%s: %v", key, err)
+					return
+				}
 			}
 		})
 	}
-}
-
-// newLabelledPod makes a scene with the pod "pod", which has its label and is at rest.
-func newLabelledPod(t *testing.T, name string) (s *scene, f *fence, node string) {
-	t.Helper()
-	s = newScene(t, shared, name)
-	f = s.newFence()
-	node = s.AddNodes("a")[0]
-	s.CreateReady("demo")
-	s.CreatePod("pod", node, map[string]string{"app": "demo"})
+	t.Cleanup(func() { isOver.Store(true); writing.Wait() })
+	s.Create("demo")
 	s.WaitLabelled("pod", node)
+	f.passPods() // They go on writing meanwhile.
+	isOver.Store(true)
+	writing.Wait()
+	want := map[string]string{"app": "demo", nodeLabel: node}
+	for key, count := range last {
+		want[key] = fmt.Sprint(count.Load())
+	}
 	f.passPods()
-	s.ResetCount()
-	return s, f, node
-}
-
-// TestPodsLeftAlone tests the pods that the controller has no reason to write.
-func TestPodsLeftAlone(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "podalone")
-	elsewhere := newScene(t, shared, "podelsewhere")
-	f := s.newFence()
-	node := s.AddNodes("a")[0]
-	app := map[string]string{"app": "demo"}
-	completed := func(name, phase string) *corev1.Pod {
-		s.CreatePod(name, node, app)
-		s.PatchPod(name, fmt.Sprintf(`{"status":{"phase":%q}}`, phase), "status")
-		return s.GetPod(name)
+	if err := framework.Equal("labels", s.GetPod("pod").Labels, want); err != nil {
+		t.Error(err)
 	}
-	untouched := []*corev1.Pod{
-		// Made while there is no LocalService.
-		completed("succeeded", "Succeeded"),
-		completed("failed", "Failed"),
-		s.CreatePod("not-selected", node, map[string]string{"app": "other"}),
-		s.CreatePod("without-labels", node, nil),
-		s.CreatePod("stale-but-not-selected", node, map[string]string{"app": "other", nodeLabel: "elsewhere"}),
-		s.CreatePod("half-selected", node, map[string]string{"app": "demo2"}),
-		s.CreatePod("not-scheduled", "", app),
-		s.CreatePod("right-from-the-start", node, map[string]string{"app": "demo", nodeLabel: node}),
-		elsewhere.CreatePod("other-namespace", node, app),
-	}
-	s.ResetCount()
-	elsewhere.ResetCount()
-	s.CreateReady("demo")
-	s.CreateReady("demo2", func(ls *v1alpha1.LocalService) {
-		ls.Spec.Selector = map[string]string{"app": "demo2", "tier": "web"}
-	})
-	f.passPods()
-	f.passLocalServices()
-	for _, pod := range untouched {
-		if pod.Namespace == s.Namespace {
-			s.wantPodUntouched(pod)
-		} else {
-			elsewhere.wantPodUntouched(pod)
-		}
-	}
-	t.Run("a label stays when the LocalService goes", func(t *testing.T) {
-		s := s.in(t)
-		s.CreatePod("pod", node, app)
-		s.WaitLabelled("pod", node)
-		pod := s.GetPod("pod")
-		s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{}))
-		s.WaitServiceGone("demo-" + node)
-		f.passLocalServices()
-		f.passPods()
-		if now := s.GetPod("pod"); now.ResourceVersion != pod.ResourceVersion {
-			t.Errorf("the labels of the pod were %v and are %v", pod.Labels, now.Labels)
-		}
-	})
-}
-
-// TestPodsRecreated tests a pod that follows one of its name on another node, as those of StatefulSets do.
-func TestPodsRecreated(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "podanew")
-	nodes := s.AddNodes("a", "b")
-	s.CreateReady("demo")
-	for range 5 {
-		for _, node := range nodes {
-			s.CreatePod("pod-0", node, map[string]string{"app": "demo"})
-			s.WaitLabelled("pod-0", node)
-			s.Must(s.PodClient().Delete(s.Ctx(), "pod-0", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-			s.WaitGone("the pod", func(ctx context.Context) error {
-				_, err := s.PodClient().Get(ctx, "pod-0", metav1.GetOptions{})
-				return err
-			})
-		}
+	// It may be more than one: the watch may be behind, and tell of a change from before.
+	if own := s.Requests().Resource("pods").Writes(); len(own) == 0 || len(own.Where(framework.Failed)) > 0 {
+		s.Fatalf("the controller's writes of the pod: %s; want 1, or very few", own)
 	}
 }

@@ -3,6 +3,9 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,35 +14,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
-
-// TestServiceWithFinalizer tests that a Service whose deletion somebody delays is waited for.
-func TestServiceWithFinalizer(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "finalizer")
-	f := s.newFence()
-	node := s.AddNodes("a", "b")[0]
-	s.CreateReady("demo")
-	f.passLocalServices()
-	name := "demo-" + node
-	s.EditService(name, func(service *corev1.Service) { service.Finalizers = []string{"example.com/wait"} })
-	f.passServices()
-	s.ResetCount()
-	old := s.GetService(name)
-	s.DeleteService(name)
-	s.WaitLocalService("demo", "the LocalService says that it waits", func(ls *v1alpha1.LocalService) error {
-		if err := framework.Equal("status.services", ls.Status.Services, 1); err != nil {
-			return err
-		}
-		return framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting)
-	})
-	f.passServices()
-	s.WantWrites("services", "none")
-	s.EditService(name, func(service *corev1.Service) { service.Finalizers = nil })
-	s.WaitServiceReplaced(old)
-	s.WaitReady("demo")
-	f.passServices()
-	s.WantWrites("services", "1 create services 201")
-}
 
 // TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays,
 // is waited for, and that the others are replaced meanwhile.
@@ -54,9 +28,7 @@ func TestImmutableTransitionsWithFinalizer(t *testing.T) {
 	held, other := s.GetService(name), s.GetService("demo-"+nodes[1])
 	s.Update("demo", framework.WithClusterIP)
 	s.WaitServiceReplaced(other)
-	s.WaitLocalService("demo", "the LocalService says that it waits", func(ls *v1alpha1.LocalService) error {
-		return framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWaiting)
-	})
+	s.WaitNotReady("demo", v1alpha1.ReasonWaiting, "")
 	f.passServices()
 	s.ResetCount()
 	f.passServices()
@@ -74,25 +46,81 @@ func TestEachChangeIsTold(t *testing.T) {
 	f := s.newFence()
 	nodes := s.AddNodes("a", "b")
 	s.CreateReady("demo")
-	wantTold := func(what string, created, updated int) {
-		t.Helper()
-		s.Eventually(what+" is told", func(ctx context.Context) error {
-			gotCreated, err1 := s.told(ctx, "demo", "created")
-			gotUpdated, err2 := s.told(ctx, "demo", "updated")
-			return errors.Join(err1, err2,
-				framework.Equal("created Services in events", gotCreated, created),
-				framework.Equal("updated Services in events", gotUpdated, updated))
-		})
-	}
-	wantTold("the fan-out", 2, 0)
+	s.waitTold("demo", map[string]int{"created": 2})
 	edited := s.GetService("demo-" + nodes[0])
 	s.EditService(edited.Name, func(service *corev1.Service) { service.Spec.Ports[0].Port = 81 })
 	s.waitRepaired(edited)
 	f.passServices()
-	wantTold("the repair", 2, 1)
+	s.waitTold("demo", map[string]int{"created": 2, "updated": 1})
 	deleted := s.GetService("demo-" + nodes[1])
 	s.DeleteService(deleted.Name)
 	s.WaitServiceReplaced(deleted)
 	f.passServices()
-	wantTold("the replacement of a deleted Service", 3, 1)
+	s.waitTold("demo", map[string]int{"created": 3, "updated": 1})
+}
+
+// waitTold waits until the events about a LocalService tell of so many Services that were created, replaced, adopted
+// and so on.
+func (s *scene) waitTold(name string, want map[string]int) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("events tell of %v", want), func(ctx context.Context) error {
+		told, err := s.told(ctx, name)
+		for did := range want {
+			err = errors.Join(err, framework.Equal(did+" Services in events", told[did], want[did]))
+		}
+		return err
+	})
+}
+
+var numbersTold = regexp.MustCompile(`([a-z]+) (\d+)`)
+
+// told is the sum of the Services of which the events about a LocalService say that they were created and so on.
+func (s *scene) told(ctx context.Context, name string) (map[string]int, error) {
+	sums := map[string]int{}
+	events, err := s.Events(ctx, name, "ServicesWritten")
+	for i := range events {
+		times := 1
+		if events[i].Series != nil {
+			times = int(events[i].Series.Count)
+		}
+		for _, m := range numbersTold.FindAllStringSubmatch(events[i].Message, -1) {
+			n, err := strconv.Atoi(m[2])
+			if err != nil {
+				return nil, err
+			}
+			sums[m[1]] += times * n
+		}
+	}
+	return sums, err
+}
+
+// waitRepaired waits until a Service is as it was, but for what the API server allocates.
+func (s *scene) waitRepaired(old *corev1.Service) {
+	s.T.Helper()
+	s.Eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
+		now, err := s.ServiceClient().Get(ctx, old.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(framework.Equal("UID", now.UID, old.UID), sameButAllocated(now, old))
+	})
+}
+
+// sameButAllocated compares what Services say, but for what the API server has allocated for them.
+func sameButAllocated(now, was *corev1.Service) error {
+	now, was = now.DeepCopy(), was.DeepCopy()
+	for _, service := range []*corev1.Service{now, was} {
+		if service.Spec.ClusterIP != corev1.ClusterIPNone {
+			service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
+		}
+		for i := range service.Spec.Ports {
+			service.Spec.Ports[i].NodePort = 0
+		}
+	}
+	return errors.Join(
+		framework.Equal("labels of "+now.Name, now.Labels, was.Labels),
+		framework.Equal("annotations of "+now.Name, now.Annotations, was.Annotations),
+		framework.Equal("owners of "+now.Name, now.OwnerReferences, was.OwnerReferences),
+		framework.Equal("spec of "+now.Name, now.Spec, was.Spec),
+	)
 }

@@ -1,7 +1,14 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -23,3 +30,50 @@ func newScene(t testing.TB, cluster *framework.Cluster, word string) *scene {
 
 // in is the scene for a subtest that has none of its own.
 func (s *scene) in(t testing.TB) *scene { return &scene{s.In(t)} }
+
+// Fields of specs, as users write them.
+const (
+	headless  = "selector: {app: demo}, clusterIP: None, ports: [{name: http, port: 80, targetPort: 8080}]"
+	addressed = "clusterIP: null" // where it was headless
+)
+
+// fieldsOf are the fields of a spec that texts in YAML say. Of two that say the same one the later counts, and a null
+// takes it away.
+func fieldsOf(texts ...string) map[string]any {
+	fields := map[string]any{}
+	for _, text := range texts {
+		if err := yaml.Unmarshal([]byte("{"+text+"}"), &fields); err != nil {
+			panic(fmt.Sprintf("%s: %v", text, err)) // A mistake in the test.
+		}
+	}
+	maps.DeleteFunc(fields, func(_ string, value any) bool { return value == nil })
+	return fields
+}
+
+// spec is the change to a spec that says what texts in YAML do. It selects the same nodes as before, unless they say.
+func spec(texts ...string) change {
+	data, err := json.Marshal(fieldsOf(texts...))
+	if err != nil {
+		panic(err)
+	}
+	return func(ls *v1alpha1.LocalService) {
+		selected := ls.Spec.NodeSelector
+		ls.Spec = v1alpha1.LocalServiceSpec{}
+		if err := json.Unmarshal(data, &ls.Spec); err != nil {
+			panic(fmt.Sprintf("%s: %v", data, err))
+		}
+		if ls.Spec.NodeSelector == nil {
+			ls.Spec.NodeSelector = selected
+		}
+	}
+}
+
+// wantUntouched fails unless a Service is the same as it was, to its resource version.
+func (s *scene) wantUntouched(service *corev1.Service) {
+	s.T.Helper()
+	now, err := s.Kube.CoreV1().Services(service.Namespace).Get(s.Ctx(), service.Name, metav1.GetOptions{})
+	s.Must(err)
+	if now.UID != service.UID || now.ResourceVersion != service.ResourceVersion {
+		s.Fatalf("Service %s/%s was changed: from %+v to %+v", service.Namespace, service.Name, service, now)
+	}
+}

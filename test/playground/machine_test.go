@@ -1,87 +1,52 @@
 package playground
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
-// process is one that existed, not just a number that may be used again.
-type process struct {
-	pid     int
-	started string
-	name    string
-}
-
 // descendants are the processes that come from the process pid, itself included.
-func descendants(t *testing.T, pid int) []process {
+func descendants(t *testing.T, pid int) []*os.Process {
 	t.Helper()
-	family := map[int]bool{pid: true}
-	var found []process
-	all, parents := processes(t)
-	for grown := true; grown; {
-		grown = false
-		for child, parent := range parents {
-			if family[parent] && !family[child] {
-				family[child], grown = true, true
-			}
-		}
+	p, err := os.FindProcess(pid) // Not just a number that may be used again.
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, p := range all {
-		if family[p.pid] {
-			found = append(found, p)
+	found := []*os.Process{p}
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // Fails if it has just ended.
+		for _, child := range strings.Fields(string(children)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, descendants(t, n)...)
 		}
 	}
 	return found
 }
 
-func processes(t *testing.T) (all []process, parents map[int]int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parents = map[int]int{}
-	for _, stat := range stats {
-		b, err := os.ReadFile(stat)
-		if err != nil {
-			continue // it has just ended
-		}
-		// "PID (NAME) STATE PPID ...": NAME may have anything in it, but the last ")" is its end.
-		end := strings.LastIndexByte(string(b), ')')
-		pid, fields := number(t, filepath.Base(filepath.Dir(stat))), strings.Fields(string(b[end+1:]))
-		parents[pid] = number(t, fields[1])
-		name := string(b[strings.IndexByte(string(b), '(')+1 : end])
-		all = append(all, process{pid: pid, started: fields[19], name: name})
-	}
-	return all, parents
-}
-
-func number(t *testing.T, s string) int {
-	t.Helper()
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // mustEnd fails unless all processes end soon.
-func mustEnd(t *testing.T, family []process) {
+func mustEnd(t *testing.T, family []*os.Process) {
 	t.Helper()
 	eventually(t, "waiting for the end of all processes", func() error {
-		all, _ := processes(t)
 		var left []string
 		for _, p := range family {
-			if slices.Contains(all, p) {
-				left = append(left, fmt.Sprintf("%s (%d)", p.name, p.pid))
+			if err := p.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
+				name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Pid))
+				left = append(left, fmt.Sprintf("%s (%d)", strings.TrimSpace(string(name)), p.Pid))
 			}
 		}
 		if len(left) > 0 {
@@ -91,32 +56,29 @@ func mustEnd(t *testing.T, family []process) {
 	})
 }
 
-// machine is what a playground must not change.
-type machine struct {
-	interfaces, mounts, cgroups, files []string
-}
+// machine is what a playground must not add to.
+type machine map[string]bool
 
 func lookAtMachine(t *testing.T) machine {
 	t.Helper()
-	var m machine
+	m := machine{}
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range interfaces {
-		m.interfaces = append(m.interfaces, i.Name)
+		m["interface "+i.Name] = true
 	}
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	for in := bufio.NewScanner(f); in.Scan(); {
-		m.mounts = append(m.mounts, in.Text())
+	for mount := range strings.Lines(string(mounts)) {
+		m["mount "+mount] = true
 	}
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			m.cgroups = append(m.cgroups, path)
+			m["cgroup "+path] = true
 		}
 		return nil // some are not ours to look into
 	})
@@ -129,23 +91,18 @@ func lookAtMachine(t *testing.T) machine {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.files = append(m.files, found...)
+		for _, file := range found {
+			m["file "+file] = true
+		}
 	}
 	return m
 }
 
 func (m machine) mustBe(t *testing.T, before machine) {
 	t.Helper()
-	for what, lists := range map[string][2][]string{
-		"interfaces": {before.interfaces, m.interfaces},
-		"mounts":     {before.mounts, m.mounts},
-		"cgroups":    {before.cgroups, m.cgroups},
-		"files":      {before.files, m.files},
-	} {
-		for _, item := range lists[1] {
-			if !slices.Contains(lists[0], item) {
-				t.Errorf("left behind, %s: %s", what, item)
-			}
+	for what := range m {
+		if !before[what] {
+			t.Errorf("left behind: %s", what)
 		}
 	}
 }

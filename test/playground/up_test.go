@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,75 +149,40 @@ func stopNode(t *testing.T, p *playground, node string) {
 	})
 }
 
-func TestControlPlanesSideBySide(t *testing.T) {
-	before := lookAtMachine(t)
-	base := t.TempDir()
-	a := up(t, filepath.Join(base, "a"), "--control-plane-only")
-	b := up(t, filepath.Join(base, "b"), "--control-plane-only", "--audit")
-	a.mustRun("kubectl", "create", "configmap", "only-in-a")
-	if out, err := b.run("kubectl", "get", "configmap", "only-in-a"); err == nil {
-		t.Errorf("it is in the other one: %s", out)
-	}
-	if out, _ := b.run("kubectl", "auth", "can-i", "list", "secrets", "--as=somebody"); strings.TrimSpace(out) != "no" {
-		t.Errorf("somebody may list secrets: %s", out)
-	}
-	eventually(t, "looking for the request in the audit log", func() error {
-		log, err := os.ReadFile(filepath.Join(b.dir, "logs", "audit.log"))
-		if err == nil && !strings.Contains(string(log), `"impersonatedUser":{"username":"somebody"`) {
-			err = errors.New("it is not there")
-		}
-		return err
-	})
-	for _, p := range []*playground{a, b} {
-		family := descendants(t, p.Pid())
-		p.signal(syscall.SIGINT)
-		p.mustHaveSucceeded()
-		mustEnd(t, family)
-		mustNotExist(t, p.dir)
-	}
-	lookAtMachine(t).mustBe(t, before)
-}
-
-// When `up` is killed, it can clean up nothing, yet all ends; and the next one takes over the directory.
-func TestKilledUpEndsEverything(t *testing.T) {
-	for name, args := range map[string][]string{
-		"with nodes":         {"--nodes", "k8s01"},
-		"control plane only": {"--control-plane-only"},
+// However `up` ends, all ends with it. When it is killed it can clean up nothing, and the next one takes over the
+// directory.
+func TestNothingOutlivesUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		signal syscall.Signal
+		args   []string
+	}{
+		"control plane only interrupted": {syscall.SIGINT, []string{"--control-plane-only"}},
+		"control plane only killed":      {syscall.SIGKILL, []string{"--control-plane-only"}},
+		"with nodes killed":              {syscall.SIGKILL, []string{"--nodes", "k8s01"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := lookAtMachine(t)
 			dir := filepath.Join(t.TempDir(), "p")
-			p := up(t, dir, args...)
+			p := up(t, dir, c.args...)
 			family := descendants(t, p.Pid())
-			p.signal(syscall.SIGKILL)
+			p.signal(c.signal)
 			mustEnd(t, family)
 			lookAtMachine(t).mustBe(t, before)
-
-			next := up(t, dir, "--control-plane-only")
-			next.signal(syscall.SIGTERM)
+			if c.signal == syscall.SIGKILL {
+				p = up(t, dir, "--control-plane-only")
+				p.signal(syscall.SIGTERM)
+			}
+			p.mustHaveSucceeded()
 			mustNotExist(t, dir)
 		})
 	}
 }
 
-func TestSecondUpIsRefused(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "p")
-	p := up(t, dir, "--control-plane-only")
-	out, err := p.run("up", "--control-plane-only")
-	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("the second one ended with %v", err)
-	}
-	if want := fmt.Sprintf("already running in %s (pid %d)", dir, p.Pid()); !strings.Contains(out, want) {
-		t.Errorf("%q is not in: %s", want, out)
-	}
-	p.mustRun("kubectl", "get", "namespaces") // the first one is as before
-}
-
 func TestFailureNamesTheLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "p")
 	p := launch(t, dir, "--control-plane-only", "--apiserver-flag=--no-such-flag")
-	if _, err := p.Wait(); err != nil {
-		t.Fatal(err)
+	if exitCode, err := p.Wait(); err != nil || exitCode != 1 {
+		t.Fatalf("it ended with exit code %d, %v", exitCode, err)
 	}
 	log := filepath.Join(dir, "logs", "kube-apiserver.log")
 	for _, want := range []string{"kube-apiserver ended", log, "unknown flag: --no-such-flag"} {
@@ -224,10 +190,11 @@ func TestFailureNamesTheLog(t *testing.T) {
 			t.Errorf("%q is not in: %s", want, p.Output())
 		}
 	}
-	if _, err := os.Stat(log); err != nil {
-		t.Error(err)
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	want := []string{filepath.Dir(log), filepath.Join(dir, "playground.lock")}
+	if err != nil || !slices.Equal(left, want) {
+		t.Errorf("left are %v, %v; want %v", left, err, want)
 	}
-	mustNotExist(t, filepath.Join(dir, "kubeconfig"))
 }
 
 func TestUpEndsWithItsParent(t *testing.T) {
