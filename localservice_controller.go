@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,8 +41,6 @@ const (
 	replanInterval = 500 * time.Millisecond
 	// withheldInterval is when Services are tried again that a limit has kept from being created.
 	withheldInterval = 30 * time.Second
-	// awaitTimeout bounds the wait until the caches show what was written.
-	awaitTimeout = time.Second
 
 	// Reasons of events.
 	eventServicesWritten  = "ServicesWritten"
@@ -67,6 +64,7 @@ type localServiceController struct {
 	limits       plan.Limits
 	caches       *cache.Caches
 	services     *writer.Services
+	statuses     *writer.Statuses
 	reservations *writer.Reservations
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeChanges counts the changes of nodes that a plan depends on.
@@ -86,7 +84,11 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		caches:       deps.Caches,
 		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
 			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
-		reservations: writer.NewReservations(deps.Kube),
+		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices,
+			func(ls *v1alpha1.LocalService, condition *metav1.Condition) {
+				deps.Recorder.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
+			}),
+		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
@@ -117,8 +119,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	}
 }
 
-// serviceChanged finds the LocalServices that control the Service, or want its name: their own is what stands there
-// before one of its dashes.
+// serviceChanged has those LocalServices looked at that control the Service, or want its name.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	isSame := before != nil && after != nil && before.Same(after)
 	isEcho := after != nil && c.caches.Services.IsEcho(after)
@@ -128,20 +129,11 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 		return
 	}
 	for _, service := range []*cache.Service{before, after} {
-		if service == nil {
-			continue
-		}
-		namespace, name := service.GetNamespace(), service.GetName()
-		if controller := service.Controller(); controller.IsLocalService() {
+		for key := range c.caches.LocalServicesOf(service) {
 			if after == nil && c.loop.Running() {
-				c.vanished.Store(types.NamespacedName{Namespace: namespace, Name: controller.Name}, nil)
+				c.vanished.Store(key, nil)
 			}
-			c.loop.AddAfterBackoff(types.NamespacedName{Namespace: namespace, Name: controller.Name}, batchPeriod)
-		}
-		for i := range name {
-			if name[i] == '-' && c.caches.LocalServices.Store.Get(namespace, name[:i]) != nil {
-				c.loop.AddAfterBackoff(types.NamespacedName{Namespace: namespace, Name: name[:i]}, batchPeriod)
-			}
+			c.loop.AddAfterBackoff(key, batchPeriod)
 		}
 	}
 }
@@ -194,7 +186,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
-	total, release, err := c.reserve(ctx, ls, &p)
+	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
 		return err
 	}
@@ -226,35 +218,23 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.
 	return p, nodes, owned
 }
 
-// reserve reserves room in the namespace for the Services that a plan creates, if it has a limit, until release is
-// called. It returns how many there would be.
-func (c *localServiceController) reserve(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) (total int,
-	release func(), err error) {
-	creates := p.Count(plan.Create)
-	if creates == 0 || c.limits.MaxServicesPerNamespace == 0 {
-		return 0, func() {}, nil
-	}
-	return c.reservations.Reserve(ctx, ls.Namespace, creates)
-}
-
 // isCurrent makes sure, before Services are taken over or deleted, or made in the place of such as have gone, that the
-// LocalService still asks for that. The cache
-// may not know yet that it was changed; or that it is deleted, when it knows already that its Services were orphaned by
-// the same command: adopted then, they would be deleted with it.
+// LocalService still asks for that. The cache may not know yet that it was changed; or that it is deleted, when it knows
+// already that its Services were orphaned by the same command: adopted then, they would be deleted with it.
 func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
 	_, vanished := c.vanished.Load(keyOf(ls))
 	if p.Count(plan.Adopt, plan.Replace, plan.Delete) == 0 && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	live, err := c.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
+	err := writer.IsCurrent(ctx, c.client, ls)
 	switch {
-	case err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation:
-		c.vanished.Delete(keyOf(ls))
-		return nil
-	case err == nil || apierrors.IsNotFound(err):
-		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: it has been changed or deleted", keyOf(ls)))
+	case errors.Is(err, writer.ErrBehind):
+		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %w", keyOf(ls), err))
+	case err != nil:
+		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 	}
-	return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
+	c.vanished.Delete(keyOf(ls))
+	return nil
 }
 
 // announce tells, before anything is written, what somebody may not have meant.
@@ -290,7 +270,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			}
 			looked, nodeChanges = now, changes
 		}
-		if now.Sub(told) >= progressInterval {
+		if now.Sub(told) >= writer.NumbersInterval {
 			report.InPlace = inPlace + done
 			c.tellProgress(ctx, ls, report)
 			told = c.clock.Now()
@@ -322,7 +302,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
 		return nil
 	}
-	c.awaitCaches(ctx, ls, outcome.Written)
+	outcome.Await(ctx, func(w *writer.Written) bool { return c.caches.Services.Shows(ls, w.Change, w.Service) })
 	if len(outcome.Contested) > 0 {
 		c.services.Contested.Add(ls, outcome.Contested)
 	}
@@ -359,39 +339,12 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	return nil
 }
 
-// awaitCaches waits until the caches show what was written, so that the next sync does not write it again.
-func (c *localServiceController) awaitCaches(ctx context.Context, ls *v1alpha1.LocalService, written []writer.Written) {
-	// When the time is up, the next sync may meet a conflict, which is harmless.
-	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, awaitTimeout, true, func(context.Context) (bool, error) {
-		for len(written) > 0 && c.caches.Services.Shows(ls, written[0].Change, written[0].Service) {
-			written = written[1:]
-		}
-		return len(written) == 0, nil
-	})
-}
-
-// writeStatus writes the status that tells a report, if it is another than the LocalService has.
+// writeStatus writes the status that tells a report, or has it written later.
 func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
 	report status.Report) error {
-	generation := ls.Generation // The report is about this one.
-	if newer := c.caches.LocalServices.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
-		ls = newer
-	}
-	after := report.Status(ls.Status, generation)
-	if status.Same(&ls.Status, &after) {
-		return nil
-	}
-	if left := progressInterval - c.caches.LocalServices.SinceWrite(ls); left > 0 &&
-		ls.Status.ObservedGeneration == generation && len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0 {
-		c.loop.AddAfter(keyOf(ls), left) // Only numbers differ, as while nodes join: once in a while is enough.
-		return nil
-	}
-	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
-		c.recorder.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
-	}
-	written, err := writer.Status(ctx, c.client, ls, &after)
-	if written != nil {
-		c.caches.LocalServices.Wrote(written)
+	later, err := c.statuses.Write(ctx, ls, report)
+	if later > 0 {
+		c.loop.AddAfter(keyOf(ls), later)
 	}
 	return err
 }

@@ -639,7 +639,7 @@ func TestAdoptionOfOrphans(t *testing.T) {
 						return true, live, nil
 					})
 					if err := controller.sync(t.Context(), demoKey); (err == nil) != (orphan.want != nil) ||
-						err != nil && !strings.Contains(err.Error(), "it has been changed or deleted") {
+						err != nil && !strings.Contains(err.Error(), "the LocalService has been changed or deleted") {
 						t.Errorf("sync: %v", err)
 					}
 					f.expect("writes", orphan.want, f.writes())

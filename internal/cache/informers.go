@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
@@ -160,6 +161,27 @@ func (c *Caches) SelectedNodes(ls *v1alpha1.LocalService) []string {
 		}
 	}
 	return names
+}
+
+// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is what stands
+// there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
+func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
+	return func(yield func(types.NamespacedName) bool) {
+		if service == nil {
+			return
+		}
+		namespace, name := service.GetNamespace(), service.GetName()
+		controller := service.Controller()
+		if controller.IsLocalService() && !yield(types.NamespacedName{Namespace: namespace, Name: controller.Name}) {
+			return
+		}
+		for i := range name {
+			if name[i] == '-' && c.LocalServices.Store.Get(namespace, name[:i]) != nil &&
+				!yield(types.NamespacedName{Namespace: namespace, Name: name[:i]}) {
+				return
+			}
+		}
+	}
 }
 
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.

@@ -12,21 +12,25 @@ import (
 // Reservations count the Services that several LocalServices are about to create in a namespace, so that together they
 // do not exceed a limit that each of them keeps.
 type Reservations struct {
-	kube kubernetes.Interface
+	kube   kubernetes.Interface
+	needed bool // there is a limit
 
 	mu       sync.Mutex
 	reserved map[string]int // by namespace
 }
 
-// NewReservations makes Reservations, of which there are none yet.
-func NewReservations(kube kubernetes.Interface) *Reservations {
-	return &Reservations{kube: kube, reserved: map[string]int{}}
+// NewReservations makes Reservations, of which there are none yet. Where there is no limit, none are needed.
+func NewReservations(kube kubernetes.Interface, needed bool) *Reservations {
+	return &Reservations{kube: kube, needed: needed, reserved: map[string]int{}}
 }
 
 // Reserve reserves room for n Services in a namespace until release is called, when they have been created, or are not
 // to be. It returns how many Services the namespace has then, with all that are reserved. What is created meanwhile may
 // count twice, but nothing is left out: those that others reserve are counted before those that there are.
 func (r *Reservations) Reserve(ctx context.Context, namespace string, n int) (total int, release func(), err error) {
+	if n == 0 || !r.needed {
+		return 0, func() {}, nil
+	}
 	total = r.add(namespace, n)
 	release = sync.OnceFunc(func() { r.add(namespace, -n) })
 	ctx, cancel := context.WithTimeout(ctx, Timeout)

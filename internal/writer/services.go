@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -26,8 +27,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Timeout bounds one write. A write that has begun is finished also during a shutdown.
-const Timeout = 30 * time.Second
+const (
+	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
+	Timeout = 30 * time.Second
+	// awaitTimeout bounds the wait until the caches show what was written.
+	awaitTimeout = time.Second
+)
 
 var (
 	// ErrNamespaceTerminating is met when the namespace is being deleted: nothing that is written there will last.
@@ -35,8 +40,10 @@ var (
 	// ErrContested is met when what was written has come back different: see Outcome.Contested.
 	ErrContested = errors.New("something else changes what is written")
 
+	// ErrBehind is met when the API server has something else than the cache.
+	ErrBehind = errors.New("the cache is behind")
+
 	errUnsafe = errors.New("no Service is replaced while others are refused")
-	errBehind = errors.New("the cache is behind")
 )
 
 // Services makes the changes of plans.
@@ -171,6 +178,18 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 	return nil
 }
 
+// Await waits until shows returns true for all that was written, so that the next plan does not write it again. When
+// that takes too long, the next plan may meet a conflict, which is harmless.
+func (o *Outcome) Await(ctx context.Context, shows func(*Written) bool) {
+	left := o.Written
+	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, awaitTimeout, true, func(context.Context) (bool, error) {
+		for len(left) > 0 && shows(&left[0]) {
+			left = left[1:]
+		}
+		return len(left) == 0, nil
+	})
+}
+
 // MayPass reports whether all that failed did so for reasons that may pass in a moment: the API server could not be
 // reached, or was busy. What it has refused it will refuse again.
 func (o *Outcome) MayPass() bool {
@@ -265,7 +284,7 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 		return fmt.Errorf("is its node %s gone? %w", node, err)
 	}
 	if labels != nil && template.Wants(node, labels, change.Name) {
-		return fmt.Errorf("its node %s is there: %w", node, errBehind)
+		return fmt.Errorf("its node %s is there: %w", node, ErrBehind)
 	}
 	return remove(ctx, client, change.Current)
 }
@@ -284,5 +303,5 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, current pl
 // isStale reports whether a write failed because the cache was behind the API server.
 func isStale(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, errBehind)
+		errors.Is(err, context.Canceled) || errors.Is(err, ErrBehind)
 }

@@ -5,26 +5,72 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
+// NumbersInterval is how often at most a status is written in which only numbers differ, as while nodes join.
+const NumbersInterval = time.Second
+
+// Statuses writes the status of LocalServices.
+type Statuses struct {
+	client clientset.Interface
+	cache  *cache.LocalServices
+	warn   func(*v1alpha1.LocalService, *metav1.Condition)
+}
+
+// NewStatuses makes Statuses. warn is told the conditions that have begun to need attention.
+func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
+	warn func(*v1alpha1.LocalService, *metav1.Condition)) *Statuses {
+	return &Statuses{client: client, cache: localServices, warn: warn}
+}
+
+// Write writes the status that tells a report about a LocalService, if it is another than that has. If it is too early
+// for that, it returns how long to wait.
+func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
+	err error) {
+	generation := ls.Generation // The report is about this one.
+	if newer := s.cache.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
+		ls = newer
+	}
+	after := report.Status(ls.Status, generation)
+	if status.Same(&ls.Status, &after) {
+		return 0, nil
+	}
+	onlyNumbers := ls.Status.ObservedGeneration == generation &&
+		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
+	if left := NumbersInterval - s.cache.SinceWrite(ls); onlyNumbers && left > 0 {
+		return left, nil
+	}
+	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
+		s.warn(ls, &condition)
+	}
+	written, err := Status(ctx, s.client, ls, &after)
+	if written != nil {
+		s.cache.Wrote(written)
+	}
+	return 0, err
+}
+
 // Status writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has
 // been deleted, and maybe made anew, of which the watch will tell.
 func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalService,
-	status *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
+	after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	// The UID keeps it from another LocalService of the same name.
-	object := apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(status))
+	object := apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(after))
 	written, err := client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
 		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()

@@ -176,7 +176,8 @@ func (w *world) labelNode(full, disk string) {
 
 func (w *world) createLocalService(name string, changes ...framework.Change) {
 	w.do("create LocalService "+name, func() error {
-		ls := w.Create(name, append([]framework.Change{framework.OnNodesWith("disk", "ssd")}, changes...)...)
+		onSSD := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" }
+		ls := w.Create(name, append([]framework.Change{onSSD}, changes...)...)
 		w.specs[name] = &ls.Spec
 		return nil
 	})

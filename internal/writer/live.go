@@ -2,6 +2,7 @@ package writer
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -28,6 +32,17 @@ type liveNodes struct {
 func newLiveNodes(meta metadata.Interface) *liveNodes {
 	return &liveNodes{client: meta.Resource(corev1.SchemeGroupVersion.WithResource("nodes")),
 		answers: utilcache.NewLRUExpireCache(maxLive)}
+}
+
+// IsCurrent returns nil if a LocalService from the cache is as the API server has it, but for its status and metadata. It
+// returns ErrBehind if it has been changed or deleted.
+func IsCurrent(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalService) error {
+	live, err := client.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
+	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation
+	if !isSame && (err == nil || apierrors.IsNotFound(err)) {
+		return fmt.Errorf("the LocalService has been changed or deleted: %w", ErrBehind)
+	}
+	return err
 }
 
 // labels returns the labels of a node, nil if there is no such node.
