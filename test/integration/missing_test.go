@@ -170,7 +170,7 @@ func TestAPIServerOutage(t *testing.T) {
 	edited := s.GetService("demo-" + nodes[2])
 	s.EditService(edited.Name, func(service *corev1.Service) { service.Spec.Ports = nil })
 	s.CreatePod("pod", nodes[1], app)
-	s.Create("other")
+	other := s.Create("other")
 	before := proxy.Attempts()
 	s.Eventually("the controller has tried to connect", func(context.Context) error {
 		return atLeast(proxy.Attempts()-before, 8)
@@ -182,7 +182,7 @@ func TestAPIServerOutage(t *testing.T) {
 
 	_, err := controller.WaitLog(s.Ctx(), "The API server can be reached again")
 	s.Must(err)
-	s.MustOwn(s.WaitReady("other"), 3)
+	s.WaitServices(other, "other-"+nodes[1], "other-"+nodes[2], "other-"+s.NodeName("d"))
 	s.WaitServices(ls, "demo-"+nodes[1], "demo-"+nodes[2], "demo-"+s.NodeName("d"))
 	s.WaitLabelled("pod", nodes[1])
 	s.waitRepaired(edited)
