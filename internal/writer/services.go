@@ -239,7 +239,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, template 
 		// What it would store it tells only about a name that is free.
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
-		trial.Name, trial.GenerateName = "", "trial-"
+		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
 			if fields := template.Mismatches(stored); len(fields) > 0 {
 				return nil, &contestedError{fields}
