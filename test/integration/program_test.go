@@ -32,7 +32,7 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"-max-delete-fraction=1.5"}, []string{"-max-delete-fraction=1.5 must be from 0 (delete nothing) to 1 (no limit)"}},
 		{[]string{"-max-delete-fraction=NaN"}, []string{"-max-delete-fraction=NaN must be from 0"}},
 		{[]string{"-max-services-per-namespace=-1"}, []string{"-max-services-per-namespace=-1 must not be negative"}},
-		{[]string{"-leader-election-lease-duration=1s"}, []string{"-leader-election-lease-duration=1s must be at least 2s"}},
+		{[]string{"-leader-election-lease-duration=2s"}, []string{"-leader-election-lease-duration=2s must be at least 3s"}},
 		{[]string{"-node-label-key=a b"}, []string{"-node-label-key=a b is no label key"}},
 		{[]string{"-node-label-key="}, []string{"-node-label-key= is no label key"}},
 		{[]string{"-node-label-key=owner"}, []string{"-node-label-key=owner", "choose another one"}},
