@@ -40,6 +40,8 @@ func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string
 			service = testobject.Stored(a.Object.(*corev1.Service))
 			if name = service.Name + service.GenerateName; len(a.CreateOptions.DryRun) > 0 {
 				request = "try"
+			} else if service.Labels["served"] != "" {
+				name += " of before"
 			}
 		case core.DeleteActionImpl:
 			name = a.Name
@@ -57,7 +59,9 @@ func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string
 	for node, action := range actions {
 		c := plan.Change{Action: action, Name: "demo-" + node, Node: node}
 		if action != plan.Create {
-			c.Current = plan.FromAPI(testobject.Stored(template.Service(node)), v1alpha1.DefaultNodeLabelKey)
+			current := testobject.Stored(template.Service(node))
+			current.Labels["served"] = "before"
+			c.Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
 		}
 		changes = append(changes, c)
 	}
@@ -83,6 +87,10 @@ func TestReplacePhases(t *testing.T) {
 			[]string{try, trial}, "0 0 0 [loadBalancerClass]"},
 		"changed meanwhile": {map[string]error{remove: conflict}, nil, []string{try, trial, remove}, "0 0 1 []"},
 		"gone meanwhile":    {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create}, "1 0 0 []"},
+		"refused in spite of the dry run": {map[string]error{create: forbidden}, nil,
+			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
+		"made by somebody else meanwhile": {map[string]error{create: exists}, nil,
+			[]string{try, trial, remove, create}, "0 0 1 []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := func(ls *v1alpha1.LocalService) {
