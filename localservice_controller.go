@@ -39,7 +39,7 @@ const (
 	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
 	// selected by now, which makes it worth a new one.
 	replanInterval = 500 * time.Millisecond
-	// withheldInterval is when Services are tried again that a limit has kept from being created.
+	// withheldInterval is when Services are tried again that a limit has kept from being created, or replaced.
 	withheldInterval = 30 * time.Second
 
 	// Reasons of events.
@@ -192,6 +192,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	defer release()
 	p, report.Withheld = c.limits.Apply(p, ls, owned, total)
+	p = report.Withheld.HoldReplacements(p, &report.Capacity)
 	if report.Withheld.Creates > 0 {
 		release()
 	}
@@ -315,7 +316,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	}
 	if report.Withheld.Creates > 0 && counts[plan.Delete] > 0 {
 		c.loop.Add(key) // There is more room now.
-	} else if report.Withheld.Creates > 0 {
+	} else if report.Withheld.Creates+report.Withheld.Replaces > 0 {
 		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete]

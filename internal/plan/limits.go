@@ -20,12 +20,14 @@ type Withheld struct {
 	Deletes, Services int
 	// Creates is the number of Services that are not created, because the namespace would have Total.
 	Creates, Total int
+	// Replaces is the number of Services that are not replaced, because the cluster has only FreeClusterIPs addresses.
+	Replaces, FreeClusterIPs int
 	// Limits are those that have withheld it.
 	Limits Limits
 }
 
 // Any reports whether anything was withheld.
-func (w *Withheld) Any() bool { return w.Deletes+w.Creates > 0 }
+func (w *Withheld) Any() bool { return w.Deletes+w.Creates+w.Replaces > 0 }
 
 // Apply takes out of a plan what the limits forbid: all or nothing of a kind, never half a fan-out. It is told how many
 // Services the LocalService has, and how many its namespace would have if all were created and none deleted.
@@ -44,6 +46,17 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (P
 		return !(isDelete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
 	})
 	return plan, withheld
+}
+
+// HoldReplacements takes the replacements out of a plan where fewer addresses are free than are needed: of those Services
+// some would be deleted, and their successors refused. A dry run does not tell, as it allocates nothing.
+func (w *Withheld) HoldReplacements(plan Plan, c *Capacity) Plan {
+	if c.FreeClusterIPs < 0 || c.NeededClusterIPs <= c.FreeClusterIPs {
+		return plan
+	}
+	w.Replaces, w.FreeClusterIPs = plan.Count(Replace), c.FreeClusterIPs
+	plan.Changes = plan.With(func(action Action) bool { return action != Replace })
+	return plan
 }
 
 // IsMassDeletion reports whether a plan deletes so many of a LocalService's Services that it may be a mistake, and

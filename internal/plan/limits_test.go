@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +71,22 @@ func TestCapacityLimits(t *testing.T) {
 	full := Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}
 	if _, got := full.Apply(Plan{}, localService(), 3, 11); got != (Withheld{Limits: full}) {
 		t.Errorf("withheld of a plan that creates nothing: %+v", got)
+	}
+}
+
+// TestCapacityHoldsReplacements: nothing that serves is taken away for successors that would have no address.
+func TestCapacityHoldsReplacements(t *testing.T) {
+	const any = "Replace a, Replace b, Update c"
+	for _, c := range []struct {
+		needed, free int
+		want         string
+	}{{2, 2, any}, {0, 0, any}, {2, -1, any}, {2, 1, "Update c"}, {2, 0, "Update c"}} {
+		var w Withheld
+		got := w.HoldReplacements(Plan{Changes: []Change{{Action: Replace, Name: "a"}, {Action: Replace, Name: "b"},
+			{Action: Update, Name: "c"}}}, &Capacity{NeededClusterIPs: c.needed, FreeClusterIPs: c.free})
+		if changes := strings.Join(actions(got), ", "); changes != c.want || w.Any() != (c.want != any) {
+			t.Errorf("%+v: %s, withheld %+v", c, changes, w)
+		}
 	}
 }
 

@@ -117,6 +117,13 @@ func (t *Template) Service(node string) *corev1.Service {
 	return service
 }
 
+// Restored is a Service that has been deleted, ready to be created again.
+func (t *Template) Restored(service Service) *corev1.Service {
+	restored := Whole(service, t.nodeLabelKey)
+	restored.UID, restored.ResourceVersion = "", ""
+	return restored
+}
+
 // Leave has fields left as they are, because somebody else sets them as often as they are written. The names are those
 // that Mismatches returns.
 func (t *Template) Leave(fields []string) { t.contested = fields }

@@ -107,6 +107,49 @@ func TestLoopRetries(t *testing.T) {
 	}
 }
 
+// TestLoopBackoffHolds: changes that mend nothing do not have a refused key tried earlier, all others do; and one that
+// is not refused does not wait.
+func TestLoopBackoffHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		add    func(*Loop[string], string, time.Duration)
+		most   int64 // calls in a minute
+		atMost bool
+	}{
+		"a change that mends nothing": {Refused(errors.New("x")), (*Loop[string]).AddAfterBackoff, 6, true},
+		"a change that may mend it":   {Refused(errors.New("x")), (*Loop[string]).AddAfter, 500, false},
+		"nothing was refused":         {nil, (*Loop[string]).AddAfterBackoff, 500, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				loop := start(t, 1, func(context.Context, string) error {
+					calls.Add(1)
+					return c.err
+				})
+				for range 600 {
+					c.add(loop, "key", 10*time.Millisecond)
+					time.Sleep(100 * time.Millisecond)
+				}
+				if got := calls.Load(); (got <= c.most) != c.atMost {
+					t.Errorf("%d calls in a minute", got)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopBackoffIsTheQueues: what AddAfterBackoff waits is what the queue would.
+func TestLoopBackoffIsTheQueues(t *testing.T) {
+	loop := New[string]("test", clock.RealClock{}, nil)
+	defer loop.queue.ShutDown()
+	for refusals := 1; refusals < 40; refusals++ {
+		if want, got := loop.refusals.When("key"), backoff(refusals); got != want {
+			t.Errorf("after %d refusals %s, want %s", refusals, got, want)
+		}
+	}
+}
+
 // TestLoopForgets: a key that has not just failed begins again with the shortest backoff.
 func TestLoopForgets(t *testing.T) {
 	for name, relief := range map[string]error{

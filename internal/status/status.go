@@ -142,6 +142,11 @@ func withheld(w *plan.Withheld) (reason, message string) {
 			"choose fewer nodes, delete Services, or raise the "+
 			"limit", w.Creates, w.Total, w.Limits.MaxServicesPerNamespace)
 	}
+	if w.Replaces > 0 {
+		return v1alpha1.ReasonFewClusterIPs, fmt.Sprintf("%d Services stay as they are, because not all of their "+
+			"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
+			"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
+	}
 	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services are wanted by no selected node, and are not "+
 		"deleted, because the controller's flag -max-delete-fraction allows only %g of them at once: correct "+
 		"nodeSelector, or annotate this LocalService with %s=true if it is meant",

@@ -38,11 +38,17 @@ func TestStatus(t *testing.T) {
 			"2 writes failed: 2 × quota"},
 		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "False NoConflict",
 			"bad"},
+		"contested": {Report{Nodes: 3, InPlace: 0, ContestedFields: []string{"ports", "type"}}, "False Contested",
+			"False ServicesInPlace", "False NoConflict", "these fields are left as it sets them: ports, type."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
+			contested := "False NotContested"
+			if c.report.ContestedFields != nil {
+				contested = "True Contested"
+			}
 			for kind, want := range map[string]string{"Ready": c.ready, "Progressing": c.progressing,
-				"Conflicted": c.conflicted} {
+				"Conflicted": c.conflicted, "Contested": contested} {
 				got := meta.FindStatusCondition(status.Conditions, kind)
 				if got == nil || string(got.Status)+" "+got.Reason != want || got.ObservedGeneration != 7 ||
 					got.Message == "" {

@@ -258,7 +258,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, template 
 		// What it would store it tells only about a name that is free.
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
-		trial.Name, trial.GenerateName = "", "trial-"
+		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
 			if fields := template.Mismatches(stored); len(fields) > 0 {
 				return nil, &contestedError{fields}
@@ -271,7 +271,16 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, template 
 	if err := remove(ctx, client, change.Current); err != nil {
 		return nil, err
 	}
-	return client.Create(ctx, successor, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
+	created, err := client.Create(ctx, successor, options)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		// A dry run does not tell all, such as that no address is left.
+		if _, backErr := client.Create(ctx, template.Restored(change.Current), options); backErr != nil {
+			return nil, fmt.Errorf("%w; nor could what served be put back: %w", err, backErr)
+		}
+		return nil, fmt.Errorf("the Service was put back as it was, because its successor was refused: %w", err)
+	}
+	return created, err
 }
 
 // delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that

@@ -64,7 +64,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 }
 
 // Status writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has
-// been deleted, and maybe made anew, of which the watch will tell.
+// been deleted, of which the watch will tell.
 func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalService,
 	after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -74,8 +74,11 @@ func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalS
 	written, err := client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
 		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
+	}
+	if apierrors.IsConflict(err) { // As of one that was deleted and made anew; or of an API server that is busy.
+		return nil, fmt.Errorf("write the status of LocalService %s/%s: %w: %w", ls.Namespace, ls.Name, ErrBehind, err)
 	}
 	if plan.IsUnreadable(ls) && !isUnanswered(err) {
 		return nil, nil // The answer has the spec that cannot be decoded. The watch tells the status.

@@ -29,7 +29,7 @@ func TestStatus(t *testing.T) {
 	}{
 		"written":              {nil, false},
 		"deleted":              {apierrors.NewNotFound(resource, "demo"), false},
-		"deleted and made new": {apierrors.NewConflict(resource, "demo", errors.New("uid mismatch")), false},
+		"deleted and made new": {apierrors.NewConflict(resource, "demo", errors.New("uid mismatch")), true},
 		"refused":              {apierrors.NewForbidden(resource, "demo", errors.New("no")), true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,8 @@ func New(concurrency int) *Writer {
 }
 
 // Each makes a batch of n writes, and returns when those that were begun have ended. It begins with one, and allows one
-// more at a time for each that succeeds, so that little is tried where all is refused.
+// more at a time for each that succeeds, and one less for each that fails, so that little is tried where all is refused,
+// also from the middle of the batch on.
 //
 // next is called before each write, by one goroutine; write is called with the number of the write, by several. Each
 // returns the errors of writes, and why not all were tried: the error of next or of ctx, or ErrRefused.
@@ -99,15 +100,16 @@ func (b *batch) isRefused() bool {
 func (b *batch) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.window <- struct{}{}
 	if err != nil {
 		b.refusals++
 		b.failed = append(b.failed, err)
-		return
-	}
-	b.refusals = 0
-	if b.allowed < cap(b.window) {
+		if b.allowed > 1 {
+			b.allowed--
+			return
+		}
+	} else if b.refusals = 0; b.allowed < cap(b.window) {
 		b.allowed++
 		b.window <- struct{}{}
 	}
+	b.window <- struct{}{}
 }

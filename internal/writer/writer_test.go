@@ -129,6 +129,22 @@ func TestBeginsSlowly(t *testing.T) {
 	})
 }
 
+// TestRefusalsFromTheMiddle: when a batch is refused that had all the room, few writes are lost.
+func TestRefusalsFromTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const concurrency = 8
+		failed, err := New(concurrency).Each(t.Context(), 1000, always, func(i int) error {
+			if time.Sleep(time.Second); i >= 100 {
+				return errRefusedByServer
+			}
+			return nil
+		})
+		if !errors.Is(err, ErrRefused) || len(failed) > maxRefusals+concurrency/2 {
+			t.Errorf("%d failed, %v", len(failed), err)
+		}
+	})
+}
+
 // TestStops: what has begun is finished, nothing else is begun, and the reason is told. Afterwards others can write.
 func TestStops(t *testing.T) {
 	errStop := errors.New("stop")

@@ -28,7 +28,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-max-delete-fraction=1.5", "-max-delete-fraction=1.5 must be from 0 (delete nothing) to 1 (no limit)"},
 		{"-max-delete-fraction=NaN", "-max-delete-fraction=NaN must be from 0"},
 		{"-max-services-per-namespace=-1", "-max-services-per-namespace=-1 must not be negative"},
-		{"-leader-election-lease-duration=1s", "-leader-election-lease-duration=1s must be at least 2s"},
+		{"-leader-election-lease-duration=2s", "-leader-election-lease-duration=2s must be at least 3s"},
 		{"-node-label-key=a_/b", "-node-label-key=a_/b is no label key"},
 		{"-node-label-key=", "-node-label-key= is no label key"},
 		{"-node-label-key=owner", "-node-label-key=owner", "choose another one"},

@@ -1,0 +1,60 @@
+package cache
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+)
+
+// TestReadLocalService: what is stored and does not fit the type is left out, said, and never an error, which would
+// keep all LocalServices from being read.
+func TestReadLocalService(t *testing.T) {
+	ports := func(field string, value any) map[string]any {
+		return map[string]any{"selector": map[string]any{"app": "demo"},
+			"ports": []any{map[string]any{"port": int64(80), field: value}}}
+	}
+	good := map[string]any{"nodes": int64(3)}
+	for name, c := range map[string]struct {
+		spec, status any
+		says         string // why the spec cannot be read, "" if it can
+		nodes        int32  // of the status
+	}{
+		"fits":                      {ports("targetPort", "http"), good, "", 3},
+		"unknown field":             {ports("unknown", "x"), good, "", 3},
+		"targetPort beyond int32":   {ports("targetPort", int64(1)<<32), good, "4294967296", 3},
+		"targetPort with a comma":   {ports("targetPort", 80.5), good, "80.5", 3},
+		"port that is a string":     {ports("port", "http"), good, "int32", 3},
+		"spec that is a list":       {[]any{"x"}, good, "slice", 3},
+		"status does not fit":       {ports("targetPort", "http"), map[string]any{"nodes": "many"}, "", 0},
+		"neither spec nor status":   {ports("targetPort", int64(1)<<32), []any{"x"}, "4294967296", 0},
+		"no spec, as in an old CRD": {nil, good, "", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec, "status": c.status}}
+			stored.SetName("demo")
+			stored.SetNamespace("default")
+			stored.SetGeneration(7)
+			stored.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "x"}})
+			ls, err := readLocalService(stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isBad := c.says != ""
+			_, problem := plan.NewTemplate(ls, nodeLabelKey)
+			if plan.IsUnreadable(ls) != isBad || isBad && !strings.Contains(problem.Error(), c.says) {
+				t.Errorf("unreadable: %t, %v", plan.IsUnreadable(ls), problem)
+			}
+			if ls.Status.Nodes != c.nodes || ls.Name != "demo" || ls.Generation != 7 || ls.ManagedFields != nil {
+				t.Errorf("read as %+v", ls)
+			}
+		})
+	}
+	if _, err := readLocalService(&corev1.Pod{}); err != nil {
+		t.Error(err)
+	}
+}

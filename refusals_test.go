@@ -1,0 +1,324 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// controller makes a controller of a fixture, and has it work.
+func (f *fixture) controller() {
+	f.t.Helper()
+	c, err := newLocalServiceController(f.deps)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.watch()
+	f.run(c.Run)
+}
+
+// services are the Services that there are, by name.
+func (f *fixture) services() map[string]*corev1.Service {
+	f.t.Helper()
+	// Not by a request, which a reactor cannot make.
+	list, err := f.kube.Tracker().List(corev1.SchemeGroupVersion.WithResource("services"),
+		corev1.SchemeGroupVersion.WithKind("Service"), "default")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	found := map[string]*corev1.Service{}
+	for _, s := range list.(*corev1.ServiceList).Items {
+		found[s.Name] = &s
+	}
+	return found
+}
+
+// TestDeletionAsksTheAPIServer: a Service is deleted when the API server says that nothing wants it, and not when only
+// caches say so, which may be behind: here no watch tells anything.
+func TestDeletionAsksTheAPIServer(t *testing.T) {
+	const deleted, stale, refused = "", "WritingServices", "WriteFailed"
+	onDelete := func(f *fixture, err error) {
+		f.kube.PrependReactor("delete", "services", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, err
+		})
+	}
+	for name, c := range map[string]struct {
+		event func(f *fixture)
+		want  string
+	}{
+		"the node is gone":                 {func(*fixture) {}, deleted},
+		"the node is there":                {func(f *fixture) { f.set(testNode("node1", "disk=ssd")) }, stale},
+		"the node is not selected":         {func(f *fixture) { f.set(testNode("node1")) }, deleted},
+		"another node's label is the same": {func(f *fixture) { f.set(testNode("NODE1", "disk=ssd")) }, deleted},
+		"the node cannot be read": {func(f *fixture) {
+			f.nodes.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "node1", errors.New("no"))
+			})
+		}, refused},
+		"the LocalService has changed": {func(f *fixture) {
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
+		}, stale},
+		"the Service has changed": {func(f *fixture) {
+			onDelete(f, apierrors.NewConflict(corev1.Resource("services"), "demo-node1", errors.New("changed")))
+		}, stale},
+		"the Service is gone": {func(f *fixture) {
+			onDelete(f, apierrors.NewNotFound(corev1.Resource("services"), "demo-node1"))
+			f.remove(testService(testLocalService(), "node1"))
+		}, deleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ls := testLocalService(inPlace(1), func(ls *v1alpha1.LocalService) {
+					ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+				})
+				f := newFixture(t, ls, testService(ls, "node1"))
+				for _, fake := range []*core.Fake{&f.kube.Fake, &f.nodes.Fake, &f.client.Fake} {
+					fake.PrependWatchReactor("*", func(core.Action) (bool, watch.Interface, error) {
+						return true, watch.NewFake(), nil
+					})
+				}
+				controller, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				end(t, controller.loop)
+				f.watch()
+				c.event(f)
+				err = controller.sync(t.Context(), demoKey)
+				if is := f.services()["demo-node1"] == nil; is != (c.want == deleted) || (err == nil) != is {
+					t.Errorf("deleted: %t; sync: %v", is, err)
+				}
+				if told := strings.Join(f.writes(), "; "); c.want != "" && strings.Contains(told, "not Ready: ") &&
+					!strings.Contains(told, "not Ready: "+c.want) {
+					t.Errorf("told %s, want %s", told, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestDeletionIsStopped: when a nodeSelector is corrected while most Services are being deleted, the others stay.
+func TestDeletionIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 1000
+		ls := testLocalService(inPlace(nodes))
+		objects := []runtime.Object{ls}
+		for i := range nodes {
+			node := fmt.Sprintf("node%03d", i)
+			objects = append(objects, testNode(node), testService(ls, node))
+		}
+		f := newFixture(t, objects...)
+		f.deps.Options.WriteConcurrency = 1
+		var deletions atomic.Int64
+		f.kube.PrependReactor("delete", "services", func(core.Action) (bool, runtime.Object, error) {
+			if deletions.Add(1) == 10 {
+				f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 3 }))
+				time.Sleep(time.Millisecond) // Now the caches know.
+			}
+			return false, nil, nil
+		})
+		f.controller()
+		f.set(testLocalService(func(ls *v1alpha1.LocalService) {
+			ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"typo": "x"}
+		}))
+		time.Sleep(time.Minute)
+		if deletions.Load() != 10 || len(f.services()) != nodes {
+			t.Errorf("%d deletions, %d Services in the end", deletions.Load(), len(f.services()))
+		}
+	})
+}
+
+// TestRefusalsDoNotSpin: where a quota has room for some Services only, little is tried, however much happens to them
+// meanwhile, and it is told once.
+func TestRefusalsDoNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quota, nodes = 5, 40
+		f := newFixture(t, append(testNodes(nodes), testLocalService())...)
+		var refused atomic.Int64
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			if len(f.services()) < quota {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(corev1.Resource("services"), fmt.Sprint("x", refused.Add(1)),
+				fmt.Errorf("exceeded quota: quota, requested: 1, used: %d", refused.Load()))
+		})
+		f.controller()
+		var events []string
+		requests := -quota // Those that are not refused come first.
+		for i := range 570 {
+			time.Sleep(100 * time.Millisecond)
+			for name, service := range f.services() {
+				service.Annotations["beat"] = fmt.Sprint(i)
+				f.set(service)
+				f.set(testSlice(name, i%2 == 0))
+				break
+			}
+			for _, a := range f.requests() {
+				if a.GetVerb() != "list" && a.GetVerb() != "watch" {
+					requests++
+				}
+			}
+			events = append(events, f.recorded()...)
+		}
+		t.Logf("%d requests in the first minute", requests)
+		warnings := strings.Count(strings.Join(events, "\n"), "Warning WriteFailed")
+		if requests > 60 || refused.Load() < 20 || warnings != 1 {
+			t.Errorf("%d requests, of which %d creations were refused, and %d warnings", requests, refused.Load(), warnings)
+		}
+		f.kube.ReactionChain = f.kube.ReactionChain[1:]
+		time.Sleep(4 * time.Minute)
+		if got := len(f.services()); got != nodes {
+			t.Errorf("%d Services when the quota is gone", got)
+		}
+	})
+}
+
+// TestContestedFields: a field that somebody else sets costs one write more, is told, and is left alone for a while.
+func TestContestedFields(t *testing.T) {
+	balancer := func(ls *v1alpha1.LocalService) {
+		ls.Spec.Type, ls.Spec.ClusterIP, ls.Spec.LoadBalancerClass = "LoadBalancer", "", new("ours")
+	}
+	affinity := func(s *corev1.Service) {
+		s.Spec.SessionAffinity = "ClientIP"
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10800))}}
+	}
+	class := func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("theirs") }
+	for name, c := range map[string]struct {
+		spec    func(*v1alpha1.LocalService)
+		admit   func(*corev1.Service)
+		updates bool // whether admission changes updates, too
+		nodes   int
+		// writes of Services until it is told, and of the probe, which changes nothing; those after admission has ended
+		writes, probes, ended int
+	}{
+		"at creation":               {func(*v1alpha1.LocalService) {}, affinity, false, 3, 3, 3, 0},
+		"at creation and at update": {func(*v1alpha1.LocalService) {}, affinity, true, 3, 3, 1, 3},
+		"immutable":                 {balancer, class, true, 3, 3, 0, 6},
+		"immutable, and as it is": {func(ls *v1alpha1.LocalService) {
+			balancer(ls)
+			ls.Spec.LoadBalancerClass = nil
+		}, class, true, 3, 3, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, append(testNodes(c.nodes), testLocalService(c.spec))...)
+				var ended atomic.Bool
+				admit := func(a core.Action) (bool, runtime.Object, error) {
+					react := f.createService
+					if a.GetVerb() == "patch" {
+						react = f.patchService
+					}
+					handled, object, err := react(a)
+					if err == nil && !ended.Load() && (a.GetVerb() == "create" || c.updates) {
+						service := object.(*corev1.Service)
+						if c.admit(service); service.ResourceVersion != "" {
+							err = f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
+						}
+					}
+					return handled, object, err
+				}
+				f.kube.PrependReactor("create", "services", admit)
+				f.kube.PrependReactor("patch", "services", admit)
+				f.controller()
+				expect := func(when string, writes int) {
+					t.Helper()
+					got := 0
+					told := f.writes()
+					for _, w := range told {
+						if strings.Contains(w, " services ") {
+							got++
+						}
+					}
+					if got != writes {
+						t.Errorf("%d writes of Services %s, want %d: %v", got, when, writes, told)
+					}
+				}
+				expect("until it is told", c.writes)
+				if is := c.probes+c.ended > 0; (strings.Count(fmt.Sprint(f.recorded()), "Warning Contested") == 1) != is {
+					t.Errorf("told: %t", !is)
+				}
+				time.Sleep(writer.ContestedFor - time.Minute)
+				expect("while it is left", 0)
+				time.Sleep(2 * time.Minute)
+				expect("to see whether it still is", c.probes)
+				ended.Store(true)
+				time.Sleep(writer.ContestedFor)
+				expect("after it has ended", c.ended)
+				f.recorded()
+				ended.Store(false)
+				f.set(testLocalService(c.spec, func(ls *v1alpha1.LocalService) {
+					ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
+				}))
+				settle()
+				if got := len(f.writes()); got == 0 {
+					t.Error("nothing is written when the spec has changed")
+				}
+			})
+		})
+	}
+}
+
+// TestPatchOfADeletedService: that somebody else deletes what is about to be changed is no failure of ours.
+func TestPatchOfADeletedService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(1))
+		f := newFixture(t, ls, testNode("node1"), testService(ls, "node1", func(s *corev1.Service) { s.Labels = nil }))
+		f.kube.PrependReactor("patch", "services", func(core.Action) (bool, runtime.Object, error) {
+			if f.services()["demo-node1"] != nil {
+				f.remove(testService(ls, "node1"))
+			}
+			return true, nil, apierrors.NewNotFound(corev1.Resource("services"), "demo-node1")
+		})
+		f.controller()
+		if told := fmt.Sprint(f.writes(), f.recorded()); strings.Contains(told, "WriteFailed") ||
+			f.services()["demo-node1"] == nil {
+			t.Errorf("%s; %d Services", told, len(f.services()))
+		}
+	})
+}
+
+// TestCapacityOfTwo: two LocalServices that are fanned out at the same time keep a limit together.
+func TestCapacityOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 12
+		second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "second", "uid-2" })
+		f := newFixture(t, append(testNodes(10), testLocalService(), second)...)
+		f.deps.Options.Limits.MaxServicesPerNamespace = limit
+		f.controller()
+		time.Sleep(10 * withheldInterval)
+		if got := len(f.services()); got != 10 {
+			t.Errorf("%d Services, want those of one LocalService: the limit is %d", got, limit)
+		}
+	})
+}
+
+// TestReplacementsAreHeld: a replacement takes away what serves, so -max-delete-fraction is for it, too.
+func TestReplacementsAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(3))
+		withAddress := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
+		objects := append(testNodes(3), ls)
+		for i := range 3 {
+			objects = append(objects, testService(withAddress, fmt.Sprintf("node%02d", i)))
+		}
+		f := newFixture(t, objects...)
+		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
+		f.controller()
+		f.expect("writes", []string{"patch localservices/status demo 0/3 not Ready: DeletionHeld"}, f.writes())
+	})
+}

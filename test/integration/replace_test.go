@@ -1,0 +1,117 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestReplacementIsRefused tests that a Service that serves is not deleted when its successor would be refused, for
+// whatever reason, and also when the API server begins to refuse in the middle of a fan-out.
+func TestReplacementIsRefused(t *testing.T) {
+	t.Parallel()
+	const nodes = 20
+	newFamily := func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilies = []corev1.IPFamily{"IPv6"} }
+	// Fewer addresses than Services that want one.
+	small := framework.NewCluster(t, dualStack("10.96.0.0/28"))
+	small.NewController(t, "-v=4")
+	const failed = v1alpha1.ReasonWriteFailed
+	for name, c := range map[string]struct {
+		cluster      *framework.Cluster
+		refuse       func(s *scene)
+		to           change
+		reason, says string
+		refused      string // in the names of those that are refused
+	}{
+		"a family that the cluster does not have": {shared, func(*scene) {}, newFamily, failed, "IPv6", ""},
+		"a quota": {shared, func(s *scene) { s.limitServices(nodes) }, framework.WithClusterIP, failed, "exceeded quota", ""},
+		"a policy": {shared, func(s *scene) {
+			s.deny("services", admissionregistrationv1.Create, "false")
+			s.waitUntil(true, s.tryService("any"))
+		}, framework.WithClusterIP, failed, "refused by a policy", ""},
+		"a policy for some": {shared, func(s *scene) {
+			s.deny("services", admissionregistrationv1.Create, "!object.metadata.name.contains('-n01')")
+			s.waitUntil(true, s.tryService("x-n01"))
+		}, framework.WithClusterIP, failed, "refused by a policy", "-n01"},
+		"too few addresses": {small, func(*scene) {}, framework.WithClusterIP, v1alpha1.ReasonFewClusterIPs, "stay as they are", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, c.cluster, "replace")
+			s.AddManyNodes(nodes)
+			ls := s.CreateReady("demo")
+			before := s.MustOwn(ls, nodes)
+			c.refuse(s)
+			s.ResetCount()
+			s.Update("demo", c.to)
+			s.WaitNotReady("demo", c.reason, c.says)
+			if c.reason == failed {
+				s.Eventually("it is tried again", func(context.Context) error {
+					if n := len(s.Requests().Resource("services").Verb("create").Where(framework.Failed)); n < nodes/8 {
+						return fmt.Errorf("%d creations were refused", n)
+					}
+					return nil
+				})
+			}
+			s.Eventually("all serve, and those that are refused as before", func(ctx context.Context) error {
+				owned, err := s.OwnedServices(ctx, ls)
+				for name, service := range before {
+					if now := owned[name]; now == nil {
+						err = fmt.Errorf("%s is gone", name)
+					} else if now.UID != service.UID && strings.Contains(name, c.refused) {
+						return framework.Hopeless(fmt.Errorf("%s was deleted", name))
+					}
+				}
+				return err
+			})
+			t.Logf("%s", s.Requests().Resource("services").Writes())
+		})
+	}
+}
+
+// tryService is the request to make a Service of a name, for waitUntil.
+func (s *scene) tryService(name string) func(ctx context.Context, dryRun []string) error {
+	return func(ctx context.Context, dryRun []string) error {
+		_, err := s.ServiceClient().Create(ctx, framework.NewForeignService(name, nil), metav1.CreateOptions{DryRun: dryRun})
+		return err
+	}
+}
+
+// TestManyAreRefused tests that those that a policy lets pass are made in the first round, however many others it does
+// not.
+func TestManyAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "many")
+	const nodes, refused = 40, 19
+	s.AddManyNodes(nodes)
+	s.deny("services", admissionregistrationv1.Create, fmt.Sprintf("!object.metadata.name.matches('-n0(0[0-9]|1[0-%d])')", refused-11))
+	s.waitUntil(true, s.tryService("x-n000"))
+	s.Create("demo")
+	s.WaitLocalService("demo", "the others exist", func(ls *v1alpha1.LocalService) error {
+		return errors.Join(
+			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "refused by a policy"),
+			framework.Equal("status.services", ls.Status.Services, nodes-refused),
+		)
+	})
+	made, attempts := 0, 0
+	for _, r := range s.Requests().Resource("services").Verb("create") {
+		if attempts++; framework.Succeeded(&r) {
+			made++
+		}
+		if made == nodes-refused {
+			break
+		}
+	}
+	if attempts > nodes {
+		t.Errorf("it took %d attempts, which are more than one round", attempts)
+	}
+}
