@@ -330,6 +330,8 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 			return err
 		}
 		return reconcile.Refused(err)
+	case errors.Is(statusErr, writer.ErrBehind):
+		return reconcile.Stale(statusErr)
 	case statusErr != nil:
 		return statusErr
 	case len(outcome.Stale) > 0:

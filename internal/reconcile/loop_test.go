@@ -141,7 +141,7 @@ func TestLoopBackoffHolds(t *testing.T) {
 
 // TestLoopBackoffIsTheQueues: what AddAfterBackoff waits is what the queue would.
 func TestLoopBackoffIsTheQueues(t *testing.T) {
-	loop := New[string]("test", clock.RealClock{}, nil)
+	loop := New("test", clock.RealClock{}, tenantOf, nil)
 	defer loop.queue.ShutDown()
 	for refusals := 1; refusals < 40; refusals++ {
 		if want, got := loop.refusals.When("key"), backoff(refusals); got != want {

@@ -86,7 +86,7 @@ func TestLiveNodes(t *testing.T) {
 func TestReservations(t *testing.T) {
 	const each, limit = 4, 11
 	kube := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
-	r := NewReservations(kube)
+	r := NewReservations(kube, true)
 	var mu sync.Mutex
 	within := 0
 	var releases []func()

@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -35,12 +36,11 @@ func TestReplacementIsRefused(t *testing.T) {
 		"a family that the cluster does not have": {shared, func(*scene) {}, newFamily, failed, "IPv6", ""},
 		"a quota": {shared, func(s *scene) { s.limitServices(nodes) }, framework.WithClusterIP, failed, "exceeded quota", ""},
 		"a policy": {shared, func(s *scene) {
-			s.deny("services", admissionregistrationv1.Create, "false")
-			s.waitUntil(true, s.tryService("any"))
+			s.deny("services", admissionregistrationv1.Create, "false", s.tryService("any"))
 		}, framework.WithClusterIP, failed, "refused by a policy", ""},
 		"a policy for some": {shared, func(s *scene) {
-			s.deny("services", admissionregistrationv1.Create, "!object.metadata.name.contains('-n01')")
-			s.waitUntil(true, s.tryService("x-n01"))
+			s.deny("services", admissionregistrationv1.Create, "!object.metadata.name.contains('-n01')",
+				s.tryService("x-n01"))
 		}, framework.WithClusterIP, failed, "refused by a policy", "-n01"},
 		"too few addresses": {small, func(*scene) {}, framework.WithClusterIP, v1alpha1.ReasonFewClusterIPs, "stay as they are", ""},
 	} {
@@ -93,12 +93,12 @@ func TestManyAreRefused(t *testing.T) {
 	s := newScene(t, shared, "many")
 	const nodes, refused = 40, 19
 	s.AddManyNodes(nodes)
-	s.deny("services", admissionregistrationv1.Create, fmt.Sprintf("!object.metadata.name.matches('-n0(0[0-9]|1[0-%d])')", refused-11))
-	s.waitUntil(true, s.tryService("x-n000"))
+	s.deny("services", admissionregistrationv1.Create,
+		fmt.Sprintf("!object.metadata.name.matches('-n0(0[0-9]|1[0-%d])')", refused-11), s.tryService("x-n000"))
 	s.Create("demo")
 	s.WaitLocalService("demo", "the others exist", func(ls *v1alpha1.LocalService) error {
 		return errors.Join(
-			framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "refused by a policy"),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
 			framework.Equal("status.services", ls.Status.Services, nodes-refused),
 		)
 	})
@@ -114,4 +114,20 @@ func TestManyAreRefused(t *testing.T) {
 	if attempts > nodes {
 		t.Errorf("it took %d attempts, which are more than one round", attempts)
 	}
+}
+
+// limitServices has a quota allow the namespace so many Services.
+func (s *scene) limitServices(count int64) {
+	s.T.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{corev1.ResourceServices: *resource.NewQuantity(count, resource.DecimalSI)}}}
+	_, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Create(s.Ctx(), quota, metav1.CreateOptions{})
+	s.Must(err)
+	s.Eventually("the quota is in force", func(ctx context.Context) error {
+		now, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Get(ctx, "quota", metav1.GetOptions{})
+		if err == nil && len(now.Status.Hard) == 0 {
+			err = errors.New("it has no status")
+		}
+		return err
+	})
 }

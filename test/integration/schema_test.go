@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -271,30 +272,19 @@ var keysAndValues = func() (found []any) {
 }()
 
 // randomSpec is the spec of a LocalService in which some of the values are hostile.
-func randomSpec(all []schemaPart) *rapid.Generator[any] {
+func (s *scene) randomSpec(all []schemaPart) *rapid.Generator[any] {
 	return rapid.Custom(func(rt *rapid.T) any {
-		e := &editor{T: rt}
-		typed := v1alpha1.LocalServiceSpec{Selector: map[string]string{"app": "a"}, ClusterIP: corev1.ClusterIPNone}
-		for range 4 {
-			e.edit(&typed)
-		}
-		if e.editType(&typed); len(typed.Selector) == 0 {
-			typed.Selector = map[string]string{"app": "a"}
-		}
-		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		spec := any(raw)
-		for range e.IntN(3) {
-			part := pick(e, all...)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
+		spec := any(fieldsOf(append([]string{"selector: {app: a}"}, s.randomFields(random)...)...))
+		for range random.IntN(3) {
+			part := all[random.IntN(len(all))]
 			values := hostile[part.path[len(part.path)-1]]
 			if part.is["additionalProperties"] != nil {
 				values = append(slices.Clone(keysAndValues), values...)
 			}
 			values = append(slices.Clone(values), asList(part.is["enum"])...)
 			if len(values) > 0 {
-				spec = with(spec, part.path[1:], pick(e, values...))
+				spec = with(spec, part.path[1:], values[random.IntN(len(values))])
 			}
 		}
 		return spec
@@ -309,7 +299,7 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 	const specs = 2000
 	single := newScene(t, shared, "accepted")
 	dual := newScene(t, framework.NewCluster(t, dualStack(dualStackRanges)), "accepted")
-	random := randomSpec(schemaParts(t, "spec"))
+	random := single.randomSpec(schemaParts(t, "spec"))
 	var mu sync.Mutex
 	accepted, familiesRefused := 0, 0
 	single.InParallel(specs, func(i int) error {

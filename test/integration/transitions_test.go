@@ -53,7 +53,7 @@ var typeSteps = []step{
 	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", inPlace},
 	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack, loadBalancerClass: a/fast", "IPv4 IPv6", replaced},
 	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack, loadBalancerClass: a/cheap", "IPv4 IPv6", replaced},
-	{"type: LoadBalancer", "IPv4", replaced},
+	{"type: LoadBalancer", "IPv4", inPlace}, // The class stays.
 	{"type: NodePort, ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
 	{"ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
 	{"type: LoadBalancer, loadBalancerClass: a/fast, ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
