@@ -100,8 +100,10 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	// The garbage collector deletes the Services of one that is deleted.
-	if after != nil && !c.caches.LocalServices.IsEcho(before, after) {
+	switch {
+	case after == nil:
+		c.loop.Add(keyOf(before)) // The garbage collector deletes its Services, but a metric may tell of it.
+	case !c.caches.LocalServices.IsEcho(before, after):
 		c.loop.Add(keyOf(after))
 	}
 }
