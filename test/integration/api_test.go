@@ -13,6 +13,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
+var localServiceResource = v1alpha1.SchemeGroupVersion.WithResource("localservices")
+
 // createFromYAML makes a LocalService for the nodes of the scene as kubectl does: fields that the API does not have are
 // errors. Its pods have the label app=demo, unless some field of the spec says otherwise.
 func (s *scene) createFromYAML(name, fields string, dryRun ...string) error {
@@ -22,8 +24,7 @@ func (s *scene) createFromYAML(name, fields string, dryRun ...string) error {
 	ls.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
 	ls.SetKind(v1alpha1.Kind)
 	ls.SetName(name)
-	resource := v1alpha1.SchemeGroupVersion.WithResource("localservices")
-	_, err := s.Dynamic.Resource(resource).Namespace(s.Namespace).Create(s.Ctx(), ls,
+	_, err := s.Dynamic.Resource(localServiceResource).Namespace(s.Namespace).Create(s.Ctx(), ls,
 		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})
 	return err
 }

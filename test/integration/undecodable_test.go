@@ -29,9 +29,9 @@ func TestUndecodableLocalService(t *testing.T) {
 	s.AddNodes("a", "b")
 	s.CreateReady("before")
 	specs := map[string]string{
-		"number": `{clusterIP: None, selector: {app: demo}, ports: [{port: 80, targetPort: 4294967296}]}`,
-		"list":   `{clusterIP: None, selector: [app]}`,
-		"text":   `{clusterIP: None, selector: {app: demo}, ports: many}`,
+		"number": `clusterIP: None, selector: {app: demo}, ports: [{port: 80, targetPort: 4294967296}]`,
+		"list":   `clusterIP: None, selector: [app]`,
+		"text":   `clusterIP: None, selector: {app: demo}, ports: many`,
 	}
 	for name, spec := range specs {
 		s.Eventually("the API server stores "+name, func(context.Context) error { return s.createFromYAML(name, spec) })
