@@ -36,6 +36,7 @@ test-fault: build playground ## Have things go wrong in random ways, for a few m
 .PHONY: fault
 fault: build playground ## Have everything go wrong in every way, for half an hour (SEED=n repeats it)
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
+	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
 .PHONY: test-e2e
 test-e2e: build playground ## Run everything in a cluster of three real nodes

@@ -3,7 +3,6 @@ package framework
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -44,7 +43,11 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, args, err := c.apiServer()
+	pid, err := c.APIServerPid()
+	if err != nil {
+		return nil, err
+	}
+	args, err := argsOf(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -75,30 +78,58 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 
 // APIServerPid is the number of the process of the cluster's own API server.
 func (c *Cluster) APIServerPid() (int, error) {
-	pid, _, err := c.apiServer()
-	return pid, err
+	pids, err := c.Pids("kube-apiserver")
+	if err != nil {
+		return 0, err
+	}
+	return pids[0], nil
 }
 
-// apiServer is the process of the cluster's own API server, and its command line.
-func (c *Cluster) apiServer() (pid int, args []string, err error) {
+// Pids are the numbers of the cluster's processes of a program, at least one.
+func (c *Cluster) Pids(program string) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
+	var pids []int
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // It has just ended.
-		} else if err != nil {
-			return 0, nil, err
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
 		}
-		args := strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
-		if args[0] == "kube-apiserver" && strings.Contains(string(data), c.dir+"/") {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			return pid, args, err
+		args, err := argsOf(pid) // A process that has just ended has none.
+		if err == nil && args[0] == program && c.isParentOf(pid) {
+			pids = append(pids, pid)
 		}
 	}
-	return 0, nil, fmt.Errorf("no API server runs in %s", c.dir)
+	if len(pids) == 0 {
+		return nil, fmt.Errorf("the cluster has no process %s", program)
+	}
+	return pids, nil
+}
+
+// isParentOf reports whether a process was begun by the cluster, or by one that was.
+func (c *Cluster) isParentOf(pid int) bool {
+	for pid > 1 {
+		if pid == c.Pid() {
+			return true
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return false
+		}
+		// The name of the program, which may hold anything, is in parentheses; the parent comes second after it.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			return false
+		}
+	}
+	return false
+}
+
+func argsOf(pid int) ([]string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), err
 }
 
 // freePort is a port of 127.0.0.1 that was free a moment ago.
