@@ -2,7 +2,6 @@ package fault
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"sync/atomic"
 	"syscall"
@@ -50,10 +49,7 @@ func TestPausedLeader(t *testing.T) {
 			p.note("the leader is paused at its write %d", pauseAt)
 			leads(t, second)
 			p.settle("the other leads")
-			p.steady = p.services()
-			for range 3 {
-				p.play(false)
-			}
+			p.change(3, false)
 			p.disordered()
 			if random.IntN(2) == 0 {
 				p.settle("after changes")
@@ -135,21 +131,15 @@ func TestSecondAPIServer(t *testing.T) {
 	for i := range steps {
 		proxy := newProxy(t, clusters[i%2])
 		c := startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
-		p.steady = p.services()
-		creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
 		proxy.freeze(watched...)
-		for range 4 {
-			p.play(false)
-		}
+		p.change(4, false)
+		p.disordered()
 		c.Kill()
 		p.note("killed, and begun anew at another API server, which lags")
 		next := newProxy(t, clusters[(i+1)%2])
 		c = startController(t, shared, "-kubeconfig="+next.kubeconfig)
 		next.freeze(watched[random.IntN(len(watched))])
-		for range 3 {
-			p.play(false)
-		}
-		p.unseen(creates, deletes)
+		p.change(3, false)
 		p.disordered()
 		time.Sleep(time.Second)
 		next.thaw()

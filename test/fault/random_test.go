@@ -81,13 +81,15 @@ func (p *player) play(first bool) {
 	}
 }
 
-// step makes some changes of which the controller may see only where they end.
-func (p *player) step(most int) {
+// step makes a few changes, at most so many.
+func (p *player) step(most int) { p.change(p.random.IntN(most)+1, true) }
+
+// change makes changes of which the controller may see only where they end. Everything is in place before them, or not.
+func (p *player) change(n int, inPlace bool) {
 	creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
 	p.steady = p.services()
-	n := p.random.IntN(most) + 1
 	for i := range n {
-		p.play(i == 0)
+		p.play(i == 0 && inPlace)
 	}
 	p.unseen(creates, deletes)
 }
