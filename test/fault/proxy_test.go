@@ -32,6 +32,8 @@ const (
 	cut        fault = "the answer is cut short"
 	slow       fault = "the answer takes seconds"
 	reset      fault = "the connection is reset"
+	expired    fault = "401 Unauthorized"
+	forbidden  fault = "403 Forbidden"
 	conflict   fault = "409 Conflict"
 	busy       fault = "429 with Retry-After"
 	internal   fault = "500 Internal Server Error"
@@ -41,7 +43,7 @@ const (
 )
 
 // badAnswers are the faults that a controller must live with.
-var badAnswers = []fault{lost, cut, slow, reset, conflict, busy, internal, overloaded}
+var badAnswers = []fault{lost, cut, slow, reset, expired, forbidden, conflict, busy, internal, overloaded}
 
 // proxy stands between a controller and the API server. It speaks HTTP, so that it sees each request.
 type proxy struct {
@@ -124,6 +126,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.reverse.ServeHTTP(w, r)
 	case reset:
 		panic(http.ErrAbortHandler)
+	case expired:
+		refuse(w, http.StatusUnauthorized, "Unauthorized")
+	case forbidden:
+		refuse(w, http.StatusForbidden, "Forbidden")
 	case conflict:
 		refuse(w, http.StatusConflict, "Conflict")
 	case busy:
@@ -134,7 +140,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case overloaded:
 		refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable")
 	case slow:
-		time.Sleep(3 * time.Second)
+		time.Sleep(5 * time.Second)
 		p.reverse.ServeHTTP(w, r)
 	case crashFirst:
 		crash()

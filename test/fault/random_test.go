@@ -21,6 +21,8 @@ type player struct {
 	*world
 	random *rand.Rand
 	added  int
+	// alone is whether a change is the only one of its step.
+	alone bool
 }
 
 // localServices are the names that a player gives.
@@ -35,7 +37,7 @@ func (p *player) play(first bool) {
 	name := p.pick(localServices)
 	exists := p.specs[name] != nil
 	services := slices.Sorted(maps.Keys(p.services()))
-	switch choice := p.random.IntN(12); {
+	switch choice := p.random.IntN(13); {
 	case choice == 0 && len(nodes) < 6:
 		p.added++
 		p.addNode(fmt.Sprintf("m%d", p.added))
@@ -76,6 +78,10 @@ func (p *player) play(first bool) {
 		service := p.pick(services)
 		p.note("somebody changes Service %s", service)
 		p.Must(p.patchService(service, `{"spec":{"selector":{"vm/rack":"elsewhere"}}}`))
+	case choice == 12 && p.alone && len(services) > 0: // What is not wanted any more is not taken back.
+		service := p.pick(services)
+		p.note("somebody takes the owner of Service %s away", service)
+		p.Must(p.patchService(service, `{"metadata":{"ownerReferences":null}}`))
 	case !exists:
 		p.createLocalService(name)
 	}
@@ -87,7 +93,7 @@ func (p *player) step(most int) { p.change(p.random.IntN(most)+1, true) }
 // change makes changes of which the controller may see only where they end. Everything is in place before them, or not.
 func (p *player) change(n int, inPlace bool) {
 	creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
-	p.steady = p.services()
+	p.steady, p.alone = p.services(), n == 1 && inPlace
 	for i := range n {
 		p.play(i == 0 && inPlace)
 	}
@@ -101,8 +107,12 @@ func TestSequences(t *testing.T) {
 	if whole() {
 		steps = 420 // of 3 changes on average, in 8 worlds
 	}
-	startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
+	k := startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
 	var players []*player
+	begun := newWorld(t, shared, 1)
+	begun.createLocalService("a")
+	begun.settle("begun")
+	goroutines := k.goroutines()
 	for range 8 {
 		players = append(players, &player{world: newWorld(t, shared, 3), random: rand.New(rand.NewPCG(random.Uint64(), 0))})
 	}
@@ -124,6 +134,9 @@ func TestSequences(t *testing.T) {
 	running.Wait()
 	for _, p := range players {
 		p.rest(time.Second)
+	}
+	if now := k.goroutines(); now > 2*goroutines {
+		t.Errorf("the controller has %d goroutines, and began with %d", now, goroutines)
 	}
 }
 
