@@ -472,7 +472,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else) and NearCapacity (there are more Services than a cluster is known to stand).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services) and NearCapacity (there are more Services than a cluster is known to stand).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -583,7 +583,7 @@ func schema_pkg_apis_localservice_v1alpha1_ServicePort(ref common.ReferenceCallb
 					},
 					"targetPort": {
 						SchemaProps: spec.SchemaProps{
-							Description: "targetPort is the number or name of the port on the pods. The default is port. Headless Services do not translate ports: their clients connect to the pods' own ports.",
+							Description: "targetPort is the number or name of the port on the pods; a name has at most 15 characters. The default is port. Headless Services do not translate ports: their clients connect to the pods' own ports.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},

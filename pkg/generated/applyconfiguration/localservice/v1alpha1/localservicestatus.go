@@ -38,8 +38,9 @@ type LocalServiceStatusApplyConfiguration struct {
 	// ready is readyNodes of nodes, for people to read: 2/3.
 	Ready *string `json:"ready,omitempty"`
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
-	// Conflicted (a Service name is taken by an object that belongs to somebody else) and NearCapacity (there are more
-	// Services than a cluster is known to stand).
+	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
+	// policy changes what is written to the Services) and NearCapacity (there are more Services than a cluster is known
+	// to stand).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -36,8 +36,8 @@ type ServicePortApplyConfiguration struct {
 	AppProtocol *string `json:"appProtocol,omitempty"`
 	// port that the Services listen on.
 	Port *int32 `json:"port,omitempty"`
-	// targetPort is the number or name of the port on the pods. The default is port. Headless Services do not
-	// translate ports: their clients connect to the pods' own ports.
+	// targetPort is the number or name of the port on the pods; a name has at most 15 characters. The default is port.
+	// Headless Services do not translate ports: their clients connect to the pods' own ports.
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 	// nodePort cannot be set, because no two Services can share one: the API server allocates one to each node's
 	// Service when type is NodePort or LoadBalancer.
