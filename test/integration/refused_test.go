@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -181,4 +182,35 @@ func TestPodsLabelIsRefused(t *testing.T) {
 	s.waitUntil(false, labelPod)
 	s.PatchPod("pod", `{"metadata":{"annotations":{"example.com/any":"thing"}}}`)
 	s.WaitLabelled("pod", node)
+}
+
+// TestQuotaIsNotPressed tests that where a quota has room for few Services little is tried in the first minute, also while
+// something happens to those that there are, and that the cause is told once.
+func TestQuotaIsNotPressed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "pressed")
+	const nodes, quota = 40, 5
+	f := s.newFence()
+	s.AddManyNodes(nodes)
+	s.limitServices(quota)
+	f.passNodes() // That nodes come would be a reason to try again.
+	s.ResetCount()
+	ls := s.Create("demo")
+	s.WaitNotReady("demo", v1alpha1.ReasonWriteFailed, "exceeded quota")
+	owned := s.MustOwn(ls, quota)
+	since := s.Requests().Resource("services").Where(framework.Failed).First()
+	for i := 0; time.Since(since) < time.Minute; i++ {
+		for name := range owned {
+			s.EditService(name, func(service *corev1.Service) { service.Annotations["theirs"] = fmt.Sprint(i) })
+		}
+		time.Sleep(time.Second) // What is counted is what happens in a time.
+	}
+	requests := s.Requests().Where(func(r *framework.Request) bool {
+		return r.Verb != "watch" && r.RequestReceivedTimestamp.Sub(since) > 0 && r.RequestReceivedTimestamp.Sub(since) < time.Minute
+	})
+	t.Logf("in the minute after the first refusal: %s", requests)
+	if len(requests) > 60 {
+		t.Errorf("%d requests in the minute after the first refusal: %s", len(requests), requests)
+	}
+	s.WaitEvents("demo", v1alpha1.ReasonWriteFailed, "it is told once", framework.OneWarning(""))
 }
