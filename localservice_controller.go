@@ -281,7 +281,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			}
 			looked, nodeChanges = now, changes
 		}
-		if now.Sub(told) >= progressInterval {
+		if done > 0 && now.Sub(told) >= progressInterval { // While all is refused there is no progress to tell.
 			report.InPlace = inPlace + done
 			c.tellProgress(ctx, ls, report)
 			told = c.clock.Now()
@@ -374,7 +374,10 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	}
 	if left := progressInterval - c.caches.LocalServices.SinceWrite(ls); left > 0 &&
 		ls.Status.ObservedGeneration == generation && len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0 {
-		c.loop.AddAfter(keyOf(ls), left) // Only numbers differ, as while nodes join: once in a while is enough.
+		// Only numbers differ, as while nodes join: once in a while is enough. What was refused is tried again anyway.
+		if len(report.Refused) == 0 {
+			c.loop.AddAfterBackoff(keyOf(ls), left)
+		}
 		return nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
