@@ -184,8 +184,8 @@ func TestPodsLabelIsRefused(t *testing.T) {
 	s.WaitLabelled("pod", node)
 }
 
-// TestQuotaIsNotPressed tests that where a quota has room for few Services little is tried in the first minute, also while
-// something happens to those that there are, and that the cause is told once.
+// TestQuotaIsNotPressed tests that where a quota has room for few Services little is tried in the first minute, also
+// while something happens to those that there are, and that the cause is told once.
 func TestQuotaIsNotPressed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "pressed")
@@ -201,12 +201,13 @@ func TestQuotaIsNotPressed(t *testing.T) {
 	since := s.Requests().Resource("services").Where(framework.Failed).First()
 	for i := 0; time.Since(since) < time.Minute; i++ {
 		for name := range owned {
-			s.EditService(name, func(service *corev1.Service) { service.Annotations["theirs"] = fmt.Sprint(i) })
+			s.EditService(name, func(service *corev1.Service) { service.Annotations[theirs] = fmt.Sprint(i) })
 		}
 		time.Sleep(time.Second) // What is counted is what happens in a time.
 	}
 	requests := s.Requests().Where(func(r *framework.Request) bool {
-		return r.Verb != "watch" && r.RequestReceivedTimestamp.Sub(since) > 0 && r.RequestReceivedTimestamp.Sub(since) < time.Minute
+		after := r.RequestReceivedTimestamp.Sub(since)
+		return r.Verb != "watch" && after > 0 && after < time.Minute
 	})
 	t.Logf("in the minute after the first refusal: %s", requests)
 	if len(requests) > 60 {
