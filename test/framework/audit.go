@@ -178,12 +178,12 @@ func (rs Requests) Last() (last time.Time) {
 	return last
 }
 
-// Writes are the requests that change objects, whether they succeeded or not. Leases and access reviews, which are
-// not about the controller's work, are no part of them.
+// Writes are the requests that change objects, whether they succeeded or not. Dry runs, and Leases and access reviews,
+// which are not about the controller's work, are no part of them.
 func (rs Requests) Writes() Requests {
 	return rs.Where(func(r *Request) bool {
 		return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) &&
-			r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "selfsubjectaccessreviews"
+			!strings.Contains(r.RequestURI, "dryRun=") && r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "selfsubjectaccessreviews"
 	})
 }
 

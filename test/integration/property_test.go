@@ -156,7 +156,7 @@ func (r *randomRun) checkNames(ls *v1alpha1.LocalService, live map[string]*corev
 // mustBeReplaced reports whether the API does not let a Service become what a spec says.
 func mustBeReplaced(old *corev1.Service, spec *v1alpha1.LocalServiceSpec) bool {
 	headless := old.Spec.ClusterIP == corev1.ClusterIPNone
-	isLoadBalancer := old.Spec.Type == corev1.ServiceTypeLoadBalancer && spec.Type == corev1.ServiceTypeLoadBalancer
+	isLoadBalancer := spec.LoadBalancerClass != nil && old.Spec.Type == corev1.ServiceTypeLoadBalancer && spec.Type == corev1.ServiceTypeLoadBalancer
 	return headless != (spec.ClusterIP == corev1.ClusterIPNone) ||
 		len(spec.IPFamilies) > 0 && spec.IPFamilies[0] != old.Spec.IPFamilies[0] ||
 		isLoadBalancer && !apiequality.Semantic.DeepEqual(old.Spec.LoadBalancerClass, spec.LoadBalancerClass)

@@ -166,8 +166,9 @@ func TestPodsLabelIsRefused(t *testing.T) {
 	})
 	f.passPods()
 	f.passLocalServices()
-	if writes := s.Requests().Resource("pods").Writes(); len(writes) != 1 {
-		s.Fatalf("the controller's writes of pods: %s; want 1 that is refused", writes)
+	const early = 3 // so many after a longer time each
+	if writes := s.Requests().Resource("pods").Writes(); len(writes) > early {
+		s.Fatalf("the controller's writes of pods: %s; want few that are refused", writes)
 	}
 	// A change of the pod is a reason to try again before the time, once.
 	const changes = 5
@@ -175,7 +176,7 @@ func TestPodsLabelIsRefused(t *testing.T) {
 		s.PatchPod("pod", fmt.Sprintf(`{"status":{"message":"change %d"}}`, i), "status")
 		f.passPods()
 	}
-	if writes := s.Requests().Resource("pods").Writes(); len(writes) > 1+changes || len(writes.Where(framework.Failed)) != len(writes) {
+	if writes := s.Requests().Resource("pods").Writes(); len(writes) > early+changes || len(writes.Where(framework.Failed)) != len(writes) {
 		s.Fatalf("the controller's writes of pods: %s; want at most 1 more for each of %d changes, all refused", writes, changes)
 	}
 	allow()

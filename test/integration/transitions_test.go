@@ -82,7 +82,7 @@ func TestImmutableTransitions(t *testing.T) {
 		{"NodePort to LoadBalancer", []change{framework.OfType("LoadBalancer")}, families(v4, v6), inPlace},
 		{"a class of load balancers", []change{class("example.com/fast")}, families(v4, v6), replaced},
 		{"another class of load balancers", []change{class("example.com/cheap")}, families(v4, v6), replaced},
-		{"the default class of load balancers, and one family", []change{class(""), policy("SingleStack")}, families(v4), replaced},
+		{"the default class of load balancers, and one family", []change{class(""), policy("SingleStack")}, families(v4), inPlace},
 		{"LoadBalancer to NodePort, and both families", []change{framework.OfType("NodePort"), policy("PreferDualStack")}, families(v4, v6), inPlace},
 		{"NodePort to ClusterIP", []change{framework.OfType("ClusterIP")}, families(v4, v6), inPlace},
 		{"ClusterIP to LoadBalancer with a class", []change{framework.OfType("LoadBalancer"), class("example.com/fast")}, families(v4, v6), inPlace},
