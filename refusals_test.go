@@ -181,7 +181,7 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 				t.Logf("%d requests in the first minute", requests.Load())
 				warnings := strings.Count(strings.Join(f.recorded(), "\n"), "Warning WriteFailed")
 				if requests.Load() > 60 || refused.Load() < 20 || warnings != 1 {
-					t.Errorf("%d requests, %d creations refused, and %d warnings", requests.Load(), refused.Load(), warnings)
+					t.Errorf("%d requests, %d refused, and %d warnings", requests.Load(), refused.Load(), warnings)
 				}
 				f.kube.ReactionChain = f.kube.ReactionChain[2:]
 				time.Sleep(4 * time.Minute)

@@ -14,19 +14,22 @@ import (
 )
 
 // mutate has the API server change all Services of the scene's namespace, and waits until isChanged says so of one.
-func (s *scene) mutate(expression string, isChanged func(*corev1.Service) bool) {
+func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bool) {
 	s.T.Helper()
 	policies := s.Kube.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	bindings := s.Kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
+	rule := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+			Resources: []string{"services"}},
+	}
 	_, err := policies.Create(s.Ctx(), &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
-				}}},
+				NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
 			},
 			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeJSONPatch,
@@ -41,49 +44,56 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.Service) bool) 
 	s.Must(err)
 	s.Eventually("the policy is in force", func(ctx context.Context) error {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "any"},
-			Spec: corev1.ServiceSpec{Type: "LoadBalancer", Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "x"}}}
+			Spec: corev1.ServiceSpec{Type: "LoadBalancer",
+				Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "x"}}}
 		service, err := s.ServiceClient().Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && !isChanged(service) {
+		if err == nil && !isChanged(&service.Spec) {
 			err = errors.New("it changes nothing")
 		}
 		return err
 	})
 }
 
-// TestContestedFields tests that a field that a policy sets at each write is named, costs at most one write more, and is
-// left alone then; and that the LocalService is ready when it asks for what the policy sets.
+// TestContestedFields tests that a field that a policy sets at each write is named, costs at most one write more, and
+// is left alone then; and that the LocalService is ready when it asks for what the policy sets.
 func TestContestedFields(t *testing.T) {
 	t.Parallel()
 	balancer := framework.OfType(corev1.ServiceTypeLoadBalancer)
 	const nodes = 3
+	type spec = v1alpha1.LocalServiceSpec
+	type service = corev1.ServiceSpec
+	ours := func(ls *v1alpha1.LocalService) { balancer(ls); ls.Spec.LoadBalancerClass = new("example.com/ours") }
 	for field, c := range map[string]struct {
-		spec, agree change
-		sets        string // by the policy
-		isChanged   func(*corev1.Service) bool
+		spec      change
+		agree     func(*spec) // with the policy
+		sets      string      // by the policy
+		isChanged func(*service) bool
 	}{
-		"sessionAffinity": {framework.WithClusterIP, func(ls *v1alpha1.LocalService) { ls.Spec.SessionAffinity = "ClientIP" },
-			`sessionAffinity", value: "ClientIP"`, func(s *corev1.Service) bool { return s.Spec.SessionAffinity == "ClientIP" }},
-		"publishNotReadyAddresses": {framework.WithClusterIP, func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true },
-			`publishNotReadyAddresses", value: true`, func(s *corev1.Service) bool { return s.Spec.PublishNotReadyAddresses }},
+		"sessionAffinity": {framework.WithClusterIP, func(s *spec) { s.SessionAffinity = "ClientIP" },
+			`sessionAffinity", value: "ClientIP"`, func(s *service) bool { return s.SessionAffinity == "ClientIP" }},
+		"publishNotReadyAddresses": {framework.WithClusterIP, func(s *spec) { s.PublishNotReadyAddresses = true },
+			`publishNotReadyAddresses", value: true`, func(s *service) bool { return s.PublishNotReadyAddresses }},
 		"internalTrafficPolicy": {framework.WithClusterIP,
-			func(ls *v1alpha1.LocalService) {
-				ls.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
-			},
-			`internalTrafficPolicy", value: "Local"`, func(s *corev1.Service) bool { return *s.Spec.InternalTrafficPolicy == "Local" }},
-		"trafficDistribution": {framework.WithClusterIP, func(ls *v1alpha1.LocalService) { ls.Spec.TrafficDistribution = new("PreferClose") },
-			`trafficDistribution", value: "PreferClose"`, func(s *corev1.Service) bool { return s.Spec.TrafficDistribution != nil }},
-		"selector": {framework.WithClusterIP, func(ls *v1alpha1.LocalService) { ls.Spec.Selector["x"] = "y" },
-			`selector/x", value: "y"`, func(s *corev1.Service) bool { return s.Spec.Selector["x"] == "y" }},
-		"externalTrafficPolicy": {balancer, func(ls *v1alpha1.LocalService) { ls.Spec.ExternalTrafficPolicy = "Local" },
-			`externalTrafficPolicy", value: "Local"`, func(s *corev1.Service) bool { return s.Spec.ExternalTrafficPolicy == "Local" }},
-		"allocateLoadBalancerNodePorts": {balancer, func(ls *v1alpha1.LocalService) { ls.Spec.AllocateLoadBalancerNodePorts = new(false) },
-			`allocateLoadBalancerNodePorts", value: false`, func(s *corev1.Service) bool { return !*s.Spec.AllocateLoadBalancerNodePorts }},
-		"loadBalancerSourceRanges": {balancer,
-			func(ls *v1alpha1.LocalService) { ls.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8"} },
-			`loadBalancerSourceRanges", value: ["10.0.0.0/8"]`, func(s *corev1.Service) bool { return len(s.Spec.LoadBalancerSourceRanges) > 0 }},
-		"loadBalancerClass": {func(ls *v1alpha1.LocalService) { balancer(ls); ls.Spec.LoadBalancerClass = new("example.com/ours") },
-			func(ls *v1alpha1.LocalService) { ls.Spec.LoadBalancerClass = nil }, // as it is
-			`loadBalancerClass", value: "example.com/theirs"`, func(s *corev1.Service) bool { return s.Spec.LoadBalancerClass != nil }},
+			func(s *spec) { s.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal) },
+			`internalTrafficPolicy", value: "Local"`,
+			func(s *service) bool { return *s.InternalTrafficPolicy == "Local" }},
+		"trafficDistribution": {framework.WithClusterIP, func(s *spec) { s.TrafficDistribution = new("PreferClose") },
+			`trafficDistribution", value: "PreferClose"`,
+			func(s *service) bool { return s.TrafficDistribution != nil }},
+		"selector": {framework.WithClusterIP, func(s *spec) { s.Selector["x"] = "y" },
+			`selector/x", value: "y"`, func(s *service) bool { return s.Selector["x"] == "y" }},
+		"externalTrafficPolicy": {balancer, func(s *spec) { s.ExternalTrafficPolicy = "Local" },
+			`externalTrafficPolicy", value: "Local"`,
+			func(s *service) bool { return s.ExternalTrafficPolicy == "Local" }},
+		"allocateLoadBalancerNodePorts": {balancer, func(s *spec) { s.AllocateLoadBalancerNodePorts = new(false) },
+			`allocateLoadBalancerNodePorts", value: false`,
+			func(s *service) bool { return !*s.AllocateLoadBalancerNodePorts }},
+		"loadBalancerSourceRanges": {balancer, func(s *spec) { s.LoadBalancerSourceRanges = []string{"10.0.0.0/8"} },
+			`loadBalancerSourceRanges", value: ["10.0.0.0/8"]`,
+			func(s *service) bool { return len(s.LoadBalancerSourceRanges) > 0 }},
+		"loadBalancerClass": {ours, func(s *spec) { s.LoadBalancerClass = nil }, // as it is
+			`loadBalancerClass", value: "example.com/theirs"`,
+			func(s *service) bool { return s.LoadBalancerClass != nil }},
 	} {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
@@ -94,8 +104,9 @@ func TestContestedFields(t *testing.T) {
 			s.ResetCount()
 			s.Create("demo", c.spec)
 			ls := s.WaitLocalService("demo", "names the field", func(ls *v1alpha1.LocalService) error {
+				const contested = v1alpha1.ConditionContested
 				return errors.Join(
-					framework.CheckCondition(ls, v1alpha1.ConditionContested, metav1.ConditionTrue, v1alpha1.ReasonContested),
+					framework.CheckCondition(ls, contested, metav1.ConditionTrue, v1alpha1.ReasonContested),
 					framework.CheckConditionSays(ls, v1alpha1.ConditionReady, "as it sets them: "+field),
 					framework.Equal("status.nodes", ls.Status.Nodes, nodes),
 				)
@@ -112,7 +123,7 @@ func TestContestedFields(t *testing.T) {
 			f.passServices()
 			f.passLocalServices()
 			s.WantNoWrites("at rest")
-			s.Update("demo", c.agree)
+			s.Update("demo", func(ls *v1alpha1.LocalService) { c.agree(&ls.Spec) })
 			for name, service := range s.MustOwn(s.WaitReady("demo"), nodes) {
 				if service.UID != before[name].UID {
 					t.Errorf("Service %s was replaced", name)

@@ -24,8 +24,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// schemaPart is a part of the CustomResourceDefinition's schema, and where it is: the names of fields, and * for an item of
-// a list or a value of a map.
+// schemaPart is a part of the CustomResourceDefinition's schema, and where it is: the names of fields, and * for an item
+// of a list or a value of a map.
 type schemaPart struct {
 	path []string
 	is   map[string]any
@@ -75,7 +75,8 @@ func parts(of schemaPart) []schemaPart {
 // values are values of all types, and those at and beyond each bound of the schema and of the types of Go.
 func (s schemaPart) values() []any {
 	values := []any{nil, true, false, "", "a", "None", "10.0.0.0/8", "2026-01-01T00:00:00Z", "é", "a\nb", "-1", "70000",
-		[]any{}, map[string]any{}, []any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"}, map[string]any{"a": 1}}
+		[]any{}, map[string]any{}, []any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"},
+		map[string]any{"a": 1}}
 	for _, n := range []string{"0", "1", "-1", "80.0", "1.5", "1e3", "1e-9", "1e30", "-1e30", "1e308"} {
 		values = append(values, json.Number(n))
 	}
@@ -150,8 +151,8 @@ func full(t testing.TB, namespace string) []any {
 	for _, text := range []string{
 		`{clusterIP: None, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80, targetPort: 8080}],
 		  ipFamilies: [IPv4]}`,
-		`{type: LoadBalancer, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80}], ipFamilies: [IPv4],
-		  sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}},
+		`{type: LoadBalancer, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80}],
+		  ipFamilies: [IPv4], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}},
 		  loadBalancerSourceRanges: [192.0.2.0/24], serviceMetadata: {labels: {a: a}, annotations: {a: a}}}`,
 	} {
 		spec := map[string]any{}
@@ -259,7 +260,8 @@ var hostile = map[string][]any{
 	"ipFamilies":     {[]any{"IPv6"}, []any{"IPv6", "IPv4"}, []any{"IPv4", "IPv4"}, []any{}},
 	"annotations": {map[string]any{corev1.LastAppliedConfigAnnotation: "{}"}, map[string]any{"A/b": "é\n"},
 		map[string]any{"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.1/8"},
-		map[string]any{corev1.AnnotationTopologyMode: "Auto", corev1.DeprecatedAnnotationTopologyAwareHints: "Disabled"},
+		map[string]any{corev1.AnnotationTopologyMode: "Auto",
+			corev1.DeprecatedAnnotationTopologyAwareHints: "Disabled"},
 		map[string]any{corev1.AnnotationTopologyMode: "Auto", corev1.DeprecatedAnnotationTopologyAwareHints: "Auto"},
 		map[string]any{corev1.AnnotationTopologyMode: "odd"},
 		map[string]any{"service.alpha.kubernetes.io/tolerate-unready-endpoints": "odd"},
@@ -268,8 +270,9 @@ var hostile = map[string][]any{
 
 // keysAndValues are for all maps.
 var keysAndValues = func() (found []any) {
-	words := []string{"", "a", "A", "1", "-a", "a-", "a.b", "a_b", "a b", "é", "a/b", "/b", "a/", "a/b/c", "a/-b", "A/b",
-		"a..b/c", "owner", nodeLabel, strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a/b"}
+	words := []string{"", "a", "A", "1", "-a", "a-", "a.b", "a_b", "a b", "é", "a/b", "/b", "a/", "a/b/c", "a/-b",
+		"A/b", "a..b/c", "owner", nodeLabel, strings.Repeat("a", 63), strings.Repeat("a", 64),
+		strings.Repeat("a.", 126) + "a/b"}
 	for _, word := range words {
 		found = append(found, map[string]any{word: "a"}, map[string]any{"a": word})
 	}
@@ -345,7 +348,8 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 			dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 			_, err := s.ServiceClient().Create(s.Ctx(), service, dryRun)
 			policy := ls.Spec.IPFamilyPolicy
-			asks := policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack || len(ls.Spec.IPFamilies) > 1 && policy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
+			asks := policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack ||
+				len(ls.Spec.IPFamilies) > 1 && policy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
 			if s == single && asks && apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.ipFamil") {
 				mu.Lock()
 				familiesRefused++
