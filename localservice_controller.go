@@ -273,7 +273,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			}
 			looked, nodeChanges = now, changes
 		}
-		if now.Sub(told) >= writer.NumbersInterval {
+		if done > 0 && now.Sub(told) >= writer.NumbersInterval { // While all is refused there is no progress to tell.
 			report.InPlace = inPlace + done
 			c.tellProgress(ctx, ls, report)
 			told = c.clock.Now()
@@ -349,7 +349,7 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	report status.Report) error {
 	later, err := c.statuses.Write(ctx, ls, report)
 	if later > 0 {
-		c.loop.AddAfter(keyOf(ls), later)
+		c.loop.AddAfterBackoff(keyOf(ls), later)
 	}
 	return err
 }

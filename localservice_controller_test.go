@@ -70,6 +70,9 @@ func TestSyncWrites(t *testing.T) {
 	earlier := testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "earlier" })
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
 	elsewhere := testService(ls, "node1", func(s *corev1.Service) { s.Namespace = "other" })
+	claimed := testService(ls, "node1", func(s *corev1.Service) {
+		s.Namespace, s.Finalizers, s.DeletionTimestamp = "other", []string{"example.com/x"}, new(metav1.Now())
+	})
 	drifted := func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }
 	ssd := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 	for name, c := range map[string]struct {
@@ -137,6 +140,11 @@ func TestSyncWrites(t *testing.T) {
 		},
 		"a Service in another namespace that claims to be ours is left alone": {
 			[]runtime.Object{testLocalService(inPlace(0)), elsewhere}, nil, nil,
+		},
+		"a Service in another namespace that claims to be ours, and does not go, keeps no name from us": {
+			[]runtime.Object{ls, testNode("node1"), claimed},
+			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
+			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
 		},
 		"a LocalService that is being deleted is left to the garbage collector": {
 			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) {

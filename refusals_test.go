@@ -143,48 +143,54 @@ func TestDeletionIsStopped(t *testing.T) {
 }
 
 // TestRefusalsDoNotSpin: where a quota has room for some Services only, little is tried, however much happens to them
-// meanwhile, and it is told once.
+// meanwhile, and it is told once; also where the API server takes its time.
 func TestRefusalsDoNotSpin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const quota, nodes = 5, 40
-		f := newFixture(t, append(testNodes(nodes), testLocalService())...)
-		var refused atomic.Int64
-		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-			if len(f.services()) < quota {
-				return false, nil, nil
-			}
-			return true, nil, apierrors.NewForbidden(corev1.Resource("services"), fmt.Sprint("x", refused.Add(1)),
-				fmt.Errorf("exceeded quota: quota, requested: 1, used: %d", refused.Load()))
-		})
-		f.controller()
-		var events []string
-		requests := -quota // Those that are not refused come first.
-		for i := range 570 {
-			time.Sleep(100 * time.Millisecond)
-			for name, service := range f.services() {
-				service.Annotations["beat"] = fmt.Sprint(i)
-				f.set(service)
-				f.set(testSlice(name, i%2 == 0))
-				break
-			}
-			for _, a := range f.requests() {
-				if a.GetVerb() != "list" && a.GetVerb() != "watch" {
-					requests++
+	for name, slow := range map[string]time.Duration{"at once": 0, "slowly": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const quota, nodes = 5, 40
+				f := newFixture(t, append(testNodes(nodes), testLocalService())...)
+				f.deps.Options.WriteConcurrency = 1
+				var refused, requests atomic.Int64
+				count := func(a core.Action) (bool, runtime.Object, error) {
+					if refused.Load() > 0 && a.GetVerb() != "list" {
+						requests.Add(1)
+					}
+					return false, nil, nil
 				}
-			}
-			events = append(events, f.recorded()...)
-		}
-		t.Logf("%d requests in the first minute", requests)
-		warnings := strings.Count(strings.Join(events, "\n"), "Warning WriteFailed")
-		if requests > 60 || refused.Load() < 20 || warnings != 1 {
-			t.Errorf("%d requests, of which %d creations were refused, and %d warnings", requests, refused.Load(), warnings)
-		}
-		f.kube.ReactionChain = f.kube.ReactionChain[1:]
-		time.Sleep(4 * time.Minute)
-		if got := len(f.services()); got != nodes {
-			t.Errorf("%d Services when the quota is gone", got)
-		}
-	})
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+					if len(f.services()) < quota {
+						return false, nil, nil
+					}
+					time.Sleep(slow)
+					return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "x",
+						fmt.Errorf("exceeded quota: quota, requested: 1, used: %d", refused.Add(1)))
+				})
+				f.kube.PrependReactor("*", "*", count)
+				f.client.PrependReactor("*", "*", count)
+				f.controller()
+				for i := range 570 { // After the 3 s in which it was to settle, these are the rest of the minute.
+					time.Sleep(100 * time.Millisecond)
+					for name, service := range f.services() {
+						service.Annotations["beat"] = fmt.Sprint(i)
+						f.set(service)
+						f.set(testSlice(name, i%2 == 0))
+						break
+					}
+				}
+				t.Logf("%d requests in the first minute", requests.Load())
+				warnings := strings.Count(strings.Join(f.recorded(), "\n"), "Warning WriteFailed")
+				if requests.Load() > 60 || refused.Load() < 20 || warnings != 1 {
+					t.Errorf("%d requests, %d refused, and %d warnings", requests.Load(), refused.Load(), warnings)
+				}
+				f.kube.ReactionChain = f.kube.ReactionChain[2:]
+				time.Sleep(4 * time.Minute)
+				if got := len(f.services()); got != nodes {
+					t.Errorf("%d Services when the quota is gone", got)
+				}
+			})
+		})
+	}
 }
 
 // TestContestedFields: a field that somebody else sets costs one write more, is told, and is left alone for a while.
@@ -249,7 +255,8 @@ func TestContestedFields(t *testing.T) {
 					}
 				}
 				expect("until it is told", c.writes)
-				if is := c.probes+c.ended > 0; (strings.Count(fmt.Sprint(f.recorded()), "Warning Contested") == 1) != is {
+				is := c.probes+c.ended > 0
+				if (strings.Count(fmt.Sprint(f.recorded()), "Warning Contested") == 1) != is {
 					t.Errorf("told: %t", !is)
 				}
 				time.Sleep(writer.ContestedFor - time.Minute)

@@ -53,7 +53,7 @@ func finish(name string, value any) {
 				values["maxLength"] = maxAnnotationLength
 			}
 		}
-		if value["x-kubernetes-int-or-string"] == true { // a port: without bounds, it may be one that no client can decode
+		if value["x-kubernetes-int-or-string"] == true { // a port: without bounds, it may be one that nobody can decode
 			value["minimum"], value["maximum"], value["maxLength"] = 0, 65535, 15
 		}
 		if value["format"] == "date-time" { // the API server lets lists pass for a string that has a format

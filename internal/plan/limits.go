@@ -48,8 +48,8 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (P
 	return plan, withheld
 }
 
-// HoldReplacements takes the replacements out of a plan where fewer addresses are free than are needed: of those Services
-// some would be deleted, and their successors refused. A dry run does not tell, as it allocates nothing.
+// HoldReplacements takes the replacements out of a plan where fewer addresses are free than are needed: some of those
+// Services would be deleted, and their successors refused. A dry run does not tell, as it allocates nothing.
 func (w *Withheld) HoldReplacements(plan Plan, c *Capacity) Plan {
 	if c.FreeClusterIPs < 0 || c.NeededClusterIPs <= c.FreeClusterIPs {
 		return plan

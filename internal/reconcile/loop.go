@@ -22,7 +22,7 @@ const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 2 * time.Minute
 	// minRefusedBackoff is for what the API server has refused: it will a moment later, too.
-	minRefusedBackoff = 5 * time.Second
+	minRefusedBackoff = 10 * time.Second
 )
 
 // Func brings the object of a key to what it should be. It is never called for one key from two workers at a time.

@@ -87,7 +87,7 @@ func TestLoopRetries(t *testing.T) {
 		"wrapped":  {fmt.Errorf("sync: %w", Terminal(errors.New("x"))), 1},
 		"error":    {errors.New("x"), 45}, // 5 ms doubled up to 2 min: 15 tries in the first 3 min, then 1 every 2 min
 		"stale":    {Stale(errors.New("x")), 45},
-		"refused":  {Refused(errors.New("x")), 34}, // 5 s doubled up to 2 min: 5 tries in the first 2 min
+		"refused":  {Refused(errors.New("x")), 33}, // 10 s doubled up to 2 min: 4 tries in the first 2 min
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

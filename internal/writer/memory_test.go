@@ -68,13 +68,15 @@ func TestLiveNodes(t *testing.T) {
 			requests int
 		}{
 			{"bare", true, 0, false, 1}, {"bare", false, 0, true, 1}, {"bare", true, liveFor - 1, true, 0},
-			{"bare", true, 2, false, 1}, {"gone", false, 0, false, 1}, {"gone", true, 0, false, 0}, {"", true, 0, false, 0},
+			{"bare", true, 2, false, 1}, {"gone", false, 0, false, 1}, {"gone", true, 0, false, 0},
+			{"", true, 0, false, 0},
 		} {
 			client.ClearActions()
 			fails = c.fails
 			time.Sleep(c.after)
 			set, err := nodes.labels(t.Context(), c.name)
-			if n := len(client.Actions()); (set != nil) != c.there || n != c.requests || (err != nil) != (c.fails && n > 0) {
+			n := len(client.Actions())
+			if (set != nil) != c.there || n != c.requests || (err != nil) != (c.fails && n > 0) {
 				t.Errorf("%+v: %v, %v after %d requests", c, set, err, n)
 			}
 		}

@@ -86,7 +86,8 @@ func TestReplacePhases(t *testing.T) {
 		"stored as another one": {nil, func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("x") },
 			[]string{try, trial}, "0 0 0 [loadBalancerClass]"},
 		"changed meanwhile": {map[string]error{remove: conflict}, nil, []string{try, trial, remove}, "0 0 1 []"},
-		"gone meanwhile":    {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create}, "1 0 0 []"},
+		"gone meanwhile": {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create},
+			"1 0 0 []"},
 		"refused in spite of the dry run": {map[string]error{create: forbidden}, nil,
 			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
 		"made by somebody else meanwhile": {map[string]error{create: exists}, nil,
@@ -146,10 +147,11 @@ func TestMayPass(t *testing.T) {
 		refused []error
 		want    bool
 	}{
-		"none":               {nil, true},
-		"not answered":       {[]error{errors.New("connection refused")}, true},
-		"busy":               {[]error{apierrors.NewTooManyRequests("", 1), apierrors.NewServiceUnavailable("")}, true},
-		"too slow":           {[]error{apierrors.NewTimeoutError("", 1), apierrors.NewServerTimeout(services, "", 1)}, true},
+		"none":         {nil, true},
+		"not answered": {[]error{errors.New("connection refused")}, true},
+		"busy":         {[]error{apierrors.NewTooManyRequests("", 1), apierrors.NewServiceUnavailable("")}, true},
+		"too slow": {[]error{apierrors.NewTimeoutError("", 1), apierrors.NewServerTimeout(services, "", 1)},
+			true},
 		"refused":            {[]error{forbidden}, false},
 		"refused among them": {[]error{errors.New("x"), fmt.Errorf("stays as it is: %w", forbidden)}, false},
 	} {

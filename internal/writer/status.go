@@ -51,6 +51,9 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	onlyNumbers := ls.Status.ObservedGeneration == generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
 	if left := NumbersInterval - s.cache.SinceWrite(ls); onlyNumbers && left > 0 {
+		if len(report.Refused) > 0 {
+			return 0, nil // It is tried again anyway.
+		}
 		return left, nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {

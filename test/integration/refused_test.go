@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -117,4 +118,36 @@ func (s *scene) waitWarning(name, reason, says string) {
 		}
 		return err
 	})
+}
+
+// TestQuotaIsNotPressed tests that where a quota has room for few Services little is tried in the first minute, also
+// while something happens to those that there are, and that the cause is told once.
+func TestQuotaIsNotPressed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "pressed")
+	const nodes, quota = 40, 5
+	f := s.newFence()
+	s.AddManyNodes(nodes)
+	s.limitServices(quota)
+	f.passNodes() // That nodes come would be a reason to try again.
+	s.ResetCount()
+	ls := s.Create("demo")
+	s.WaitNotReady("demo", v1alpha1.ReasonWriteFailed, "exceeded quota")
+	owned := s.MustOwn(ls, quota)
+	since := s.Requests().Resource("services").Where(framework.Failed).First()
+	for i := 0; time.Since(since) < time.Minute; i++ {
+		for name := range owned {
+			s.EditService(name, func(service *corev1.Service) { service.Annotations[theirs] = fmt.Sprint(i) })
+		}
+		time.Sleep(time.Second) // What is counted is what happens in a time.
+	}
+	requests := s.Requests().Where(func(r *framework.Request) bool {
+		after := r.RequestReceivedTimestamp.Sub(since)
+		return r.Verb != "watch" && after > 0 && after < time.Minute
+	})
+	t.Logf("in the minute after the first refusal: %s", requests)
+	if len(requests) > 60 {
+		t.Errorf("%d requests in the minute after the first refusal: %s", len(requests), requests)
+	}
+	s.WaitEvents("demo", v1alpha1.ReasonWriteFailed, "it is told once", framework.OneWarning(""))
 }

@@ -34,7 +34,8 @@ func TestReplacementIsRefused(t *testing.T) {
 		refused      string // in the names of those that are refused
 	}{
 		"a family that the cluster does not have": {shared, func(*scene) {}, newFamily, failed, "IPv6", ""},
-		"a quota": {shared, func(s *scene) { s.limitServices(nodes) }, framework.WithClusterIP, failed, "exceeded quota", ""},
+		"a quota": {shared, func(s *scene) { s.limitServices(nodes) }, framework.WithClusterIP, failed,
+			"exceeded quota", ""},
 		"a policy": {shared, func(s *scene) {
 			s.deny("services", admissionregistrationv1.Create, "false", s.tryService("any"))
 		}, framework.WithClusterIP, failed, "refused by a policy", ""},
@@ -42,7 +43,8 @@ func TestReplacementIsRefused(t *testing.T) {
 			s.deny("services", admissionregistrationv1.Create, "!object.metadata.name.contains('-n01')",
 				s.tryService("x-n01"))
 		}, framework.WithClusterIP, failed, "refused by a policy", "-n01"},
-		"too few addresses": {small, func(*scene) {}, framework.WithClusterIP, v1alpha1.ReasonFewClusterIPs, "stay as they are", ""},
+		"too few addresses": {small, func(*scene) {}, framework.WithClusterIP,
+			v1alpha1.ReasonFewClusterIPs, "stay as they are", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +83,8 @@ func TestReplacementIsRefused(t *testing.T) {
 // tryService is the request to make a Service of a name, for waitUntil.
 func (s *scene) tryService(name string) func(ctx context.Context, dryRun []string) error {
 	return func(ctx context.Context, dryRun []string) error {
-		_, err := s.ServiceClient().Create(ctx, framework.NewForeignService(name, nil), metav1.CreateOptions{DryRun: dryRun})
+		service := framework.NewForeignService(name, nil)
+		_, err := s.ServiceClient().Create(ctx, service, metav1.CreateOptions{DryRun: dryRun})
 		return err
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// schemaPart is a part of the CustomResourceDefinition's schema, and where it is: the names of fields, and * for an item of
-// a list or a value of a map.
+// schemaPart is a part of the CustomResourceDefinition's schema, and where it is: the names of fields, and * for an item
+// of a list or a value of a map.
 type schemaPart struct {
 	path []string
 	is   map[string]any
@@ -75,8 +75,9 @@ func parts(of schemaPart) []schemaPart {
 
 // values are values of all types, and those at and beyond each bound of the schema and of the types of Go.
 func (s schemaPart) values() []any {
-	values := []any{nil, true, false, "", "a", "None", "10.0.0.0/8", "2026-01-01T00:00:00Z", "é", "a\nb", "-1", "70000", []any{}, map[string]any{},
-		[]any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"}, map[string]any{"a": 1}}
+	values := []any{nil, true, false, "", "a", "None", "10.0.0.0/8", "2026-01-01T00:00:00Z", "é", "a\nb", "-1", "70000",
+		[]any{}, map[string]any{}, []any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"},
+		map[string]any{"a": 1}}
 	for _, n := range []string{"0", "1", "-1", "80.0", "1.5", "1e3", "1e-9", "1e30", "-1e30", "1e308"} {
 		values = append(values, json.Number(n))
 	}
@@ -151,15 +152,16 @@ func full(t testing.TB, namespace string) []any {
 	for _, text := range []string{
 		`{clusterIP: None, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80, targetPort: 8080}],
 		  ipFamilies: [IPv4]}`,
-		`{type: LoadBalancer, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80}], ipFamilies: [IPv4],
-		  sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}},
+		`{type: LoadBalancer, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80}],
+		  ipFamilies: [IPv4], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}},
 		  loadBalancerSourceRanges: [192.0.2.0/24], serviceMetadata: {labels: {a: a}, annotations: {a: a}}}`,
 	} {
 		spec := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &spec); err != nil {
 			t.Fatal(err)
 		}
-		objects = append(objects, map[string]any{"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": v1alpha1.Kind,
+		objects = append(objects, map[string]any{
+			"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": v1alpha1.Kind,
 			"metadata": map[string]any{"name": "demo", "namespace": namespace}, "spec": spec,
 			"status": map[string]any{"conditions": []any{map[string]any{"type": "a", "status": "True", "reason": "a",
 				"message": "a", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}})
@@ -182,12 +184,12 @@ func (s *scene) ask(object any, subresource string) ([]byte, error) {
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).DoRaw(s.Ctx())
 }
 
-// TestSchemaIsAsStrictAsTheTypes tests that whatever the API server accepts can be read: one LocalService that cannot be
-// would keep every client from reading any.
+// TestSchemaIsAsStrictAsTheTypes tests that whatever the API server accepts can be read: one LocalService that cannot
+// be would keep every client from reading any.
 func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "schema")
-	stored := s.CreateReady("stored", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"none": "none"} })
+	stored := s.CreateReady("stored", framework.OnNodesWith("none", "none"))
 	type question struct {
 		schemaPart
 		object any
@@ -243,28 +245,35 @@ func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
 // hostile are values that an API server may accept for a LocalService, and not for a Service, by the last name of their
 // field.
 var hostile = map[string][]any{
-	"targetPort": {-1, 0, 70000, 65535, 65536, "", "8080", "a-b", "a--b", "-a", "A", "abcdefghijklmno", "abcdefghijklmnop"},
-	"name":       {"", "a", "1", "1-2", "a--b", "a.b", "A", strings.Repeat("a", 63), strings.Repeat("a", 64)},
-	"port":       {0, 1, 65535, 65536, -1},
+	"targetPort": {-1, 0, 70000, 65535, 65536, "", "8080", "a-b", "a--b", "-a", "A", "abcdefghijklmno",
+		"abcdefghijklmnop"},
+	"name": {"", "a", "1", "1-2", "a--b", "a.b", "A", strings.Repeat("a", 63), strings.Repeat("a", 64)},
+	"port": {0, 1, 65535, 65536, -1},
 	"appProtocol": {"", "/", "a/", "/a", "a/b", "a/b/c", "A/b", "a_b", "-a", "http", "kubernetes.io/h2c", "a b", "é",
-		strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a/b", strings.Repeat("a", 64) + ".b/c"},
-	"loadBalancerSourceRanges": {[]any{"10.0.0.1/8"}, []any{"10.0.0.0/8", "10.0.0.0/8"}, []any{"::/0"}, []any{" 10.0.0.0/8 "},
-		[]any{"::ffff:10.0.0.0/104"}, []any{"010.0.0.0/8"}, []any{"10.0.0.0/08"}, []any{"10.0.0.0"}, []any{""}, []any{"2001:DB8::/32"}},
+		strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a/b",
+		strings.Repeat("a", 64) + ".b/c"},
+	"loadBalancerSourceRanges": {[]any{"10.0.0.1/8"}, []any{"10.0.0.0/8", "10.0.0.0/8"}, []any{"::/0"},
+		[]any{" 10.0.0.0/8 "},
+		[]any{"::ffff:10.0.0.0/104"}, []any{"010.0.0.0/8"}, []any{"10.0.0.0/08"}, []any{"10.0.0.0"},
+		[]any{""}, []any{"2001:DB8::/32"}},
 	"timeoutSeconds": {0, 1, 86400, 86401},
 	"clusterIP":      {"", "None", "none", "10.96.0.9"},
 	"ipFamilies":     {[]any{"IPv6"}, []any{"IPv6", "IPv4"}, []any{"IPv4", "IPv4"}, []any{}},
 	"annotations": {map[string]any{corev1.LastAppliedConfigAnnotation: "{}"}, map[string]any{"A/b": "é\n"},
 		map[string]any{"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.1/8"},
-		map[string]any{"service.kubernetes.io/topology-mode": "Auto", "service.kubernetes.io/topology-aware-hints": "Disabled"},
-		map[string]any{"service.kubernetes.io/topology-mode": "Auto", "service.kubernetes.io/topology-aware-hints": "Auto"},
-		map[string]any{"service.kubernetes.io/topology-mode": "odd"}, map[string]any{"service.alpha.kubernetes.io/tolerate-unready-endpoints": "odd"},
+		map[string]any{corev1.AnnotationTopologyMode: "Auto",
+			corev1.DeprecatedAnnotationTopologyAwareHints: "Disabled"},
+		map[string]any{corev1.AnnotationTopologyMode: "Auto", corev1.DeprecatedAnnotationTopologyAwareHints: "Auto"},
+		map[string]any{corev1.AnnotationTopologyMode: "odd"},
+		map[string]any{"service.alpha.kubernetes.io/tolerate-unready-endpoints": "odd"},
 		map[string]any{"a": strings.Repeat("é", 50_000)}, map[string]any{"a": strings.Repeat("a", 49_999)}},
 }
 
 // keysAndValues are for all maps.
 var keysAndValues = func() (found []any) {
-	words := []string{"", "a", "A", "1", "-a", "a-", "a.b", "a_b", "a b", "é", "a/b", "/b", "a/", "a/b/c", "a/-b", "A/b", "a..b/c",
-		"owner", nodeLabel, strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a/b"}
+	words := []string{"", "a", "A", "1", "-a", "a-", "a.b", "a_b", "a b", "é", "a/b", "/b", "a/", "a/b/c", "a/-b",
+		"A/b", "a..b/c", "owner", nodeLabel, strings.Repeat("a", 63), strings.Repeat("a", 64),
+		strings.Repeat("a.", 126) + "a/b"}
 	for _, word := range words {
 		found = append(found, map[string]any{word: "a"}, map[string]any{"a": word})
 	}
@@ -326,9 +335,11 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 		for _, s := range []*scene{single, dual} {
 			service := template.Service([]string{"node1", "10.0.0.1.example.com", strings.Repeat("n.", 120) + "n"}[i%3])
 			service.Namespace = s.Namespace
-			_, err := s.ServiceClient().Create(s.Ctx(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			asks := ls.Spec.IPFamilyPolicy != nil && *ls.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack ||
-				len(ls.Spec.IPFamilies) > 1 && ls.Spec.IPFamilyPolicy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
+			dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+			_, err := s.ServiceClient().Create(s.Ctx(), service, dryRun)
+			policy := ls.Spec.IPFamilyPolicy
+			asks := policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack ||
+				len(ls.Spec.IPFamilies) > 1 && policy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
 			if s == single && asks && apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.ipFamil") {
 				mu.Lock()
 				familiesRefused++
@@ -339,7 +350,8 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d of %d specs are accepted; of %d the Service needs a family that a cluster has not", accepted, specs, familiesRefused)
+	t.Logf("%d of %d specs are accepted; %d ask for a family that one cluster does not have", accepted, specs,
+		familiesRefused)
 	if accepted < specs/5 {
 		t.Errorf("only %d of %d specs are accepted, so little was tried", accepted, specs)
 	}

@@ -23,7 +23,8 @@ func TestUndecodableLocalService(t *testing.T) {
 	s := newScene(t, framework.NewCluster(t, controlPlane()), "odd")
 	const loosened = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
-	_, err := s.Dynamic.Resource(framework.CRDs).Patch(s.Ctx(), framework.CRDName, types.JSONPatchType, []byte(loosened), metav1.PatchOptions{})
+	crds, options := s.Dynamic.Resource(framework.CRDs), metav1.PatchOptions{}
+	_, err := crds.Patch(s.Ctx(), framework.CRDName, types.JSONPatchType, []byte(loosened), options)
 	s.Must(err)
 	controller := s.NewController(t)
 	s.AddNodes("a", "b")
@@ -37,11 +38,12 @@ func TestUndecodableLocalService(t *testing.T) {
 		s.Eventually("the API server stores "+name, func(context.Context) error { return s.createFromYAML(name, spec) })
 	}
 	s.MustOwn(s.CreateReady("after"), 2)
+	stored := s.Dynamic.Resource(localServiceResource).Namespace(s.Namespace)
 	tells := func(controller *framework.Controller) {
 		t.Helper()
 		for name := range specs {
 			s.Eventually(name+" is told", func(ctx context.Context) error {
-				ls, err := s.Dynamic.Resource(localServiceResource).Namespace(s.Namespace).Get(ctx, name, metav1.GetOptions{})
+				ls, err := stored.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -78,11 +80,11 @@ func TestUndecodableLocalService(t *testing.T) {
 		})
 	}
 	// One that is corrected works, one that is deleted is not told of any more.
-	patch := `{"spec": {"ports": [{"port": 80, "targetPort": 8080}], "nodeSelector": {"` + framework.SceneLabel + `": "` + s.Namespace + `"}}}`
-	_, err = s.Dynamic.Resource(localServiceResource).Namespace(s.Namespace).Patch(s.Ctx(), "number", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := `{"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}`
+	_, err = stored.Patch(s.Ctx(), "number", types.MergePatchType, []byte(patch), options)
 	s.Must(err)
 	for _, name := range []string{"list", "text"} {
-		s.Must(s.Dynamic.Resource(localServiceResource).Namespace(s.Namespace).Delete(s.Ctx(), name, metav1.DeleteOptions{}))
+		s.Must(stored.Delete(s.Ctx(), name, metav1.DeleteOptions{}))
 	}
 	s.WaitStatusNodes("number", 3)
 	s.Eventually("nothing is invalid", func(ctx context.Context) error {
