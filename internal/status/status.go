@@ -166,7 +166,7 @@ func Same(before, after *v1alpha1.LocalServiceStatus) bool {
 }
 
 // Changed are the conditions that say something else than before. Other numbers in a message are nothing new where the
-// API server, or the whole cluster, changes them all the time.
+// API server, or what others do, changes them all the time.
 func Changed(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, condition.Type)
@@ -176,10 +176,16 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 }
 
 func sameMessage(a, b *metav1.Condition) bool {
-	if a.Type == v1alpha1.ConditionNearCapacity || a.Reason == v1alpha1.ReasonWriteFailed {
+	switch a.Reason {
+	case v1alpha1.ReasonWriteFailed:
+		// Which one of several Services was tried is nothing new, either.
+		return withoutNumbers(single.ReplaceAllString(a.Message, "$1")) ==
+			withoutNumbers(single.ReplaceAllString(b.Message, "$1"))
+	case v1alpha1.ReasonTooManyServices, v1alpha1.ReasonDeletionHeld:
 		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}
-	return a.Message == b.Message
+	return a.Message == b.Message || a.Type == v1alpha1.ConditionNearCapacity &&
+		withoutNumbers(a.Message) == withoutNumbers(b.Message)
 }
 
 func withoutNumbers(s string) string {
