@@ -210,6 +210,10 @@ func TestContestedFields(t *testing.T) {
 		"at creation":               {func(*v1alpha1.LocalService) {}, affinity, false, 3, 3, 3, 0},
 		"at creation and at update": {func(*v1alpha1.LocalService) {}, affinity, true, 3, 3, 1, 3},
 		"immutable":                 {balancer, class, true, 3, 3, 0, 6},
+		"the controller reference": {func(*v1alpha1.LocalService) {},
+			func(s *corev1.Service) { s.OwnerReferences = nil }, true, 3, 3, 0, 3},
+		"the node": {func(*v1alpha1.LocalService) {},
+			func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }, true, 3, 3, 1, 3},
 		"immutable, and as it is": {func(ls *v1alpha1.LocalService) {
 			balancer(ls)
 			ls.Spec.LoadBalancerClass = nil
