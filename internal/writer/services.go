@@ -108,8 +108,8 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
 			return !slices.Contains(actions, change.Action)
 		})
-		failed, err := s.writer.Each(ctx, len(batch), func() error { return w.mayBegin(actions[0]) },
-			func(i int) error { return w.one(ctx, batch[i]) })
+		failed, err := s.writer.Each(ctx, template.Namespace(), len(batch),
+			func() error { return w.mayBegin(actions[0]) }, func(i int) error { return w.one(ctx, batch[i]) })
 		w.out.addFailures(failed)
 		if w.terminating.Load() {
 			err = ErrNamespaceTerminating
