@@ -135,3 +135,27 @@ func TestCapacityNear(t *testing.T) {
 		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
 	})
 }
+
+// TestDeletionStaysHeld: what a limit has withheld is not done because there are more Services by now.
+func TestDeletionStaysHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(3))
+		objects := []runtime.Object{ls}
+		for i := range 9 {
+			objects = append(objects, testNode(fmt.Sprintf("other%d", i), "pool=other"))
+		}
+		for _, node := range []string{"a", "b", "c"} {
+			objects = append(objects, testNode(node), testService(ls, node))
+		}
+		f := newFixture(t, objects...)
+		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
+		ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"pool": "other"}
+		f.set(ls)
+		f.controller()
+		f.set(testNode("other10", "pool=other"))
+		settle()
+		if got := f.services(); got["demo-a"] == nil || len(got) != 13 {
+			t.Errorf("%d Services; %v", len(got), f.recorded())
+		}
+	})
+}

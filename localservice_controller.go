@@ -249,7 +249,8 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 				p.Count(plan.Delete), owned))
 	}
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
-	if status.IsNearCapacity(&report.Capacity) && !told && p.Count(plan.Create) > 0 {
+	isNew := status.IsNearCapacity(&report.Capacity) && !told || report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
+	if isNew && p.Count(plan.Create) > 0 {
 		c.tellProgress(ctx, ls, report)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 
@@ -215,6 +216,10 @@ func TestContestedFields(t *testing.T) {
 		"at creation":               {func(*v1alpha1.LocalService) {}, affinity, false, 3, 3, 3, 0},
 		"at creation and at update": {func(*v1alpha1.LocalService) {}, affinity, true, 3, 3, 1, 3},
 		"immutable":                 {balancer, class, true, 3, 3, 0, 6},
+		"the controller reference": {func(*v1alpha1.LocalService) {},
+			func(s *corev1.Service) { s.OwnerReferences = nil }, true, 3, 3, 0, 3},
+		"the node": {func(*v1alpha1.LocalService) {},
+			func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }, true, 3, 3, 1, 3},
 		"immutable, and as it is": {func(ls *v1alpha1.LocalService) {
 			balancer(ls)
 			ls.Spec.LoadBalancerClass = nil
@@ -327,5 +332,31 @@ func TestReplacementsAreHeld(t *testing.T) {
 		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
 		f.controller()
 		f.expect("writes", []string{"patch localservices/status demo 0/3 not Ready: DeletionHeld"}, f.writes())
+	})
+}
+
+// TestRefusedReplacementsAreToldOnce: which of several Services was tried, and under which name, is nothing new.
+func TestRefusedReplacementsAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		withAddress := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
+		objects := []runtime.Object{ls}
+		for _, node := range []string{"alpha", "beta", "gamma", "delta"} {
+			objects = append(objects, testNode(node), testService(withAddress, node))
+		}
+		f := newFixture(t, objects...)
+		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			service := a.(core.CreateActionImpl).Object.(*corev1.Service)
+			if service.Name != "" {
+				return true, nil, apierrors.NewAlreadyExists(corev1.Resource("services"), service.Name)
+			}
+			return true, nil, apierrors.NewForbidden(corev1.Resource("services"),
+				service.GenerateName+rand.String(5), errors.New("a policy says no"))
+		})
+		f.controller()
+		time.Sleep(10 * time.Minute)
+		if told := f.recorded(); len(told) != 1 {
+			t.Errorf("told %d times: %q", len(told), told)
+		}
 	})
 }

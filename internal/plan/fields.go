@@ -74,12 +74,17 @@ var fields = []field{
 	}, func(s *corev1.ServiceSpec) **bool { return &s.AllocateLoadBalancerNodePorts }),
 }
 
+const (
+	controllerField  = "controller"
+	annotationsField = "annotations"
+)
+
 // metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,
 // which drop the record of the labels to remove.
 var metadataFields = []field{
-	{name: "controller", matches: controllerMatches, set: setController},
+	{name: controllerField, matches: controllerMatches, set: setController},
 	{name: "labels", matches: labelsMatch, set: setLabels},
-	{name: "annotations", matches: annotationsMatch, set: setAnnotations},
+	{name: annotationsField, matches: annotationsMatch, set: setAnnotations},
 }
 
 func ifLoadBalancer[T any](in *v1alpha1.LocalServiceSpec, value T) T {

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -35,7 +37,8 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (P
 	withheld := Withheld{Limits: l}
 	deletes, creates := plan.Count(Delete, Replace), plan.Count(Create)
 	allowed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
-	if l.MaxDeleteFraction < 1 && float64(deletes) > l.MaxDeleteFraction*float64(owned) && !allowed {
+	tooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned) || deletes > 0 && IsHeld(ls)
+	if l.MaxDeleteFraction < 1 && tooMany && !allowed {
 		withheld.Deletes, withheld.Services = deletes, owned
 	}
 	if creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
@@ -46,6 +49,13 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (P
 		return !(isDelete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
 	})
 	return plan, withheld
+}
+
+// IsHeld reports whether a limit has withheld deletions of a LocalService, as its status tells. They wait for a
+// confirmation also when there are more Services by now, of which they are a smaller part.
+func IsHeld(ls *v1alpha1.LocalService) bool {
+	progressing := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
+	return progressing != nil && progressing.Reason == v1alpha1.ReasonDeletionHeld
 }
 
 // HoldReplacements takes the replacements out of a plan where fewer addresses are free than are needed: some of those

@@ -93,15 +93,14 @@ func Compute(in Input) Plan {
 			current = in.Lookup(string(name))
 		}
 		action := c.action(current, node)
-		switch {
-		case action == "" && len(c.compare(current.Content()).left) > 0:
-			plan.Contested++
-			contested.Insert(c.compare(current.Content()).left...)
-		case action == "":
-			plan.InPlace++
-		default:
+		if action != "" {
 			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node,
 				Current: current})
+		} else if left := c.left(current, node); len(left) > 0 {
+			plan.Contested++
+			contested.Insert(left...)
+		} else {
+			plan.InPlace++
 		}
 	}
 	plan.ContestedFields = sets.List(contested)
@@ -152,6 +151,8 @@ func (c *comparison) action(current Service, node string) Action {
 		return Conflict
 	case current.Terminating():
 		return Wait
+	case holder == Orphan && c.isLeft(controllerField):
+		return "" // What does not become ours is not changed.
 	}
 	result := c.compare(current.Content())
 	switch {
@@ -159,10 +160,19 @@ func (c *comparison) action(current Service, node string) Action {
 		return Replace
 	case holder == Orphan:
 		return Adopt
-	case !result.matches || current.Node() != node:
+	case !result.matches || current.Node() != node && !c.isLeft(annotationsField):
 		return Update
 	}
 	return ""
+}
+
+// left are the fields in which the Service of a node is left as it is.
+func (c *comparison) left(current Service, node string) []string {
+	left := c.compare(current.Content()).left
+	if current.Node() != node && c.isLeft(annotationsField) {
+		return append([]string{annotationsField}, left...)
+	}
+	return left
 }
 
 func (c *comparison) compare(shared SharedContent) compared {

@@ -128,10 +128,15 @@ func (t *Template) Restored(service Service) *corev1.Service {
 // that Mismatches returns.
 func (t *Template) Leave(fields []string) { t.contested = fields }
 
+func (t *Template) isLeft(field string) bool { return slices.Contains(t.contested, field) }
+
 // Mismatches returns the names of the fields in which a Service is not as its node should have it, but for those that
 // are left.
-func (t *Template) Mismatches(service *corev1.Service) []string {
+func (t *Template) Mismatches(service *corev1.Service, node string) []string {
 	names, _, _ := t.compare(ContentOf(service, t.nodeLabelKey))
+	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isLeft(annotationsField) {
+		names = append(names, annotationsField)
+	}
 	return names
 }
 
@@ -141,7 +146,7 @@ func (t *Template) compare(have *Content) (mismatches, left []string, isImmutabl
 	for f := range t.fields {
 		switch {
 		case f.matches(&t.want, have):
-		case slices.Contains(t.contested, f.name):
+		case t.isLeft(f.name):
 			left = append(left, f.name)
 		default:
 			mismatches = append(mismatches, f.name)
@@ -196,7 +201,7 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content := ContentOf(live.DeepCopy(), t.nodeLabelKey)
 	for f := range t.fields {
-		if !slices.Contains(t.contested, f.name) && !f.matches(&t.want, content) {
+		if !t.isLeft(f.name) && !f.matches(&t.want, content) {
 			f.set(&t.want, content)
 		}
 	}

@@ -138,7 +138,7 @@ func TestEveryFieldSettles(t *testing.T) {
 }
 
 func mismatches(t *Template, live *corev1.Service) string {
-	return strings.Join(t.Mismatches(live), ", ")
+	return strings.Join(t.Mismatches(live, live.Annotations[v1alpha1.NodeAnnotationKey]), ", ")
 }
 
 // TestEveryFieldDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names

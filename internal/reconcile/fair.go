@@ -1,16 +1,32 @@
 package reconcile
 
+import (
+	"slices"
+	"sync"
+)
+
 // fairQueue holds the keys that wait, for each tenant in the order in which they came. The tenants take turns: one with
-// thousands of keys has the others wait for one of them at a time. It is a workqueue.Queue, which needs no locks.
+// thousands of keys has the others wait for one of them at a time. Nor does one have all workers, however long its keys
+// take: keys of a tenant that has its share wait until one of those is done. It is a workqueue.Queue.
 type fairQueue[K comparable] struct {
-	tenant  func(K) string
+	tenant func(K) string
+
+	mu      sync.Mutex
+	share   int            // how many keys of a tenant may be under way
+	running map[string]int // by tenant; never 0
 	waiting map[string][]K // by tenant; never empty
 	turns   []string       // the tenants that have keys waiting
-	count   int
 }
 
 func newFairQueue[K comparable](tenant func(K) string) *fairQueue[K] {
-	return &fairQueue[K]{tenant: tenant, waiting: map[string][]K{}}
+	return &fairQueue[K]{tenant: tenant, share: 1, running: map[string]int{}, waiting: map[string][]K{}}
+}
+
+// setWorkers tells how many workers there are, of which one in four, or at least one, is left to other tenants.
+func (q *fairQueue[K]) setWorkers(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.share = max(n-max(n/4, 1), 1)
 }
 
 // Touch leaves a key that is added again where it is.
@@ -18,23 +34,35 @@ func (q *fairQueue[K]) Touch(K) {}
 
 // Push adds a key.
 func (q *fairQueue[K]) Push(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	tenant := q.tenant(key)
 	if len(q.waiting[tenant]) == 0 {
 		q.turns = append(q.turns, tenant)
 	}
 	q.waiting[tenant] = append(q.waiting[tenant], key)
-	q.count++
 }
 
-// Len is the number of keys.
-func (q *fairQueue[K]) Len() int { return q.count }
+// Len is the number of keys that wait for a worker, and not for others of their tenant.
+func (q *fairQueue[K]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	count := 0
+	for _, tenant := range q.turns {
+		count += min(len(q.waiting[tenant]), q.share-q.running[tenant])
+	}
+	return count
+}
 
-// Pop takes out the first key of the tenant whose turn it is. There must be one.
+// Pop takes out the first key of the tenant whose turn it is. Len must not be 0. The key is under way until done.
 func (q *fairQueue[K]) Pop() K {
-	tenant := q.turns[0]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	turn := slices.IndexFunc(q.turns, func(tenant string) bool { return q.running[tenant] < q.share })
+	tenant := q.turns[turn]
 	keys := q.waiting[tenant]
-	q.turns = q.turns[1:]
-	q.count--
+	q.turns = slices.Delete(q.turns, turn, turn+1)
+	q.running[tenant]++
 	if len(keys) > 1 {
 		q.waiting[tenant] = keys[1:]
 		q.turns = append(q.turns, tenant)
@@ -42,4 +70,14 @@ func (q *fairQueue[K]) Pop() K {
 		delete(q.waiting, tenant)
 	}
 	return keys[0]
+}
+
+// done makes room for another key of the same tenant. It wakes no worker: the one that calls it is free to take that.
+func (q *fairQueue[K]) done(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	tenant := q.tenant(key)
+	if q.running[tenant]--; q.running[tenant] == 0 {
+		delete(q.running, tenant)
+	}
 }

@@ -34,19 +34,22 @@ type Func[K comparable] func(ctx context.Context, key K) error
 type Loop[K comparable] struct {
 	name      string
 	reconcile Func[K]
+	fair      *fairQueue[K]
 	queue     workqueue.TypedDelayingInterface[K]
 	failures  workqueue.TypedRateLimiter[K]
 	refusals  workqueue.TypedRateLimiter[K]
 	running   atomic.Bool
 }
 
-// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns.
+// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns, and
+// none has all workers.
 func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string, reconcile Func[K]) *Loop[K] {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
-		Name: name, Clock: clk, Queue: newFairQueue(tenant)})
+	fair := newFairQueue(tenant)
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Clock: clk, Queue: fair})
 	return &Loop[K]{
 		name:      name,
 		reconcile: reconcile,
+		fair:      fair,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk,
 			Queue: queue}),
 		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
@@ -83,6 +86,7 @@ func (l *Loop[K]) Len() int { return l.queue.Len() }
 // Run reconciles all keys, and then those that are added, with so many workers until ctx is done. It returns when all
 // of them have stopped: what is under way then is finished; what is waiting is not begun.
 func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) {
+	l.fair.setWorkers(workers)
 	l.running.Store(true) // Before the keys are listed, so that none that comes meanwhile is lost.
 	for key := range all() {
 		l.queue.Add(key)
@@ -109,6 +113,7 @@ func (l *Loop[K]) processNext(ctx context.Context) (more bool) {
 		return false
 	}
 	defer l.queue.Done(key)
+	defer l.fair.done(key)
 	if ctx.Err() != nil {
 		return true // Shutting down: let the queue drain.
 	}

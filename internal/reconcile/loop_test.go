@@ -266,6 +266,7 @@ func tenantOf(key string) string {
 // TestTenantsTakeTurns: a tenant with many keys has another one wait for one of them, and each has its keys in order.
 func TestTenantsTakeTurns(t *testing.T) {
 	q := newFairQueue(tenantOf)
+	q.setWorkers(100)
 	var got []string
 	pop := func() { got = append(got, q.Pop()) }
 	for _, key := range []string{"a-1", "a-2", "a-3", "b-1", "a-4", "c-1"} {
@@ -282,4 +283,34 @@ func TestTenantsTakeTurns(t *testing.T) {
 	if !slices.Equal(got, want) || len(q.waiting)+len(q.turns) > 0 {
 		t.Errorf("the order is %v, want %v; left: %v", got, want, q.waiting)
 	}
+}
+
+// TestTenantsLeaveWorkers: a tenant whose keys take long does not have another one wait for one of them to end.
+func TestTenantsLeaveWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := make(chan time.Time, 1)
+		var calls atomic.Int64
+		loop := start(t, 4, func(_ context.Context, key string) error {
+			if key == "b-1" {
+				begun <- time.Now()
+				return nil
+			}
+			calls.Add(1)
+			time.Sleep(time.Minute)
+			return nil
+		})
+		for i := range 20 {
+			loop.Add(fmt.Sprintf("a-%d", i))
+		}
+		time.Sleep(time.Second)
+		added := time.Now()
+		loop.Add("b-1")
+		if waited := (<-begun).Sub(added); waited > time.Second {
+			t.Errorf("waited %s", waited)
+		}
+		time.Sleep(time.Hour)
+		if got := calls.Load(); got != 20 {
+			t.Errorf("%d calls of the other tenant, want 20", got)
+		}
+	})
 }

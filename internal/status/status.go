@@ -111,6 +111,10 @@ func (r *Report) progressing() metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
 	}
+	if r.Withheld.Deletes > 0 { // plan.IsHeld goes by this.
+		c.Reason = v1alpha1.ReasonDeletionHeld
+		c.Message += ", but for deletions and replacements, which wait for a confirmation"
+	}
 	return c
 }
 
@@ -147,9 +151,10 @@ func withheld(w *plan.Withheld) (reason, message string) {
 			"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
 			"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
 	}
-	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services are wanted by no selected node, and are not "+
-		"deleted, because the controller's flag -max-delete-fraction allows only %g of them at once: correct "+
-		"nodeSelector, or annotate this LocalService with %s=true if it is meant",
+	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services would be deleted, because no selected node wants "+
+		"them, or replaced, because a field cannot be changed in place. They stay, because at once they were more than "+
+		"the controller's flag -max-delete-fraction=%g allows: correct the spec, or annotate this LocalService with "+
+		"%s=true if it is meant",
 		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
 }
 
@@ -166,7 +171,7 @@ func Same(before, after *v1alpha1.LocalServiceStatus) bool {
 }
 
 // Changed are the conditions that say something else than before. Other numbers in a message are nothing new where the
-// API server, or the whole cluster, changes them all the time.
+// API server, or what others do, changes them all the time.
 func Changed(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, condition.Type)
@@ -176,10 +181,16 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 }
 
 func sameMessage(a, b *metav1.Condition) bool {
-	if a.Type == v1alpha1.ConditionNearCapacity || a.Reason == v1alpha1.ReasonWriteFailed {
+	switch a.Reason {
+	case v1alpha1.ReasonWriteFailed:
+		// Which one of several Services was tried is nothing new, either.
+		return withoutNumbers(single.ReplaceAllString(a.Message, "$1")) ==
+			withoutNumbers(single.ReplaceAllString(b.Message, "$1"))
+	case v1alpha1.ReasonTooManyServices, v1alpha1.ReasonDeletionHeld:
 		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}
-	return a.Message == b.Message
+	return a.Message == b.Message || a.Type == v1alpha1.ConditionNearCapacity &&
+		withoutNumbers(a.Message) == withoutNumbers(b.Message)
 }
 
 func withoutNumbers(s string) string {

@@ -157,7 +157,10 @@ func TestSummarize(t *testing.T) {
 		want string
 	}{
 		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
-			`1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
+			`1 write failed: create Service default/demo-a: services "<name>" is forbidden: quota`},
+		"one that was tried under a generated name": {[]error{&WriteError{Action: plan.Replace, Namespace: "default",
+			Name: "demo-a", Err: errors.New(`services "demo-a-x7k2p" is forbidden`)}},
+			`1 write failed: replace Service default/demo-a: services "<name>" is forbidden`},
 		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},
 			`2 writes failed: 2 × create Service: services "<name>" is forbidden: quota`},
 		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
@@ -204,6 +207,10 @@ func TestWarnings(t *testing.T) {
 			ready(v1alpha1.ReasonWriteFailed, "10 × x"), false},
 		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
 			ready(v1alpha1.ReasonWriteFailed, "3 × y"), true},
+		"fails for another Service": {
+			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-a: no"),
+			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-b: no"), false},
+		"holds more":             {ready(v1alpha1.ReasonTooManyServices, "5"), ready(v1alpha1.ReasonTooManyServices, "6"), false},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
 		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -33,20 +34,35 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
+// reason is why the write failed, without the name of the Service, and names generated from it, as a dry run has them.
+func (e *WriteError) reason() string {
+	const longestBase = 58 // of a name that the API server generates
+	base := e.Name + "-"
+	generated := regexp.QuoteMeta(base[:min(len(base), longestBase)]) + `[a-z0-9]{5}\b`
+	return regexp.MustCompile(generated+"|"+regexp.QuoteMeta(e.Name)).ReplaceAllLiteralString(e.Err.Error(), "<name>")
+}
+
 // cause is what the errors of the same kind of write have in common: their text without the names of the Services.
 func cause(err error) string {
 	e, ok := err.(*WriteError)
 	if !ok {
 		return err.Error()
 	}
-	return infinitive(e.Action) + " Service: " + strings.ReplaceAll(e.Err.Error(), e.Name, "<name>")
+	return infinitive(e.Action) + " Service: " + e.reason()
 }
 
-// Summarize tells writes that failed by cause, counted, in an order that depends on nothing else. A single one is told
-// whole.
+// single matches where Summarize names the one Service whose write failed.
+var single = regexp.MustCompile(`^(1 write failed: [a-z]+ Service )[^ ]+: `)
+
+// Summarize tells writes that failed by cause, counted, in an order that depends on nothing else. Of a single one the
+// Service is named.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
-		return truncate("1 write failed: "+errs[0].Error(), causeLength)
+		if e, ok := errs[0].(*WriteError); ok {
+			return fmt.Sprintf("1 write failed: %s Service %s/%s: %s", infinitive(e.Action), e.Namespace, e.Name,
+				truncate(e.reason(), causeLength))
+		}
+		return "1 write failed: " + truncate(errs[0].Error(), causeLength)
 	}
 	counts := map[string]int{}
 	for _, err := range errs {

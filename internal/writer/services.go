@@ -108,8 +108,8 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
 			return !slices.Contains(actions, change.Action)
 		})
-		failed, err := s.writer.Each(ctx, len(batch), func() error { return w.mayBegin(actions[0]) },
-			func(i int) error { return w.one(ctx, batch[i]) })
+		failed, err := s.writer.Each(ctx, template.Namespace(), len(batch),
+			func() error { return w.mayBegin(actions[0]) }, func(i int) error { return w.one(ctx, batch[i]) })
 		w.out.addFailures(failed)
 		if w.terminating.Load() {
 			err = ErrNamespaceTerminating
@@ -173,7 +173,7 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 	if service != nil {
 		w.inPlace.Add(1)
 		w.wrote(service)
-		w.out.Contested.Insert(w.template.Mismatches(service)...)
+		w.out.Contested.Insert(w.template.Mismatches(service, change.Node)...)
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, template 
 		trial := successor.DeepCopy()
 		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
-			if fields := template.Mismatches(stored); len(fields) > 0 {
+			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
 				return nil, &contestedError{fields}
 			}
 		}

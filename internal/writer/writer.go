@@ -19,29 +19,40 @@ const maxRefusals = 10
 var ErrRefused = errors.New("too many writes in a row have failed")
 
 // Writer bounds the writes that are under way. Every batch has at most one write waiting for its turn, and who waits
-// first is served first: so a short batch is not held up by long ones, and a batch that is alone has all the room.
+// first is served first: so a short batch is not held up by long ones, and a batch that is alone has all the room. Of
+// the batches of a tenant one waits with those of others: so a tenant with many batches does not hold up the others.
 type Writer struct {
 	concurrency int
 	turns       *semaphore.Weighted // serves its waiters in their order
+
+	mu      sync.Mutex
+	tenants map[string]*tenant // those who have a batch that waits
+}
+
+// tenant is whose batches wait one after the other.
+type tenant struct {
+	turns   *semaphore.Weighted // 1 at a time
+	batches int                 // that wait, or are next
 }
 
 // New makes a Writer of at most so many writes at a time, over all its batches.
 func New(concurrency int) *Writer {
-	return &Writer{concurrency: concurrency, turns: semaphore.NewWeighted(int64(concurrency))}
+	return &Writer{concurrency: concurrency, turns: semaphore.NewWeighted(int64(concurrency)),
+		tenants: map[string]*tenant{}}
 }
 
-// Each makes a batch of n writes, and returns when those that were begun have ended. It begins with one, and allows one
+// Each makes a batch of n writes for a tenant, and returns when those that were begun have ended. It begins with one, and allows one
 // more at a time for each that succeeds, and one less for each that fails, so that little is tried where all is refused,
 // also from the middle of the batch on.
 //
 // next is called before each write, by one goroutine; write is called with the number of the write, by several. Each
 // returns the errors of writes, and why not all were tried: the error of next or of ctx, or ErrRefused.
-func (w *Writer) Each(ctx context.Context, n int, next func() error, write func(i int) error) (failed []error,
-	err error) {
+func (w *Writer) Each(ctx context.Context, tenant string, n int, next func() error,
+	write func(i int) error) (failed []error, err error) {
 	b := batch{window: make(chan struct{}, w.concurrency), allowed: 1}
 	b.window <- struct{}{}
 	for i := range n {
-		if err = b.begin(ctx, w.turns, next); err != nil {
+		if err = b.begin(ctx, w, tenant, next); err != nil {
 			break
 		}
 		b.running.Go(func() {
@@ -59,6 +70,37 @@ func (w *Writer) Each(ctx context.Context, n int, next func() error, write func(
 	return b.failed, err
 }
 
+// await waits for the turn of a tenant's batch.
+func (w *Writer) await(ctx context.Context, name string) error {
+	t := w.enter(name)
+	defer w.leave(name, t)
+	if err := t.turns.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer t.turns.Release(1)
+	return w.turns.Acquire(ctx, 1)
+}
+
+func (w *Writer) enter(name string) *tenant {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tenants[name]
+	if t == nil {
+		t = &tenant{turns: semaphore.NewWeighted(1)}
+		w.tenants[name] = t
+	}
+	t.batches++
+	return t
+}
+
+func (w *Writer) leave(name string, t *tenant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.batches--; t.batches == 0 {
+		delete(w.tenants, name)
+	}
+}
+
 // batch is what is known of a batch while it is being written.
 type batch struct {
 	running sync.WaitGroup
@@ -71,7 +113,7 @@ type batch struct {
 }
 
 // begin waits until a write may be begun. After an error there is nothing to release.
-func (b *batch) begin(ctx context.Context, turns *semaphore.Weighted, next func() error) error {
+func (b *batch) begin(ctx context.Context, w *Writer, tenant string, next func() error) error {
 	select {
 	case <-b.window:
 	case <-ctx.Done():
@@ -80,11 +122,11 @@ func (b *batch) begin(ctx context.Context, turns *semaphore.Weighted, next func(
 	if b.isRefused() {
 		return ErrRefused
 	}
-	if err := turns.Acquire(ctx, 1); err != nil {
+	if err := w.await(ctx, tenant); err != nil {
 		return err
 	}
 	if err := next(); err != nil {
-		turns.Release(1)
+		w.turns.Release(1)
 		return err
 	}
 	return nil

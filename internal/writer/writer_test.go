@@ -24,7 +24,7 @@ func TestConcurrency(t *testing.T) {
 		var running, most atomic.Int64
 		batch := func() {
 			var done [100]atomic.Bool
-			if failed, err := w.Each(t.Context(), len(done), always, func(i int) error {
+			if failed, err := w.Each(t.Context(), "a", len(done), always, func(i int) error {
 				most.Store(max(most.Load(), running.Add(1)))
 				defer running.Add(-1)
 				time.Sleep(time.Second)
@@ -57,7 +57,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// TestFairness: a short batch is not held up by long ones.
+// TestFairness: a short batch is not held up by long ones, nor any batch by many of another tenant.
 func TestFairness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -67,19 +67,30 @@ func TestFairness(t *testing.T) {
 			return nil
 		}
 		for range 10 {
-			go w.Each(ctx, 1000, always, write)
+			go w.Each(ctx, "a", 1000, always, write)
 		}
 		time.Sleep(time.Minute)
 		began := time.Now()
-		if _, err := w.Each(ctx, 1, always, write); err != nil {
+		if _, err := w.Each(ctx, "a", 1, always, write); err != nil {
 			t.Error(err)
 		}
 		// One write of each of the others, two at a time, and its own.
 		if got := time.Since(began); got > 7*time.Second {
 			t.Errorf("one write took %s", got)
 		}
+		began = time.Now()
+		if _, err := w.Each(ctx, "b", 10, always, write); err != nil {
+			t.Error(err)
+		}
+		// Of each of ten writes one of the other tenant comes first.
+		if got := time.Since(began); got > 20*time.Second || len(w.tenants) != 1 {
+			t.Errorf("ten writes of another tenant took %s; %d tenants wait", got, len(w.tenants))
+		}
 		stop()
 		time.Sleep(time.Minute) // Until what was under way has ended.
+		if len(w.tenants) != 0 {
+			t.Errorf("%d tenants wait in the end", len(w.tenants))
+		}
 	})
 }
 
@@ -98,7 +109,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var done int
-			failed, err := New(1).Each(t.Context(), 100, always, func(i int) error {
+			failed, err := New(1).Each(t.Context(), "a", 100, always, func(i int) error {
 				if c.refused(i) {
 					return errRefusedByServer
 				}
@@ -116,7 +127,7 @@ func TestRefusals(t *testing.T) {
 func TestBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int64
-		if failed, err := New(16).Each(t.Context(), 100, always, func(int) error {
+		if failed, err := New(16).Each(t.Context(), "a", 100, always, func(int) error {
 			defer running.Add(-1)
 			if running.Add(1) > 1 {
 				t.Error("two at a time")
@@ -133,7 +144,7 @@ func TestBeginsSlowly(t *testing.T) {
 func TestRefusalsFromTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
-		failed, err := New(concurrency).Each(t.Context(), 1000, always, func(i int) error {
+		failed, err := New(concurrency).Each(t.Context(), "a", 1000, always, func(i int) error {
 			if time.Sleep(time.Second); i >= 100 {
 				return errRefusedByServer
 			}
@@ -167,7 +178,7 @@ func TestStops(t *testing.T) {
 					ended.Add(1)
 					return nil
 				}
-				_, err := w.Each(ctx, 100, func() error {
+				_, err := w.Each(ctx, "a", 100, func() error {
 					if ended.Load() >= 5 {
 						return c.next(cancel)
 					}
@@ -176,7 +187,7 @@ func TestStops(t *testing.T) {
 				if !errors.Is(err, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() {
 					t.Errorf("%v, %d begun, %d ended", err, begun.Load(), ended.Load())
 				}
-				if _, err := w.Each(t.Context(), 4, always, write); err != nil {
+				if _, err := w.Each(t.Context(), "a", 4, always, write); err != nil {
 					t.Errorf("afterwards: %v", err)
 				}
 			})
@@ -187,7 +198,7 @@ func TestStops(t *testing.T) {
 // TestPanic: a panic over one item is an error of that item, and says where it was.
 func TestPanic(t *testing.T) {
 	var done atomic.Int64
-	failed, err := New(2).Each(t.Context(), 3, always, func(i int) error {
+	failed, err := New(2).Each(t.Context(), "a", 3, always, func(i int) error {
 		if i == 1 {
 			panic("no such thing")
 		}

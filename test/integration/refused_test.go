@@ -152,5 +152,7 @@ func TestQuotaIsNotPressed(t *testing.T) {
 	if len(requests) > 60 {
 		t.Errorf("%d requests in the minute after the first refusal: %s", len(requests), requests)
 	}
-	s.WaitEvents("demo", v1alpha1.ReasonWriteFailed, "it is told once", framework.OneWarning(""))
+	if events, err := s.Events(s.Ctx(), "demo", v1alpha1.ReasonWriteFailed); err != nil || len(events) != 1 {
+		t.Errorf("the cause is told in %d events: %+v, %v", len(events), events, err)
+	}
 }
