@@ -597,8 +597,8 @@ func TestStatusOfPredecessor(t *testing.T) {
 	})
 }
 
-// TestUpdateBehind: what another instance has written for a newer spec is not undone by one whose cache has not heard of
-// that spec, as after a failover.
+// TestUpdateBehind: what another instance has written for a newer spec is not undone by one whose cache has not heard
+// of that spec, as after a failover.
 func TestUpdateBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService(inPlace(1))

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"errors"
-	"net/http"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,13 +12,13 @@ import (
 // TestResult: the reason is one that the API has. An admission webhook may give any, such as a sentence that names the
 // object, and each would be a time series for ever.
 func TestResult(t *testing.T) {
-	sentence := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: "Service demo-node1 has no cost center", Code: 403}}
+	sentence := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: "Service demo-node1 has no cost center"}}
 	for want, err := range map[string]error{
 		"success":       nil,
 		"error":         errors.New("no answer"),
 		"Forbidden":     apierrors.NewForbidden(schema.GroupResource{}, "x", nil),
 		"AlreadyExists": apierrors.NewAlreadyExists(schema.GroupResource{}, "x"),
-		"InternalError": apierrors.NewGenericServerResponse(http.StatusInternalServerError, "", schema.GroupResource{}, "", "", 0, true),
+		"InternalError": apierrors.NewInternalError(errors.New("no")),
 		"other":         sentence,
 	} {
 		if got := Result(err); got != want {

@@ -33,8 +33,9 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 		answers: utilcache.NewLRUExpireCache(maxLive)}
 }
 
-// IsCurrent returns nil if a LocalService from the cache is as the API server has it, but for its status and metadata. It
-// returns ErrBehind if it has been changed or deleted. It reads only metadata, which can be decoded whatever the rest is.
+// IsCurrent returns nil if a LocalService from the cache is as the API server has it, but for its status and metadata.
+// It returns ErrBehind if it has been changed or deleted. It reads only metadata, which can be decoded whatever else
+// there is.
 func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService) error {
 	live, err := meta.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})

@@ -72,8 +72,8 @@ func TestPausedLeader(t *testing.T) {
 	}
 }
 
-// TestStandbyBehind has a standby take over whose watch of one resource has told nothing for a while. The leader of before
-// has done all that there is to do, so whoever knows less must write no Service.
+// TestStandbyBehind has a standby take over whose watch of one resource has told nothing for a while. The leader of
+// before has done all that there is to do, so whoever knows less must write no Service.
 func TestStandbyBehind(t *testing.T) {
 	for resource, change := range map[string]func(*world){
 		"nodes": func(w *world) { w.addNode("late") },

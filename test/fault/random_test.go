@@ -228,8 +228,8 @@ func TestKeptService(t *testing.T) {
 	}
 }
 
-// TestRefusedForAWhile has every request of a kind refused while a change is made. No Service that serves is given up for
-// a successor that is refused, also on trial, and all is made up for afterwards.
+// TestRefusedForAWhile has every request of a kind refused while a change is made. No Service that serves is given up
+// for a successor that is refused, also on trial, and all is made up for afterwards.
 func TestRefusedForAWhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
