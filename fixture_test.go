@@ -70,6 +70,11 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	f.kube.PrependReactor("create", "services", f.createService)
 	f.kube.PrependReactor("patch", "services", f.patchService)
 	f.client.PrependReactor("patch", "localservices", f.applyStatus)
+	f.nodes.PrependReactor("get", "localservices", func(a core.Action) (bool, runtime.Object, error) {
+		ls, err := f.client.LocalserviceV1alpha1().LocalServices(a.GetNamespace()).Get(f.t.Context(),
+			a.(core.GetAction).GetName(), metav1.GetOptions{})
+		return true, &metav1.PartialObjectMetadata{ObjectMeta: ls.ObjectMeta}, err
+	})
 	for _, o := range objects {
 		f.set(o)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -25,7 +26,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -57,7 +57,7 @@ var (
 // (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services
 // whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
 type localServiceController struct {
-	client       clientset.Interface
+	metadata     metadata.Interface
 	recorder     app.Recorder
 	clock        clock.WithTicker
 	nodeLabelKey string
@@ -76,7 +76,7 @@ type localServiceController struct {
 
 func newLocalServiceController(deps app.Dependencies) (*localServiceController, error) {
 	c := &localServiceController{
-		client:       deps.Client,
+		metadata:     deps.Metadata,
 		recorder:     deps.Recorder,
 		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
@@ -221,15 +221,15 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.
 	return p, nodes, owned
 }
 
-// isCurrent makes sure, before Services are taken over or deleted, or made in the place of such as have gone, that the
+// isCurrent makes sure, before Services are changed or deleted, or made in the place of such as have gone, that the
 // LocalService still asks for that. The cache may not know yet that it was changed; or that it is deleted, when it knows
 // already that its Services were orphaned by the same command: adopted then, they would be deleted with it.
 func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
 	_, vanished := c.vanished.Load(keyOf(ls))
-	if p.Count(plan.Adopt, plan.Replace, plan.Delete) == 0 && !(vanished && p.Count(plan.Create) > 0) {
+	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	err := writer.IsCurrent(ctx, c.client, ls)
+	err := writer.IsCurrent(ctx, c.metadata, ls)
 	switch {
 	case errors.Is(err, writer.ErrBehind):
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %w", keyOf(ls), err))

@@ -605,6 +605,25 @@ func TestStatusOfPredecessor(t *testing.T) {
 	})
 }
 
+// TestUpdateBehind: what another instance has written for a newer spec is not undone by one whose cache has not heard
+// of that spec, as after a failover.
+func TestUpdateBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(1))
+		newer := func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }
+		f, c := newLocalServiceFixture(t, ls, testNode("node1"), testService(ls, "node1", newer))
+		f.client.PrependReactor("get", "localservices", func(core.Action) (bool, runtime.Object, error) {
+			live := ls.DeepCopy()
+			live.Generation++
+			return true, live, nil
+		})
+		if err := c.sync(t.Context(), demoKey); err == nil {
+			t.Error("no error")
+		}
+		f.expect("writes", nil, f.writes())
+	})
+}
+
 // TestAdoptionOfOrphans: Services that were orphaned are adopted, or replaced, by a LocalService that is there, and by
 // none that is being deleted and of which the cache does not know that yet: those were orphaned by the same command,
 // and would be deleted with it.

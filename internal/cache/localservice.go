@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -60,8 +61,7 @@ func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
 		for _, name := range without {
 			delete(fields, name)
 		}
-		ls := &v1alpha1.LocalService{}
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, ls)
+		ls, err := decode(fields)
 		if err == nil {
 			if slices.Contains(without, "spec") {
 				plan.MarkUnreadable(ls, problem)
@@ -71,6 +71,16 @@ func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
 		problem = cmp.Or(problem, err)
 	}
 	return nil, problem
+}
+
+// decode decodes as a typed client would: the converter cuts off numbers that do not fit, and names no field.
+func decode(fields map[string]any) (*v1alpha1.LocalService, error) {
+	encoded, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	ls := &v1alpha1.LocalService{}
+	return ls, json.Unmarshal(encoded, ls)
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {

@@ -5,7 +5,9 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -52,13 +54,26 @@ var Register = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(ServiceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding, InvalidLocalServices)
 })
 
-// Result is the value of the label result: success, or the reason that the API server gave.
+// reasons are those that the API server itself gives. An admission webhook may give any, of which each would be a time
+// series.
+var reasons = sets.New(metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
+	metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInvalid,
+	metav1.StatusReasonBadRequest, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonTooManyRequests,
+	metav1.StatusReasonInternalError, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
+	metav1.StatusReasonServiceUnavailable)
+
+// Result is the value of the label result: success, the reason that the API server gave, other for reasons that are not
+// its own, or error if it gave none.
 func Result(err error) string {
 	if err == nil {
 		return "success"
 	}
-	if reason := apierrors.ReasonForError(err); reason != "" {
+	reason := apierrors.ReasonForError(err)
+	switch {
+	case reasons.Has(reason):
 		return string(reason)
+	case reason != "":
+		return "other"
 	}
 	return "error"
 }

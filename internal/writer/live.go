@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -34,10 +33,12 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 		answers: utilcache.NewLRUExpireCache(maxLive)}
 }
 
-// IsCurrent returns nil if a LocalService from the cache is as the API server has it, but for its status and metadata. It
-// returns ErrBehind if it has been changed or deleted.
-func IsCurrent(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalService) error {
-	live, err := client.LocalserviceV1alpha1().LocalServices(ls.Namespace).Get(ctx, ls.Name, metav1.GetOptions{})
+// IsCurrent returns nil if a LocalService from the cache is as the API server has it, but for its status and metadata.
+// It returns ErrBehind if it has been changed or deleted. It reads only metadata, which can be decoded whatever else
+// there is.
+func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService) error {
+	live, err := meta.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
+		Get(ctx, ls.Name, metav1.GetOptions{})
 	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation
 	if !isSame && (err == nil || apierrors.IsNotFound(err)) {
 		return fmt.Errorf("the LocalService has been changed or deleted: %w", ErrBehind)

@@ -103,6 +103,8 @@ func crashAtWrite(t *testing.T, s scenario, what fault, k int) (killed bool) {
 			w.note("killed at write %d, and begun anew", k)
 			c.start()
 		case <-settled:
+		case <-time.After(framework.DefaultTimeout):
+			w.fail("before write %d of %s: %v", k, s.name, w.check(t.Context()))
 		}
 		w.settle("after")
 		w.rest(time.Second)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -93,11 +94,14 @@ func (p *player) step(most int) { p.change(p.random.IntN(most)+1, true) }
 // change makes changes of which the controller may see only where they end. Everything is in place before them, or not.
 func (p *player) change(n int, inPlace bool) {
 	creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
-	p.steady, p.alone = p.services(), n == 1 && inPlace
+	p.steady, p.left = p.services(), sets.New[string]()
+	p.alone = n == 1 && inPlace
 	for i := range n {
 		p.play(i == 0 && inPlace)
 	}
 	p.unseen(creates, deletes)
+	// Of a node that has gone the controller may hear after a change of a LocalService that came later.
+	p.allow(1, p.left)
 }
 
 // TestSequences makes thousands of changes, one after the other, with nothing going wrong, and comes back to where it
@@ -142,15 +146,15 @@ func TestSequences(t *testing.T) {
 
 // TestBadAnswers has requests fail in every way while changes are made, and then none.
 func TestBadAnswers(t *testing.T) {
-	random, steps := random(t), 6
+	random, steps := random(t), len(badAnswers)
 	if whole() {
-		steps = 30
+		steps *= 4
 	}
 	proxy := newProxy(t, shared)
 	startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
 	p := &player{world: newWorld(t, shared, 3), random: random}
 	for i := range steps {
-		what := badAnswers[random.IntN(len(badAnswers))]
+		what := badAnswers[i%len(badAnswers)]
 		often := 1 + random.IntN(3)
 		p.note("one of %d requests goes wrong: %s", often, what)
 		var mu sync.Mutex
@@ -215,4 +219,63 @@ func TestLaggingWatches(t *testing.T) {
 		p.settle(fmt.Sprintf("step %d, %v", i, sets.List(frozen)))
 	}
 	p.rest(time.Second)
+}
+
+// TestKeptService has a user take Services from the controller that the controller is about to delete, or to replace,
+// and has not heard of it.
+func TestKeptService(t *testing.T) {
+	for name, change := range map[string]func(w *world, node string){
+		"deleted":  func(w *world, node string) { w.deleteNode(node) },
+		"replaced": func(w *world, _ string) { w.update("addresses", "a", framework.WithClusterIP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, proxy := newWorld(t, shared, 3), newProxy(t, shared)
+			startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
+			w.createLocalService("a")
+			w.settle("before")
+			proxy.freeze("services")
+			w.keep("a-" + w.NodeName("n0"))
+			change(w, w.NodeName("n0"))
+			time.Sleep(time.Second)
+			proxy.thaw()
+			w.settle("after")
+			w.rest(time.Second)
+		})
+	}
+}
+
+// TestRefusedForAWhile has every request of a kind refused while a change is made. No Service that serves is given up
+// for a successor that is refused, also on trial, and all is made up for afterwards.
+func TestRefusedForAWhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path string
+		answer       fault
+	}{
+		"creations":                {http.MethodPost, "/services", internal},
+		"statuses":                 {http.MethodPatch, "/status", conflict},
+		"looks at what is current": {http.MethodGet, "/localservices/a", overloaded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, proxy := newWorld(t, shared, 3), newProxy(t, shared)
+			startController(t, shared, "-kubeconfig="+proxy.kubeconfig)
+			w.createLocalService("a")
+			w.settle("before")
+			proxy.set(func(r *http.Request) fault {
+				if r.Method == c.method && strings.HasSuffix(r.URL.Path, c.path) {
+					return c.answer
+				}
+				return none
+			}, nil)
+			w.update("addresses", "a", framework.WithClusterIP)
+			time.Sleep(2 * time.Second)
+			list, err := w.ServiceClient().List(t.Context(), metav1.ListOptions{})
+			w.Must(err)
+			if len(list.Items) != len(w.services()) {
+				w.fail("%d Services are left of %d", len(list.Items), len(w.services()))
+			}
+			proxy.set(nil, nil)
+			w.settle("after")
+			w.rest(time.Second)
+		})
+	}
 }

@@ -54,6 +54,7 @@ type world struct {
 	// steady are the Services that should have been there, as they are, all the time since it was last set.
 	steady  map[string]string
 	known   sets.Set[string] // the names of all nodes that there have been
+	left    sets.Set[string] // those of nodes that have gone, or changed, since it was last set
 	history []string
 	// other is another API server on the same storage, nil for none.
 	other *framework.Cluster
@@ -62,7 +63,7 @@ type world struct {
 func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	w := &world{Scene: c.NewScene(t, "fault"), nodes: map[string]map[string]string{},
 		specs: map[string]*v1alpha1.LocalServiceSpec{}, foreign: map[string]*corev1.Service{},
-		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string]()}
+		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string](), left: sets.New[string]()}
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i))
 	}
@@ -137,10 +138,12 @@ func (w *world) unseen(creates, deletes map[string]bounds) {
 
 // disordered lets Services that were not steady be created and deleted a few times: the controller may have seen a change
 // of one resource before, or after, a change of another.
-func (w *world) disordered() {
-	const times = 4
+func (w *world) disordered() { w.allow(4, w.known) }
+
+// allow lets Services of some nodes that were not steady be created and deleted so many times more.
+func (w *world) allow(times int, nodes sets.Set[string]) {
 	for _, name := range localServices {
-		for node := range w.known {
+		for node := range nodes {
 			if service := name + "-" + node; w.steady[service] == "" {
 				w.creates[service] = bounds{w.creates[service].least, w.creates[service].most + times}
 				w.deletes[service] = bounds{w.deletes[service].least, w.deletes[service].most + times}
@@ -159,6 +162,7 @@ func (w *world) addNode(name string) {
 }
 
 func (w *world) deleteNode(full string) {
+	w.left.Insert(full)
 	w.do("delete node "+full, func() error {
 		delete(w.nodes, full)
 		w.DeleteNode(full)
@@ -167,6 +171,7 @@ func (w *world) deleteNode(full string) {
 }
 
 func (w *world) labelNode(full, disk string) {
+	w.left.Insert(full)
 	w.do(fmt.Sprintf("label node %s disk=%s", full, disk), func() error {
 		w.nodes[full]["disk"] = disk
 		w.PatchNode(full, fmt.Sprintf(`{"metadata":{"labels":{"disk":%q}}}`, disk))
@@ -222,6 +227,18 @@ func (w *world) give(service string) {
 	})
 }
 
+// keep has a user make a generated Service one of nobody.
+func (w *world) keep(service string) {
+	deletes := w.deletes[service]
+	w.do("a user keeps Service "+service, func() error {
+		kept, err := w.ServiceClient().Patch(w.Ctx(), service, types.MergePatchType,
+			[]byte(`{"metadata":{"ownerReferences":null,"labels":{"owner":null}}}`), metav1.PatchOptions{})
+		w.foreign[service] = kept
+		return err
+	})
+	w.deletes[service] = deletes
+}
+
 // deleteService deletes a Service as a user might.
 func (w *world) deleteService(service string) {
 	w.note("a user deletes Service %s", service)
@@ -239,7 +256,7 @@ func (w *world) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, owners := w.services(), map[string]*v1alpha1.LocalService{}
+	want, owners, gone := w.services(), map[string]*v1alpha1.LocalService{}, maps.Clone(w.foreign)
 	var errs []error
 	for i := range locals.Items {
 		owners[locals.Items[i].Name] = &locals.Items[i]
@@ -252,6 +269,7 @@ func (w *world) check(ctx context.Context) error {
 		service := &list.Items[i]
 		owner := want[service.Name]
 		delete(want, service.Name)
+		delete(gone, service.Name)
 		switch foreign := w.foreign[service.Name]; {
 		case foreign != nil && !apiequality.Semantic.DeepEqual(foreign, service):
 			return framework.Hopeless(fmt.Errorf("the foreign Service %s has been changed", service.Name))
@@ -261,6 +279,9 @@ func (w *world) check(ctx context.Context) error {
 		default:
 			errs = append(errs, w.checkService(owners[owner], service))
 		}
+	}
+	for name := range gone {
+		return framework.Hopeless(fmt.Errorf("the foreign Service %s has been deleted", name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		errs = append(errs, fmt.Errorf("Service %s is missing", name))
