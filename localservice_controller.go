@@ -103,7 +103,10 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	switch {
 	case after == nil:
 		c.loop.Add(keyOf(before)) // The garbage collector deletes its Services, but a metric may tell of it.
-	case !c.caches.LocalServices.IsEcho(before, after):
+	case c.caches.LocalServices.IsEcho(before, after):
+	case cache.SameSpec(before, after): // Our own echo may come before the answer.
+		c.loop.AddAfterBackoff(keyOf(after), 0)
+	default:
 		c.loop.Add(keyOf(after))
 	}
 }
@@ -350,7 +353,7 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	report status.Report) error {
 	later, err := c.statuses.Write(ctx, ls, report)
 	if later > 0 {
-		c.loop.AddAfter(keyOf(ls), later)
+		c.loop.AddAfterBackoff(keyOf(ls), later)
 	}
 	return err
 }
