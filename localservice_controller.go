@@ -103,7 +103,10 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	switch {
 	case after == nil:
 		c.loop.Add(keyOf(before)) // The garbage collector deletes its Services, but a metric may tell of it.
-	case !c.caches.LocalServices.IsEcho(before, after):
+	case c.caches.LocalServices.IsEcho(before, after):
+	case cache.SameSpec(before, after): // Our own echo may come before the answer.
+		c.loop.AddAfterBackoff(keyOf(after), 0)
+	default:
 		c.loop.Add(keyOf(after))
 	}
 }

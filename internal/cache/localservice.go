@@ -111,8 +111,13 @@ func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 // IsEcho reports whether a change of a LocalService is what was written last. A watch that was broken tells a change of
 // somebody else together with our own, if that came later: this is none.
 func (s *LocalServices) IsEcho(before, after *v1alpha1.LocalService) bool {
-	return s.Store.IsEcho(after) && before != nil && before.UID == after.UID &&
-		before.Generation == after.Generation && maps.Equal(before.Annotations, after.Annotations)
+	return s.Store.IsEcho(after) && SameSpec(before, after)
+}
+
+// SameSpec reports whether two states of a LocalService ask for the same. before is nil if it is new.
+func SameSpec(before, after *v1alpha1.LocalService) bool {
+	return before != nil && before.UID == after.UID && before.Generation == after.Generation &&
+		before.DeletionTimestamp.Equal(after.DeletionTimestamp) && maps.Equal(before.Annotations, after.Annotations)
 }
 
 // SinceWrite returns how long ago a LocalService was written, a long time if that is not known.

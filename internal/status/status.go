@@ -151,8 +151,8 @@ func withheld(w *plan.Withheld) (reason, message string) {
 			"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
 			"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
 	}
-	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services would be deleted, because no selected node wants "+
-		"them, or replaced, because a field cannot be changed in place. They stay, because at once they were more than "+
+	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services would be deleted, because no selected node "+
+		"wants them, or replaced, because a field cannot be changed in place. They stay, because at once they were more than "+
 		"the controller's flag -max-delete-fraction=%g allows: correct the spec, or annotate this LocalService with "+
 		"%s=true if it is meant",
 		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)

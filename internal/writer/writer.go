@@ -41,9 +41,9 @@ func New(concurrency int) *Writer {
 		tenants: map[string]*tenant{}}
 }
 
-// Each makes a batch of n writes for a tenant, and returns when those that were begun have ended. It begins with one, and allows one
-// more at a time for each that succeeds, and one less for each that fails, so that little is tried where all is refused,
-// also from the middle of the batch on.
+// Each makes a batch of n writes for a tenant, and returns when those that were begun have ended. It begins with one,
+// and allows one more at a time for each that succeeds, and one less for each that fails, so that little is tried where
+// all is refused, also from the middle of the batch on.
 //
 // next is called before each write, by one goroutine; write is called with the number of the write, by several. Each
 // returns the errors of writes, and why not all were tried: the error of next or of ctx, or ErrRefused.
