@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -84,10 +83,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		caches:       deps.Caches,
 		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
 			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
-		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices,
-			func(ls *v1alpha1.LocalService, condition *metav1.Condition) {
-				deps.Recorder.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
-			}),
+		statuses:     writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Recorder.Record),
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
@@ -232,11 +228,7 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	err := writer.IsCurrent(ctx, c.metadata, ls)
-	switch {
-	case errors.Is(err, writer.ErrBehind):
-		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %w", keyOf(ls), err))
-	case err != nil:
+	if err := writer.IsCurrent(ctx, c.metadata, ls); err != nil {
 		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 	}
 	c.vanished.Delete(keyOf(ls))
@@ -336,8 +328,6 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 			return err
 		}
 		return reconcile.Refused(err)
-	case errors.Is(statusErr, writer.ErrBehind):
-		return reconcile.Stale(statusErr)
 	case statusErr != nil:
 		return statusErr
 	case len(outcome.Stale) > 0:

@@ -24,7 +24,8 @@ var rooms = []struct {
 	{"internal/metrics", false, nil},
 	{"internal/reconcile", false, nil},
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
-	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan", "internal/status"}},
+	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan",
+		"internal/reconcile", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
 	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose"}},
 }

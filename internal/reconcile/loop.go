@@ -136,7 +136,7 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	case errors.As(err, new(*terminalError)):
 		l.forget(key)
 		logger.Error(err, "Not tried again until the object changes", "key", key)
-	case errors.As(err, new(*staleError)):
+	case IsStale(err):
 		l.queue.AddAfter(key, l.failures.When(key))
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
 	case ctx.Err() != nil:
@@ -176,6 +176,9 @@ func Terminal(err error) error { return &terminalError{err} }
 type staleError struct{ error }
 
 func (e *staleError) Unwrap() error { return e.error }
+
+// IsStale reports whether an error is, or wraps, one that is Stale.
+func IsStale(err error) bool { return errors.As(err, new(*staleError)) }
 
 // Stale marks an error that comes from a cache that lags behind the API server. The key is tried again soon, and the
 // error is not worth an operator's attention.

@@ -2,16 +2,18 @@ package writer
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
 
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -34,22 +36,22 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 }
 
 // IsCurrent returns nil if a LocalService from the cache is as the API server has it, but for its status and metadata.
-// It returns ErrBehind if it has been changed or deleted. It reads only metadata, which can be decoded whatever else
+// Its error is Stale if it has been changed or deleted. It reads only metadata, which can be decoded whatever else
 // there is.
 func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService) error {
 	live, err := meta.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
 	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation
 	if !isSame && (err == nil || apierrors.IsNotFound(err)) {
-		return fmt.Errorf("the LocalService has been changed or deleted: %w", ErrBehind)
+		return reconcile.Stale(errors.New("the LocalService has been changed or deleted"))
 	}
 	return err
 }
 
 // labels returns the labels of a node, nil if there is no such node.
 func (n *liveNodes) labels(ctx context.Context, name string) (labels.Set, error) {
-	if name == "" {
-		return nil, nil
+	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+		return nil, nil // Somebody has edited the annotation: no node has such a name.
 	}
 	if answer, known := n.answers.Get(name); known {
 		return answer.(labels.Set), nil

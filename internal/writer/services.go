@@ -23,6 +23,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -39,9 +40,6 @@ var (
 	ErrNamespaceTerminating = errors.New("the namespace is being deleted")
 	// ErrContested is met when what was written has come back different: see Outcome.Contested.
 	ErrContested = errors.New("something else changes what is written")
-
-	// ErrBehind is met when the API server has something else than the cache.
-	ErrBehind = errors.New("the cache is behind")
 
 	errUnsafe = errors.New("no Service is replaced while others are refused")
 )
@@ -293,7 +291,7 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 		return fmt.Errorf("is its node %s gone? %w", node, err)
 	}
 	if labels != nil && template.Wants(node, labels, change.Name) {
-		return fmt.Errorf("its node %s is there: %w", node, ErrBehind)
+		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
 	}
 	return remove(ctx, client, change.Current)
 }
@@ -312,5 +310,5 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, current pl
 // isStale reports whether a write failed because the cache was behind the API server.
 func isStale(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, ErrBehind)
+		errors.Is(err, context.Canceled) || reconcile.IsStale(err)
 }

@@ -7,13 +7,16 @@ import (
 	"net/url"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
@@ -27,13 +30,13 @@ const NumbersInterval = time.Second
 type Statuses struct {
 	client clientset.Interface
 	cache  *cache.LocalServices
-	warn   func(*v1alpha1.LocalService, *metav1.Condition)
+	record func(regarding runtime.Object, eventType, reason, note string)
 }
 
-// NewStatuses makes Statuses. warn is told the conditions that have begun to need attention.
+// NewStatuses makes Statuses. The conditions that have begun to need attention are recorded as events.
 func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
-	warn func(*v1alpha1.LocalService, *metav1.Condition)) *Statuses {
-	return &Statuses{client: client, cache: localServices, warn: warn}
+	record func(regarding runtime.Object, eventType, reason, note string)) *Statuses {
+	return &Statuses{client: client, cache: localServices, record: record}
 }
 
 // Write writes the status that tells a report about a LocalService, if it is another than that has. If it is too early
@@ -57,7 +60,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 		return left, nil
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
-		s.warn(ls, &condition)
+		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 	written, err := Status(ctx, s.client, ls, &after)
 	if written != nil {
@@ -81,7 +84,7 @@ func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalS
 		return nil, nil
 	}
 	if apierrors.IsConflict(err) { // As of one that was deleted and made anew; or of an API server that is busy.
-		return nil, fmt.Errorf("write the status of LocalService %s/%s: %w: %w", ls.Namespace, ls.Name, ErrBehind, err)
+		return nil, reconcile.Stale(fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err))
 	}
 	if plan.IsUnreadable(ls) && !isUnanswered(err) {
 		return nil, nil // The answer has the spec that cannot be decoded. The watch tells the status.
