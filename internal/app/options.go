@@ -72,7 +72,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`key` of the pod label that holds the name of the pod's node")
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
-	flags.IntVar(&o.Workers, "workers", 128, "`number` of LocalServices that are worked on at the same time")
+	flags.IntVar(&o.Workers, "workers", 256,
+		"`number` of LocalServices that are worked on at the same time, of which one namespace may have three quarters")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
 		"`number` of Services, and of pods, that are written at the same time")
 	flags.Float64Var(&o.Limits.MaxDeleteFraction, "max-delete-fraction", 1,

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
@@ -50,7 +50,7 @@ func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalS
 
 // labels returns the labels of a node, nil if there is no such node.
 func (n *liveNodes) labels(ctx context.Context, name string) (labels.Set, error) {
-	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, nil // Somebody has edited the annotation: no node has such a name.
 	}
 	if answer, known := n.answers.Get(name); known {
