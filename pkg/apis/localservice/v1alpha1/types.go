@@ -26,60 +26,6 @@ const (
 	FieldManager = "local-service-controller"
 )
 
-// Condition types of a LocalService.
-const (
-	// ConditionReady is True when every selected node has its Service, in place and up to date.
-	ConditionReady = "Ready"
-	// ConditionProgressing is True while Services are being written.
-	ConditionProgressing = "Progressing"
-	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
-	ConditionConflicted = "Conflicted"
-	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the Services.
-	// The fields that it names are left as they are.
-	ConditionContested = "Contested"
-	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
-	// known to stand.
-	ConditionNearCapacity = "NearCapacity"
-)
-
-// Reasons of the conditions of a LocalService.
-const (
-	// ReasonServicesInPlace: every selected node has its Service (Ready), or nothing is left to do (Progressing).
-	ReasonServicesInPlace = "ServicesInPlace"
-	// ReasonNoNodes: no node matches spec.nodeSelector. There is nothing to do, so the LocalService is ready.
-	ReasonNoNodes = "NoNodes"
-	// ReasonWritingServices: Services are being created, changed or deleted.
-	ReasonWritingServices = "WritingServices"
-	// ReasonWriteFailed: the API server refused at least one write; the message has its answer.
-	ReasonWriteFailed = "WriteFailed"
-	// ReasonWaiting: a Service is being deleted, and its successor waits for the name.
-	ReasonWaiting = "WaitingForDeletion"
-	// ReasonNameTaken: a Service name is taken by an object that this LocalService does not control.
-	ReasonNameTaken = "NameTaken"
-	// ReasonNoConflict: no Service name is taken by somebody else.
-	ReasonNoConflict = "NoConflict"
-	// ReasonContested: an admission webhook or policy changes what is written to the Services.
-	ReasonContested = "Contested"
-	// ReasonNotContested: the Services are stored as they are written.
-	ReasonNotContested = "NotContested"
-	// ReasonDeletionHeld: more Services would be deleted, or replaced, at once than the controller's flag -max-delete-fraction allows.
-	ReasonDeletionHeld = "DeletionHeld"
-	// ReasonTooManyServices: the namespace would have more Services than the controller's flag
-	// -max-services-per-namespace allows, so none is created.
-	ReasonTooManyServices = "TooManyServices"
-	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to stand.
-	ReasonManyServices = "ManyServices"
-	// ReasonManyEnvironmentVariables: the Services with a cluster IP are so many that their environment variables may
-	// keep pods of the namespace from starting.
-	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
-	// ReasonFewClusterIPs: the cluster has fewer free addresses for Services than are needed.
-	ReasonFewClusterIPs = "FewClusterIPs"
-	// ReasonEnoughCapacity: there are not more Services than a cluster is known to stand.
-	ReasonEnoughCapacity = "EnoughCapacity"
-	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
-	ReasonInvalidSpec = "InvalidSpec"
-)
-
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
