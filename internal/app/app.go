@@ -68,7 +68,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return nil // Stopped while waiting.
 	}
 	var stopEvents func()
-	if deps.Recorder, stopEvents, err = newRecorder(ctx, deps.Kube); err != nil {
+	if deps.Recorder, stopEvents, err = newRecorder(context.WithoutCancel(ctx), deps.Kube); err != nil {
 		return err
 	}
 	defer stopEvents()

@@ -272,7 +272,9 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, template 
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
 	created, err := client.Create(ctx, successor, options)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		// A dry run does not tell all, such as that no address is left.
+		// A dry run does not tell all, such as that no address is left. What came before may have used up the time.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer cancel()
 		if _, backErr := client.Create(ctx, template.Restored(change.Current), options); backErr != nil {
 			return nil, fmt.Errorf("%w; nor could what served be put back: %w", err, backErr)
 		}
