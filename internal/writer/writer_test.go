@@ -66,6 +66,11 @@ func TestFairness(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		}
+		tenants := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.tenants)
+		}
 		for range 10 {
 			go w.Each(ctx, "a", 1000, always, write)
 		}
@@ -83,13 +88,13 @@ func TestFairness(t *testing.T) {
 			t.Error(err)
 		}
 		// Of each of ten writes one of the other tenant comes first.
-		if got := time.Since(began); got > 20*time.Second || len(w.tenants) != 1 {
-			t.Errorf("ten writes of another tenant took %s; %d tenants wait", got, len(w.tenants))
+		if got := time.Since(began); got > 20*time.Second || tenants() != 1 {
+			t.Errorf("ten writes of another tenant took %s; %d tenants wait", got, tenants())
 		}
 		stop()
 		time.Sleep(time.Minute) // Until what was under way has ended.
-		if len(w.tenants) != 0 {
-			t.Errorf("%d tenants wait in the end", len(w.tenants))
+		if n := tenants(); n != 0 {
+			t.Errorf("%d tenants wait in the end", n)
 		}
 	})
 }
