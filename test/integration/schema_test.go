@@ -189,7 +189,7 @@ func (s *scene) ask(object any, subresource string) ([]byte, error) {
 func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "schema")
-	stored := s.CreateReady("stored", spec("nodeSelector: {none: none}"))
+	stored := s.CreateReady("stored", spec(headless, "nodeSelector: {none: none}"))
 	type question struct {
 		schemaPart
 		object any
