@@ -13,7 +13,7 @@ import (
 func measureTakeover(ctx context.Context, b *bench) {
 	lease := 15 * time.Second // the controller's default
 	if b.opts.smoke {
-		lease = 2 * time.Second // The shortest that the controller accepts.
+		lease = 3 * time.Second // The shortest that the controller accepts.
 	}
 	ends := []struct {
 		what   string
