@@ -130,6 +130,9 @@ func orphans(in Input) []Change {
 type comparison struct {
 	*Template
 	compared map[SharedContent]compared
+	// last is the Content that was compared last, which is most often that of the next one, too.
+	last       SharedContent
+	lastResult compared
 }
 
 // compared is what the comparison of a Content has shown.
@@ -168,6 +171,9 @@ func (c *comparison) action(current Service, node string) Action {
 
 // left are the fields in which the Service of a node is left as it is.
 func (c *comparison) left(current Service, node string) []string {
+	if len(c.contested) == 0 {
+		return nil
+	}
 	left := c.compare(current.Content()).left
 	if current.Node() != node && c.isLeft(annotationsField) {
 		return append([]string{annotationsField}, left...)
@@ -176,6 +182,13 @@ func (c *comparison) left(current Service, node string) []string {
 }
 
 func (c *comparison) compare(shared SharedContent) compared {
+	if c.last != shared {
+		c.last, c.lastResult = shared, c.lookUp(shared)
+	}
+	return c.lastResult
+}
+
+func (c *comparison) lookUp(shared SharedContent) compared {
 	if result, known := c.compared[shared]; known {
 		return result
 	}
