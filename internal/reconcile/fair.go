@@ -1,9 +1,6 @@
 package reconcile
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
 // fairQueue holds the keys that wait, for each tenant in the order in which they came. The tenants take turns: one with
 // thousands of keys has the others wait for one of them at a time. Nor does one have all workers, however long its keys
@@ -15,18 +12,36 @@ type fairQueue[K comparable] struct {
 	share   int            // how many keys of a tenant may be under way
 	running map[string]int // by tenant; never 0
 	waiting map[string][]K // by tenant; never empty
-	turns   []string       // the tenants that have keys waiting
+	turns   []string       // the tenants of which a key may be taken out
+	ready   int            // how many keys those are: more of a tenant wait for others of it
 }
 
 func newFairQueue[K comparable](tenant func(K) string) *fairQueue[K] {
 	return &fairQueue[K]{tenant: tenant, share: 1, running: map[string]int{}, waiting: map[string][]K{}}
 }
 
-// setWorkers tells how many workers there are, of which one in four, or at least one, is left to other tenants.
+// setWorkers tells how many workers there are, of which one in four, or at least one, is left to other tenants. No key
+// must be waiting.
 func (q *fairQueue[K]) setWorkers(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.share = max(n-max(n/4, 1), 1)
+}
+
+// free is how many keys of a tenant may be taken out.
+func (q *fairQueue[K]) free(tenant string) int {
+	return min(len(q.waiting[tenant]), q.share-q.running[tenant])
+}
+
+// update makes a change that concerns one tenant. However many tenants there are, it looks at no other.
+func (q *fairQueue[K]) update(tenant string, change func()) {
+	before := q.free(tenant)
+	change()
+	after := q.free(tenant)
+	q.ready += after - before
+	if before == 0 && after > 0 {
+		q.turns = append(q.turns, tenant)
+	}
 }
 
 // Touch leaves a key that is added again where it is.
@@ -37,37 +52,31 @@ func (q *fairQueue[K]) Push(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	tenant := q.tenant(key)
-	if len(q.waiting[tenant]) == 0 {
-		q.turns = append(q.turns, tenant)
-	}
-	q.waiting[tenant] = append(q.waiting[tenant], key)
+	q.update(tenant, func() { q.waiting[tenant] = append(q.waiting[tenant], key) })
 }
 
 // Len is the number of keys that wait for a worker, and not for others of their tenant.
 func (q *fairQueue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	count := 0
-	for _, tenant := range q.turns {
-		count += min(len(q.waiting[tenant]), q.share-q.running[tenant])
-	}
-	return count
+	return q.ready
 }
 
 // Pop takes out the first key of the tenant whose turn it is. Len must not be 0. The key is under way until done.
 func (q *fairQueue[K]) Pop() K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	turn := slices.IndexFunc(q.turns, func(tenant string) bool { return q.running[tenant] < q.share })
-	tenant := q.turns[turn]
+	tenant := q.turns[0]
+	q.turns = q.turns[1:]
 	keys := q.waiting[tenant]
-	q.turns = slices.Delete(q.turns, turn, turn+1)
-	q.running[tenant]++
-	if len(keys) > 1 {
-		q.waiting[tenant] = keys[1:]
+	q.update(tenant, func() {
+		q.running[tenant]++
+		if q.waiting[tenant] = keys[1:]; len(keys) == 1 {
+			delete(q.waiting, tenant)
+		}
+	})
+	if q.free(tenant) > 0 {
 		q.turns = append(q.turns, tenant)
-	} else {
-		delete(q.waiting, tenant)
 	}
 	return keys[0]
 }
@@ -77,7 +86,9 @@ func (q *fairQueue[K]) done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	tenant := q.tenant(key)
-	if q.running[tenant]--; q.running[tenant] == 0 {
-		delete(q.running, tenant)
-	}
+	q.update(tenant, func() {
+		if q.running[tenant]--; q.running[tenant] == 0 {
+			delete(q.running, tenant)
+		}
+	})
 }
