@@ -88,10 +88,10 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
-	err2 := c.caches.Nodes.OnChange(c.nodeChanged)
+	c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)
-	err3 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
-	return c, errors.Join(err1, err2, err3)
+	err2 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
+	return c, errors.Join(err1, err2)
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
@@ -210,7 +210,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 // many Services the LocalService has.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.Template) (p plan.Plan, nodes []string,
 	owned int) {
-	nodes = c.caches.SelectedNodes(ls)
+	nodes = c.caches.Nodes.Selected(ls)
 	ready := c.caches.ReadyServices(ls)
 	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
 		owned = len(byName)
@@ -264,7 +264,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 		}
 		if changes := c.nodeChanges.Load(); changes != nodeChanges && now.Sub(looked) >= replanInterval {
 			// Some node has changed: that need not be one that is, or was, selected.
-			if !sets.New(c.caches.SelectedNodes(ls)...).Equal(sets.New(nodes...)) {
+			if !sets.New(c.caches.Nodes.Selected(ls)...).Equal(sets.New(nodes...)) {
 				return errNodesChanged
 			}
 			looked, nodeChanges = now, changes

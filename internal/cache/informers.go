@@ -47,7 +47,7 @@ var scheduledPods = fields.AndSelectors(
 // Caches are the caches of all resources that the controllers watch.
 type Caches struct {
 	LocalServices  *LocalServices
-	Nodes          *Store[Node]
+	Nodes          *Nodes
 	Services       *Services
 	EndpointSlices *Store[EndpointSlice]
 	Pods           *Store[Pod]
@@ -74,11 +74,15 @@ func New(o Options) (*Caches, error) {
 	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName, o.LocalServices, readLocalService,
 		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
 	c.LocalServices, err[0] = newLocalServices(localServices), localServicesErr
-	c.Nodes, err[1] = newStore("nodes",
+	var nodes *Store[Node]
+	nodes, err[1] = newStore("nodes",
 		metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"),
 			metav1.NamespaceAll, 0,
 			cache.Indexers{}, nil).Informer(),
 		trimNode, none, o.OnWatchError)
+	if err[1] == nil {
+		c.Nodes, err[1] = newNodes(nodes)
+	}
 	var services *Store[Service]
 	services, err[2] = newStore("services",
 		coreinformers.NewServiceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}),
@@ -149,18 +153,6 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 		synced = append(synced, store.synced()...)
 	}
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
-}
-
-// SelectedNodes returns the names of the nodes that a LocalService selects, in no order.
-func (c *Caches) SelectedNodes(ls *v1alpha1.LocalService) []string {
-	all := c.Nodes.informer.GetStore().List()
-	names := make([]string, 0, len(all))
-	for node := range typed[Node](all) {
-		if plan.Selects(ls, node.Labels) {
-			names = append(names, node.GetName())
-		}
-	}
-	return names
 }
 
 // LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is what stands

@@ -253,3 +253,50 @@ func TestOnChange(t *testing.T) {
 		t.Errorf("told (-want +got):\n%s", cmp.Diff(want, got))
 	}
 }
+
+// TestSelectedNodes: what is remembered of a nodeSelector is right after each change of a node, and not without bound.
+func TestSelectedNodes(t *testing.T) {
+	c := newCaches(t)
+	selecting := func(selector map[string]string) *v1alpha1.LocalService {
+		return testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = selector })
+	}
+	node := func(name string, labels map[string]string) *Node {
+		trimmed, err := trimNode(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trimmed
+	}
+	want := func(names ...string) {
+		t.Helper()
+		got := slices.Sorted(slices.Values(c.Nodes.Selected(selecting(map[string]string{"zone": "a"}))))
+		if !slices.Equal(got, names) {
+			t.Errorf("selected %v, want %v", got, names)
+		}
+	}
+	show := func(before, after *Node) {
+		t.Helper()
+		if after != nil {
+			show(t, c.Nodes.Store, after)
+		} else if err := c.Nodes.informer.GetIndexer().Delete(before); err != nil {
+			t.Fatal(err)
+		}
+		c.Nodes.change(before, after)
+	}
+	want()
+	one, two := node("one", map[string]string{"zone": "a"}), node("two", map[string]string{"zone": "b"})
+	show(nil, one)
+	show(nil, two)
+	want("one")
+	moved := node("two", map[string]string{"zone": "a"})
+	show(two, moved)
+	want("one", "two")
+	show(one, nil)
+	want("two")
+	for i := range 3 * maxSelections {
+		c.Nodes.Selected(selecting(map[string]string{"zone": fmt.Sprint(i)}))
+	}
+	if n := len(c.Nodes.selected); n > maxSelections {
+		t.Errorf("%d selections are remembered, want at most %d", n, maxSelections)
+	}
+}

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"unique"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -12,7 +14,9 @@ type Node struct {
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	return &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels)}, nil
+	node := &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels)}
+	node.name = unique.Make(full.Name).Value() // The same string as in its Services, with which it is compared often.
+	return node, nil
 }
 
 // DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.

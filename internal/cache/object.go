@@ -59,11 +59,17 @@ func (l Labels) All(yield func(key, value string) bool) {
 	}
 }
 
-// Lookup returns the value of a label, and whether there is one.
+// Lookup returns the value of a label, and whether there is one. It runs for every node in every sync.
 func (l Labels) Lookup(key string) (value string, exists bool) {
-	for k, v := range l.All {
-		if k == key {
-			return v, true
+	for rest := string(l); rest != ""; {
+		label := rest
+		if end := strings.IndexByte(rest, ','); end < 0 {
+			rest = ""
+		} else {
+			label, rest = rest[:end], rest[end+1:]
+		}
+		if n := len(key); len(label) > n && label[n] == '=' && label[:n] == key {
+			return label[n+1:], true
 		}
 	}
 	return "", false

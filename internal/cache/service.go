@@ -20,7 +20,7 @@ type Service struct {
 	Identity
 
 	uid         types.UID
-	node        string // from the annotation; "" if there is none
+	node        unique.Handle[string] // from the annotation; "" if there is none
 	controller  unique.Handle[plan.Controller]
 	clusterIPs  unique.Handle[string] // separated by commas; "None" or "" for none
 	terminating bool
@@ -38,6 +38,7 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	s := &Service{
 		Identity:    identityOf(full),
 		uid:         full.UID,
+		node:        unique.Make(""),
 		controller:  unique.Make(controller),
 		clusterIPs:  unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP)),
 		terminating: full.DeletionTimestamp != nil,
@@ -47,7 +48,7 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	if ofOthers || controller == (plan.Controller{}) && full.Labels[v1alpha1.OwnerLabelKey] == "" {
 		return s, nil
 	}
-	s.node = full.Annotations[v1alpha1.NodeAnnotationKey]
+	s.node = unique.Make(full.Annotations[v1alpha1.NodeAnnotationKey])
 	content := plan.ContentOf(full, nodeLabelKey)
 	delete(content.Annotations, corev1.LastAppliedConfigAnnotation)
 	encoded, err := (&corev1.Service{
@@ -75,7 +76,7 @@ func (c sharedContent) Get() *plan.Content {
 func (s *Service) GetUID() types.UID { return s.uid }
 
 // Node returns the name of the node that the Service says it is for, "" if it does not.
-func (s *Service) Node() string { return s.node }
+func (s *Service) Node() string { return s.node.Value() }
 
 // Controller returns the object that controls the Service, the zero value if none does.
 func (s *Service) Controller() plan.Controller { return s.controller.Value() }

@@ -63,7 +63,7 @@ func TestServiceIsWhole(t *testing.T) {
 					first = service
 				}
 				if service.Content() != first.Content() {
-					t.Errorf("the Services of nodes %s and %s have nothing in common", first.node, node)
+					t.Errorf("the Services of nodes %s and %s have nothing in common", first.Node(), node)
 				}
 			}
 		})
