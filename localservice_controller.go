@@ -63,6 +63,7 @@ type localServiceController struct {
 	limits       plan.Limits
 	caches       *cache.Caches
 	services     *writer.Services
+	hostnames    *hostnames
 	statuses     *writer.Statuses
 	reservations *writer.Reservations
 	loop         *reconcile.Loop[types.NamespacedName]
@@ -86,12 +87,14 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		statuses:     writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Recorder.Record),
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
+	c.hostnames = newHostnames(deps, c.services)
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
 	c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)
 	err2 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
-	return c, errors.Join(err1, err2)
+	err3 := c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged)
+	return c, errors.Join(err1, err2, err3)
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
@@ -169,7 +172,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.vanished.Delete(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	metrics.SetInvalid(key, err != nil)
 	if err != nil {
 		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil {
@@ -178,15 +181,22 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
 
-	template.Leave(c.services.Contested.Fields(ls))
+	templates.Leave(c.services.Contested.Fields(ls))
 	nodeChanges := c.nodeChanges.Load()
-	p, nodes, owned := c.plan(ls, template)
+	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
 	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls.Namespace, change) }) > 0 {
 		c.loop.AddAfter(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))
-	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
+	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
+	names := c.hostnames.plan(ls)
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		names.tell(&report, nodes)
+	}
+	if again := c.hostnames.holdRetired(ls, &p, names, &report, nodes, c.clock.Now()); again > 0 {
+		c.loop.AddAfter(key, again)
+	}
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
 		return err
@@ -201,20 +211,21 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	c.announce(ctx, ls, &p, report, owned)
-	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
-		c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges))
+	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
+	outcome := c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next)
+	c.hostnames.write(ctx, ls, names, &outcome, func() error { return next(0) })
 	return c.conclude(ctx, ls, report, outcome)
 }
 
 // plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how
 // many Services the LocalService has.
-func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.Template) (p plan.Plan, nodes []string,
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) (p plan.Plan, nodes []string,
 	owned int) {
 	nodes = c.caches.Nodes.Selected(ls)
 	ready := c.caches.ReadyServices(ls)
 	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
 		owned = len(byName)
-		p = plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: byName, Ready: ready,
+		p = plan.Compute(plan.Input{Templates: templates, Nodes: nodes, Owned: byName, Ready: ready,
 			Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
 	})
 	return p, nodes, owned
@@ -317,7 +328,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	} else if report.Withheld.Creates+report.Withheld.Replaces > 0 {
 		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
-	report.InPlace += len(outcome.Written) - counts[plan.Delete]
+	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
 	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil)
 	statusErr := c.writeStatus(ctx, ls, report)
