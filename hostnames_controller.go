@@ -5,6 +5,8 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -18,13 +20,16 @@ import (
 // EndpointSlices in which Kubernetes publishes the pods of the Source, which selects them; it owns their copies, with a
 // hostname for each endpoint, which make up the Published Service; it writes those.
 type hostnames struct {
+	clock        clock.PassiveClock
 	nodeLabelKey string
 	caches       *cache.Caches
 	slices       *writer.Slices
+	lookAgain    func(types.NamespacedName, time.Duration)
 }
 
-func newHostnames(deps app.Dependencies, services *writer.Services) *hostnames {
-	return &hostnames{nodeLabelKey: deps.Options.NodeLabelKey, caches: deps.Caches,
+func newHostnames(deps app.Dependencies, services *writer.Services,
+	lookAgain func(types.NamespacedName, time.Duration)) *hostnames {
+	return &hostnames{lookAgain: lookAgain, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey, caches: deps.Caches,
 		slices: writer.NewSlices(deps.Kube, services,
 			func(slice *discoveryv1.EndpointSlice) { deps.Caches.HostnameSlices.Wrote(slice) })}
 }
@@ -36,19 +41,26 @@ type published struct {
 	service plan.Service // nil unless the LocalService has it
 }
 
-// plan decides about the copies. It does so, too, for a LocalService whose mode has been changed, as long as it has the
-// Services: until then its names are kept up to date.
-func (h *hostnames) plan(ls *v1alpha1.LocalService) *published {
-	p := &published{service: h.ours(ls, plan.Published)}
-	p.Hostnames = plan.NewHostnames(ls, p.service, func(name string) plan.Labels {
+// plan decides about the copies, and completes a plan of Services and the report about it: see tell and holdRetired. It
+// does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names are
+// kept up to date.
+func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
+	names := &published{service: h.ours(ls, plan.Published)}
+	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
 		if node := h.caches.Nodes.Get("", name); node != nil {
 			return node.Labels
 		}
 		return nil
 	})
-	p.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: p.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: p.service, Slices: h.caches.Hostnames(ls)})
-	return p
+	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
+		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested})
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		names.tell(report, nodes)
+	}
+	if again := h.holdRetired(ls, p, names, report, nodes); again > 0 {
+		h.lookAgain(keyOf(ls), again)
+	}
+	return names
 }
 
 // ours is the Service that a LocalService has for a purpose, nil if there is none, or it is somebody else's.
@@ -62,12 +74,16 @@ func (h *hostnames) ours(ls *v1alpha1.LocalService, purpose plan.Purpose) plan.S
 
 // tell completes a report about a LocalService with mode Hostnames.
 func (p *published) tell(report *status.Report, nodes []string) {
-	report.Nodes, report.ReadyNodes = p.Count(nodes), len(p.Ready)
+	report.Nodes = p.Count(nodes)
+	report.ReadyNodes = min(len(p.Ready), report.Nodes) // Pods may be known before their nodes.
 	report.Hostnames = &status.Hostnames{Unpublished: p.Sources == 0 && len(report.Conflicts) == 0}
 	for i := range p.Changes {
 		if p.Changes[i].Action == plan.Wait {
 			report.Hostnames.Waiting++
 		}
+	}
+	if p.Contested > 0 {
+		report.ContestedFields = append(report.ContestedFields, "endpoints")
 	}
 }
 
@@ -75,7 +91,7 @@ func (p *published) tell(report *status.Report, nodes []string) {
 // that is reached by their names is reached by the new ones, and has been for a while. It returns when to look again, 0
 // for not before something changes.
 func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *published, report *status.Report,
-	nodes []string, now time.Time) (again time.Duration) {
+	nodes []string) (again time.Duration) {
 	if report.Retiring = p.Count(plan.Retire); report.Retiring == 0 {
 		return 0
 	}
@@ -84,7 +100,7 @@ func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *
 	if len(p.Changes) == report.Retiring && (!isHostnames || names.IsInPlace()) {
 		report.Unanswered = h.unanswered(ls, names, nodes)
 	}
-	left, known := status.LeftToRetire(ls, now)
+	left, known := status.LeftToRetire(ls, h.clock.Now())
 	switch {
 	case len(p.With(plan.Action.IsWrite)) > report.Retiring || len(names.Changes) > 0:
 		again = progressInterval // What is written now may be all that is missing.
@@ -124,6 +140,7 @@ func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names 
 	}, next)
 	outcome.Refused = append(outcome.Refused, out.Refused...)
 	outcome.Stale = append(outcome.Stale, out.Stale...)
+	outcome.Contested.Insert(out.Contested.UnsortedList()...)
 	outcome.Stopped = out.Stopped
 	out.AwaitSlices(ctx, h.caches.HostnameSlices.HasReached)
 }
@@ -138,9 +155,13 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 		if slice == nil {
 			continue
 		}
+		delay := batchPeriod // Somebody changes what is ours, and may do so as often as we put it right.
+		if slice.Manager() == plan.KubernetesSliceManager {
+			delay = 0
+		}
 		key := slice.LocalService()
 		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfterBackoff(key, 0)
+			c.loop.AddAfterBackoff(key, delay)
 		}
 	}
 }

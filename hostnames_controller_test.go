@@ -19,6 +19,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -337,4 +338,38 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo-a", "demo-b")
 		})
+}
+
+// TestHostnamesContested: what an admission webhook makes of a copy is told, and left; what Kubernetes publishes
+// afterwards is written all the same.
+func TestHostnamesContested(t *testing.T) {
+	nodes := []runtime.Object{testNode("a"), testNode("b")}
+	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
+		isMutated := true
+		for _, verb := range []string{"create", "update"} {
+			w.kube.PrependReactor(verb, "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+				if slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice); isMutated {
+					slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
+				}
+				return false, nil, nil
+			})
+		}
+		w.publish("1", "a")
+		w.want("first", "a=10.9.9.9")
+		w.wantReady("False Contested 1/2, 2 Services")
+		if got := w.writes(); len(got) > 6 {
+			t.Errorf("a fight: %q", got)
+		}
+		w.publish("1", "a", "b")
+		w.want("another pod", "a=10.9.9.9", "b=10.0.0.2")
+		w.writes()
+		time.Sleep(5 * time.Minute)
+		if got := w.requests(); len(got) > 0 {
+			t.Errorf("not at rest: %v", got)
+		}
+		isMutated = false
+		time.Sleep(2 * writer.ContestedFor)
+		w.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
+		w.wantReady("True HostnamesInPlace 2/2, 2 Services")
+	})
 }

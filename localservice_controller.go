@@ -87,14 +87,12 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		statuses:     writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Recorder.Record),
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
-	c.hostnames = newHostnames(deps, c.services)
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
+	c.hostnames = newHostnames(deps, c.services, c.loop.AddAfter)
 	c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)
-	err2 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
-	err3 := c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged)
-	return c, errors.Join(err1, err2, err3)
+	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
+		c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
@@ -110,11 +108,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	}
 }
 
-// nodeChanged looks at labels only: heartbeats must not cause work.
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
-	if before != nil && after != nil && before.Labels == after.Labels {
-		return
-	}
 	c.nodeChanges.Add(1)
 	for ls := range c.caches.LocalServices.All() {
 		if before != nil && plan.Selects(ls, before.Labels) || after != nil && plan.Selects(ls, after.Labels) {
@@ -190,13 +184,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
-	names := c.hostnames.plan(ls)
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		names.tell(&report, nodes)
-	}
-	if again := c.hostnames.holdRetired(ls, &p, names, &report, nodes, c.clock.Now()); again > 0 {
-		c.loop.AddAfter(key, again)
-	}
+	names := c.hostnames.plan(ls, &p, &report, nodes)
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
 		return err

@@ -46,9 +46,6 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 	// The Service of a copy has the name of its LocalService, whatever has become of the labels.
 	s.localService = unique.Make(controller.Name)
 	s.sum.Endpoints = nil
-	if !plan.HasCopyLabels(full.Labels, controller.Name) {
-		s.sum.Rest++
-	}
 	return s, nil
 }
 
@@ -81,7 +78,7 @@ func (s *HostnameSlice) Get() *discoveryv1.EndpointSlice {
 // Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
 func (s *HostnameSlice) Same(other *HostnameSlice) bool {
 	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
-		s.localService == other.localService && s.sum.Rest == other.sum.Rest && s.sum.Hostnames == other.sum.Hostnames
+		s.localService == other.localService && s.sum.Same(other.sum)
 }
 
 // DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"hash/maphash"
-	"maps"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +41,11 @@ type SliceSum struct {
 	Hostnames uint64
 }
 
+// Same reports whether two EndpointSlices publish the same, hostnames included.
+func (s SliceSum) Same(other SliceSum) bool {
+	return s.Rest == other.Rest && s.Hostnames == other.Hostnames
+}
+
 // EndpointSum stands for an endpoint without its hostname.
 type EndpointSum struct {
 	Sum   uint64
@@ -51,7 +55,8 @@ type EndpointSum struct {
 
 var seed = maphash.MakeSeed()
 
-// SumOf returns the sum of an EndpointSlice, which it does not change.
+// SumOf returns the sum of an EndpointSlice, which it does not change. Of one that Kubernetes does not manage, that is of
+// a copy, it takes in whether it has the labels of one.
 func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
 	encoded, err := rest.Marshal()
@@ -59,6 +64,10 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		return SliceSum{}, err
 	}
 	sum := SliceSum{Rest: maphash.Bytes(seed, encoded)}
+	if slice.Labels[discoveryv1.LabelManagedBy] != KubernetesSliceManager &&
+		!contains(slice.Labels, copyLabels(ControllerOf(slice).Name)) {
+		sum.Rest++
+	}
 	var hostnames hostnamesSum
 	for _, endpoint := range slice.Endpoints {
 		hostname, node := value(endpoint.Hostname), value(endpoint.NodeName)
@@ -157,6 +166,8 @@ type CopyInput struct {
 	Source, Published Service
 	// Slices are EndpointSlices of the LocalService, as their labels say, by name.
 	Slices map[string]EndpointSlice
+	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then.
+	IsContested func(current EndpointSlice, want SliceSum) bool
 }
 
 // CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
@@ -172,8 +183,8 @@ type CopyChange struct {
 // Copies is what to do so that the names are published as Kubernetes has published the pods.
 type Copies struct {
 	Changes []CopyChange
-	// Sources is the number of EndpointSlices to copy.
-	Sources int
+	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left as they are.
+	Sources, Contested int
 	// Ready has the names with a ready endpoint, and ReadyNodes the nodes that those are on.
 	Ready, ReadyNodes map[string]bool
 }
@@ -200,10 +211,13 @@ func ComputeCopies(in CopyInput) Copies {
 			change.Action = Create
 		case change.Current.Controller().UID != in.Published.GetUID():
 			change.Action = Wait // It is of a Service that is gone, and will go with that.
-		case change.Current.Sum().Rest != want.Rest || change.Current.Sum().Hostnames != want.Hostnames:
-			change.Action = Update
-		default:
+		case change.Current.Sum().Same(want):
 			continue
+		case in.IsContested(change.Current, want):
+			out.Contested++
+			continue
+		default:
+			change.Action = Update
 		}
 		out.Changes = append(out.Changes, change)
 	}
@@ -234,7 +248,7 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 }
 
 // IsInPlace reports whether nothing is left to publish.
-func (c *Copies) IsInPlace() bool { return c.Sources > 0 && len(c.Changes) == 0 }
+func (c *Copies) IsInPlace() bool { return c.Sources > 0 && len(c.Changes) == 0 && c.Contested == 0 }
 
 // copyName is the name of the copy of an EndpointSlice. It follows from that, so that it is never made twice.
 func copyName(source string) string { return source + "-named" }
@@ -264,7 +278,7 @@ func Copy(change *CopyChange, published Service, hostnames *Hostnames) *discover
 	return out
 }
 
-// copyLabels are the labels of a copy. That of headless Services keeps kube-proxy from watching it.
+// copyLabels are the labels of a copy, whose Service has the name of the LocalService. That of headless Services keeps kube-proxy from watching it.
 func copyLabels(localService string) map[string]string {
 	return map[string]string{
 		discoveryv1.LabelServiceName: localService,
@@ -273,9 +287,4 @@ func copyLabels(localService string) map[string]string {
 		v1alpha1.OwnerLabelKey:       localService,
 		v1alpha1.HostnamesLabelKey:   v1alpha1.HostnamesPublished,
 	}
-}
-
-// HasCopyLabels reports whether labels are those of a copy for a LocalService.
-func HasCopyLabels(labels map[string]string, localService string) bool {
-	return maps.Equal(labels, copyLabels(localService))
 }

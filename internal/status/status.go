@@ -90,8 +90,11 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 // tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec that
 // begins anew.
 func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
+	if r.Invalid != nil {
+		return
+	}
 	told := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring)
-	if told != nil && (r.Invalid == nil && r.Retiring == 0 || told.ObservedGeneration != generation) {
+	if told != nil && (r.Retiring == 0 || told.ObservedGeneration != generation) {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRetiring)
 	}
 	if r.Retiring == 0 {

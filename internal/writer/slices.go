@@ -9,6 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	typeddiscoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
@@ -18,23 +20,48 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// endpointsField is what is contested of an EndpointSlice.
+const endpointsField = "endpoints"
+
 // Slices makes the changes of the EndpointSlices that have hostnames.
 type Slices struct {
 	kube   kubernetes.Interface
 	writer *Writer
 	wrote  func(*discoveryv1.EndpointSlice)
+	// contested has what was wanted, and stored in another way, by the UID of the EndpointSlice.
+	contested *utilcache.LRUExpireCache
 }
 
 // NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers.
 func NewSlices(kube kubernetes.Interface, services *Services, wrote func(*discoveryv1.EndpointSlice)) *Slices {
-	return &Slices{kube: kube, writer: services.writer, wrote: wrote}
+	return &Slices{kube: kube, writer: services.writer, wrote: wrote,
+		contested: utilcache.NewLRUExpireCache(maxContested)}
+}
+
+// IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it is
+// wanted now. Somebody, such as an admission webhook, would have it so again.
+func (s *Slices) IsContested(current plan.EndpointSlice, want plan.SliceSum) bool {
+	stored, known := s.contested.Get(current.GetUID())
+	return known && stored.(plan.SliceSum).Same(want)
+}
+
+// isStored reports whether what is stored is what was asked for, and remembers it if not.
+func (s *Slices) isStored(asked, stored *discoveryv1.EndpointSlice) bool {
+	want, err1 := plan.SumOf(asked)
+	have, err2 := plan.SumOf(stored)
+	if err1 != nil || err2 != nil || have.Same(want) {
+		return true // What cannot be encoded was not sent.
+	}
+	want.Endpoints = nil
+	s.contested.Add(stored.UID, want, ContestedFor)
+	return false
 }
 
 // Write makes changes. copyOf returns the EndpointSlice to write. next is called before each write; when it returns an
 // error, no other is begun. What is published comes before what goes.
 func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.CopyChange,
 	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice, next func() error) Outcome {
-	var out Outcome
+	out := Outcome{Contested: sets.Set[string]{}}
 	var mu sync.Mutex
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	for _, deletions := range []bool{false, true} {
@@ -45,13 +72,17 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 			}
 		}
 		failed, err := s.writer.Each(ctx, namespace, len(batch), next, func(i int) error {
-			written, err := s.write(ctx, namespace, &batch[i], copyOf)
-			if written != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				out.slices = append(out.slices, written)
+			asked, written, err := s.write(ctx, namespace, &batch[i], copyOf)
+			if written == nil {
+				return err
 			}
-			return err
+			mu.Lock()
+			defer mu.Unlock()
+			out.slices = append(out.slices, written)
+			if !s.isStored(asked, written) {
+				out.Contested.Insert(endpointsField)
+			}
+			return nil
 		})
 		out.addFailures(failed)
 		if err != nil && !errors.Is(err, ErrRefused) {
@@ -63,15 +94,17 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 }
 
 func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyChange,
-	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice) (written *discoveryv1.EndpointSlice, err error) {
+	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice) (asked, written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	client := s.kube.DiscoveryV1().EndpointSlices(namespace)
 	switch change.Action {
 	case plan.Create:
-		written, err = create(ctx, client, copyOf(change))
+		asked = copyOf(change)
+		written, err = create(ctx, client, asked)
 	case plan.Update:
-		written, err = client.Update(ctx, copyOf(change), metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
+		asked = copyOf(change)
+		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
 		uid, version := change.Current.GetUID(), change.Current.GetResourceVersion()
 		err = client.Delete(ctx, change.Name,
@@ -82,13 +115,13 @@ func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyC
 	}
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
-		return nil, &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: namespace,
+		return nil, nil, &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: namespace,
 			Name: change.Name, Err: err}
 	}
 	if written != nil {
 		s.wrote(written)
 	}
-	return written, nil
+	return asked, written, nil
 }
 
 // create creates an EndpointSlice, or takes the one that is there with its name, if that is of the same Service: the
