@@ -169,8 +169,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil {
-			return statusErr // This is to be tried again.
+		isTold := status.TellsInvalid(ls, err)
+		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil || isTold {
+			return statusErr // An error is to be tried again.
 		}
 		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
@@ -322,7 +323,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
-		err := fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused))
+		err := errors.Join(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused)), statusErr)
 		if outcome.MayPass() {
 			return err
 		}

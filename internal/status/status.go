@@ -87,6 +87,13 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 	return status
 }
 
+// TellsInvalid reports whether the status of a LocalService says already why its spec is invalid.
+func TellsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
+	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonInvalidSpec && ready.Message == invalid.Error() &&
+		ready.ObservedGeneration == ls.Generation
+}
+
 // tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec that
 // begins anew.
 func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
