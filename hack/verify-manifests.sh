@@ -22,6 +22,7 @@ kubectl() { bin/playground kubectl "$@"; }
 kubectl create -f artifacts/examples/crd.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create namespace --save-config local-service-system
+kubectl create namespace --save-config hostnames
 while IFS= read -r manifest; do
     kubectl apply --dry-run=server --validate=strict -f "$manifest"
 done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml | sort)
