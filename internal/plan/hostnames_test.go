@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -303,3 +304,34 @@ func TestCopy(t *testing.T) {
 		t.Errorf("-want +got, or the source was changed:\n%s", diff)
 	}
 }
+
+// BenchmarkComputeCopies decides about 50 EndpointSlices of 100 pods each, of which none needs anything.
+func BenchmarkComputeCopies(b *testing.B) {
+	ls := localService(hostnamesMode)
+	both := templates(b, ls)
+	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
+	hostnames := NewHostnames(ls, published, func(string) Labels { return nil })
+	all := map[string]EndpointSlice{}
+	for i := range 50 {
+		s := sourceSlice(source, fmt.Sprint("s", i), nodeNames(100)...)
+		sum := s.Sum()
+		all[s.Name] = summed{s, sum}
+		c := apiSlice{Copy(&CopyChange{Name: copyName(s.Name), Source: s}, published, hostnames)}
+		all[c.Name] = summed{c, c.Sum()}
+	}
+	in := CopyInput{Hostnames: hostnames, Source: source, Published: published, Slices: all}
+	b.ReportAllocs()
+	for b.Loop() {
+		if out := ComputeCopies(in); len(out.Changes) > 0 {
+			b.Fatal(out.Changes)
+		}
+	}
+}
+
+// summed is an EndpointSlice whose sum is known, as in a cache.
+type summed struct {
+	apiSlice
+	sum SliceSum
+}
+
+func (s summed) Sum() SliceSum { return s.sum }
