@@ -63,7 +63,7 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	if err != nil {
 		return SliceSum{}, err
 	}
-	sum := SliceSum{Rest: maphash.Bytes(seed, encoded)}
+	sum := SliceSum{Rest: maphash.Bytes(seed, encoded), Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
 	if slice.Labels[discoveryv1.LabelManagedBy] != KubernetesSliceManager &&
 		!contains(slice.Labels, copyLabels(ControllerOf(slice).Name)) {
 		sum.Rest++
