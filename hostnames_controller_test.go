@@ -264,6 +264,19 @@ func TestHostnamesOfStrangers(t *testing.T) {
 	})
 }
 
+// TestHostnamesOnceTheNameIsFree: the Service that has the names may come after Kubernetes has published the pods.
+func TestHostnamesOnceTheNameIsFree(t *testing.T) {
+	stranger := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "stranger",
+		ResourceVersion: "1"}}
+	inHostnamesWorld(t, testLocalService(hostnamesMode), append(testNodes(1), stranger), func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		w.wantReady("False NameTaken 0/1, 1 Services")
+		w.remove(stranger)
+		settle()
+		w.want("once the name is free", "a=10.0.0.1")
+	})
+}
+
 // TestHostnamesNotPermitted: the permission to write EndpointSlices is not given by default.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
