@@ -277,6 +277,27 @@ func TestHostnamesOnceTheNameIsFree(t *testing.T) {
 	})
 }
 
+// TestHostnamesAreRepaired: a copy that says that Kubernetes manages it is still a copy.
+func TestHostnamesAreRepaired(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		slices := w.kube.DiscoveryV1().EndpointSlices("default")
+		relabelled, err := slices.Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		relabelled = relabelled.DeepCopy()
+		relabelled.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+		relabelled.ResourceVersion = w.nextVersion()
+		w.set(relabelled)
+		settle()
+		now, err := slices.Get(t.Context(), relabelled.Name, metav1.GetOptions{})
+		if err != nil || now.Labels[discoveryv1.LabelManagedBy] != v1alpha1.EndpointSliceManager {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
+}
+
 // TestHostnamesNotPermitted: the permission to write EndpointSlices is not given by default.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {

@@ -200,7 +200,8 @@ func ComputeCopies(in CopyInput) Copies {
 			change.Action = Create
 		case change.Current.Controller().UID != in.Published.GetUID():
 			change.Action = Wait // It is of a Service that is gone, and will go with that.
-		case change.Current.Sum().Rest != want.Rest || change.Current.Sum().Hostnames != want.Hostnames:
+		case change.Current.Manager() != v1alpha1.EndpointSliceManager || change.Current.Sum().Rest != want.Rest ||
+			change.Current.Sum().Hostnames != want.Hostnames:
 			change.Action = Update
 		default:
 			continue
