@@ -68,8 +68,8 @@ func sameSlice(a, b *discoveryv1.EndpointSlice) error {
 		framework.Equal("ports", a.Ports, b.Ports), framework.Equal("owners", a.OwnerReferences, b.OwnerReferences))
 }
 
-// TestHostnamesOfStrangers tests that EndpointSlices that look like what is copied, or like copies, are neither copied nor
-// changed, and that one by the name of a copy is told.
+// TestHostnamesOfStrangers tests that EndpointSlices that look like what is copied, or like copies, are neither copied
+// nor changed, and that one by the name of a copy is told.
 func TestHostnamesOfStrangers(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "strangers")
