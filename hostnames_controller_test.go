@@ -265,6 +265,40 @@ func TestHostnamesOfStrangers(t *testing.T) {
 	})
 }
 
+// TestHostnamesOnceTheNameIsFree: the Service that has the names may come after Kubernetes has published the pods.
+func TestHostnamesOnceTheNameIsFree(t *testing.T) {
+	stranger := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "stranger",
+		ResourceVersion: "1"}}
+	inHostnamesWorld(t, testLocalService(hostnamesMode), append(testNodes(1), stranger), func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		w.wantReady("False NameTaken 0/1, 1 Services")
+		w.remove(stranger)
+		settle()
+		w.want("once the name is free", "a=10.0.0.1")
+	})
+}
+
+// TestHostnamesAreRepaired: a copy that says that Kubernetes manages it is still a copy.
+func TestHostnamesAreRepaired(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		slices := w.kube.DiscoveryV1().EndpointSlices("default")
+		relabelled, err := slices.Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		relabelled = relabelled.DeepCopy()
+		relabelled.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+		relabelled.ResourceVersion = w.nextVersion()
+		w.set(relabelled)
+		settle()
+		now, err := slices.Get(t.Context(), relabelled.Name, metav1.GetOptions{})
+		if err != nil || now.Labels[discoveryv1.LabelManagedBy] != v1alpha1.EndpointSliceManager {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
+}
+
 // TestHostnamesNotPermitted: the permission to write EndpointSlices is not given by default.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
@@ -331,7 +365,7 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo", "demo-a", "demo-b", sourceName)
 			w.set(testSlice("demo-b", true))
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second)                                                         // Not when the controller writes the status, which would be lost.
 			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true }) // Everything begins anew.
 			time.Sleep(status.RetireAfter - 5*time.Second)
 			services("demo", "demo-a", "demo-b", sourceName)

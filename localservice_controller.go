@@ -122,7 +122,8 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	isSame := before != nil && after != nil && before.Same(after)
 	isEcho := after != nil && c.caches.Services.IsEcho(after)
 	// After a watch was broken, it may tell only now, with our own write, that somebody else's Service has gone before.
-	isOnlyOurs := isEcho && (before == nil || before.Controller() == after.Controller())
+	// One without a node is of mode Hostnames: what Kubernetes publishes for it may have been told before.
+	isOnlyOurs := isEcho && after.Node() != "" && (before == nil || before.Controller() == after.Controller())
 	if isSame || isOnlyOurs {
 		return
 	}

@@ -211,7 +211,7 @@ func ComputeCopies(in CopyInput) Copies {
 			change.Action = Create
 		case change.Current.Controller().UID != in.Published.GetUID():
 			change.Action = Wait // It is of a Service that is gone, and will go with that.
-		case change.Current.Sum().Same(want):
+		case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager:
 			continue
 		case in.IsContested(change.Current, want):
 			out.Contested++

@@ -30,6 +30,9 @@ func NewLocalService(namespace, name string, changes ...Change) *v1alpha1.LocalS
 // WithClusterIP is the change to Services with an address.
 func WithClusterIP(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }
 
+// WithHostnames is the change to names in one Service.
+func WithHostnames(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
+
 // OfType is the change to Services of a type other than ClusterIP.
 func OfType(serviceType corev1.ServiceType) Change {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.Type, ls.Spec.ClusterIP = serviceType, "" }

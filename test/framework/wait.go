@@ -80,8 +80,16 @@ func CheckReady(ls *v1alpha1.LocalService) error {
 		CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionTrue, ""),
 		CheckCondition(ls, v1alpha1.ConditionProgressing, metav1.ConditionFalse, ""),
 		CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionFalse, ""),
-		Equal("status.services", ls.Status.Services, ls.Status.Nodes),
+		Equal("status.services", int(ls.Status.Services), services(ls)),
 	)
+}
+
+// services is how many Services a LocalService has when all is in place.
+func services(ls *v1alpha1.LocalService) int {
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		return 2
+	}
+	return int(ls.Status.Nodes)
 }
 
 // CheckCondition compares a condition that speaks of the LocalService's present spec. Any reason will do for "".

@@ -45,8 +45,8 @@ func wantRefusal(t *testing.T, err error, sentences ...string) {
 func TestBadSpecsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "bad")
-	const ownLabels = "the labels owner and vm/rack on the Services belong to the controller; remove them from " +
-		"serviceMetadata.labels"
+	const ownLabels = "the labels owner, vm/rack and localservice.dev/hostnames on the Services belong to the " +
+		"controller; remove them from serviceMetadata.labels"
 	for _, test := range [][]string{ // the fields of a spec, and what the API server says
 		{"selector: null", "spec.selector: Required value"},
 		{"selector: {}", "selector is empty: name at least one label of the pods to reach, for example app: demo"},
@@ -76,6 +76,16 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			"clusterIP cannot be a fixed address", "use None (headless), or leave it out to have one allocated"},
 		{"type: NodePort, clusterIP: None, ports: [{port: 1}]",
 			"clusterIP: None (headless) works only with type: ClusterIP", "remove clusterIP or change type"},
+		{"clusterIP: None, mode: Names", "spec.mode", `supported values: "Services", "Hostnames"`},
+		{"clusterIP: None, groupBy: zone", "groupBy works only with mode: Hostnames; set that or remove groupBy"},
+		{"mode: Services, clusterIP: None, groupBy: zone", "groupBy works only with mode: Hostnames"},
+		{"mode: Hostnames, groupBy: a/b/c", "spec.groupBy", "groupBy must be the key of a node label"},
+		{"mode: Hostnames, ports: [{port: 1}], type: NodePort",
+			"one headless Service, which has no node port and no load balancer; remove type, or use mode: Services"},
+		{"mode: Hostnames, sessionAffinity: ClientIP", "sessionAffinity has no effect with mode: Hostnames",
+			"remove it, or use mode: Services"},
+		{"mode: Hostnames, internalTrafficPolicy: Local", "internalTrafficPolicy has no effect with mode: Hostnames",
+			"remove it, or use mode: Services"},
 		{"type: ExternalName", "spec.type", `supported values: "ClusterIP", "NodePort", "LoadBalancer"`},
 		{"clusterIP: None, externalName: example.com", `unknown field "spec.externalName"`},
 		{"ports: [{port: 1}], externalTrafficPolicy: Local",
@@ -116,6 +126,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			"spec.trafficDistribution", `supported values: "PreferClose", "PreferSameZone", "PreferSameNode"`},
 		{"clusterIP: None, serviceMetadata: {labels: {owner: me}}", ownLabels},
 		{"clusterIP: None, serviceMetadata: {labels: {vm/rack: node1}}", ownLabels},
+		{"clusterIP: None, serviceMetadata: {labels: {localservice.dev/hostnames: source}}", ownLabels},
 		{"clusterIP: None, serviceMetadata: {annotations: {localservice.dev/node: node1}}",
 			"annotations under localservice.dev/ belong to the controller", "remove them from serviceMetadata"},
 		{`clusterIP: None, serviceMetadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}`,
@@ -145,6 +156,23 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wantRefusal(t, s.in(t).createFromYAML(name, headless, metav1.DryRunAll), says)
 		})
+	}
+}
+
+// TestGoodSpecsOfHostnames tests what mode Hostnames takes that a Service for each node does not, and what has no effect.
+func TestGoodSpecsOfHostnames(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "good")
+	for _, fields := range []string{
+		"mode: Hostnames",
+		"mode: Hostnames, ports: []",
+		"mode: Hostnames, groupBy: topology.kubernetes.io/zone",
+		"mode: Hostnames, type: ClusterIP, clusterIP: None, sessionAffinity: None, internalTrafficPolicy: Cluster",
+		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true, trafficDistribution: PreferClose",
+	} {
+		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
+			t.Errorf("%s: %v", fields, err)
+		}
 	}
 }
 

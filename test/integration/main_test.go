@@ -41,7 +41,10 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return nil, errors.Join(err, shared.Stop())
 		}
-		return func() error { return errors.Join(checkLog(controller), shared.Stop(), stopSolo()) }, nil
+		return func() error {
+			return errors.Join(checkLog(controller), shared.Stop(), soloClusters.stop(), publishers.stop(),
+				stopPublishing())
+		}, nil
 	})
 }
 

@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// wantRetired waits until LocalService demo has only these Services, and fails if those of the mode before have gone
+// earlier than DNS may remember that the new names do not exist, or much later. The new ones answer since the last of
+// some requests.
+func (s *scene) wantRetired(ls *v1alpha1.LocalService, answer func() framework.Requests, services ...string) {
+	s.T.Helper()
+	s.WaitServices(ls, services...)
+	s.WaitReady("demo")
+	gone := s.Requests().Resource("services").Verb("delete").Where(framework.Succeeded).First()
+	stayed := gone.Sub(answer().Last())
+	if stayed < status.RetireAfter || stayed > status.RetireAfter+busy*5*time.Second {
+		s.Fatalf("the Services of the mode before stayed for %v after the new names; want %v", stayed, status.RetireAfter)
+	}
+	s.waitRetiring("")
+}
+
+// waitRetiring waits until the condition Retiring of LocalService demo has a status, or is not there with "".
+func (s *scene) waitRetiring(want metav1.ConditionStatus) {
+	s.T.Helper()
+	s.WaitLocalService("demo", fmt.Sprintf("has the condition Retiring: %q", want),
+		func(ls *v1alpha1.LocalService) error {
+			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+			if c == nil {
+				c = &metav1.Condition{}
+			}
+			return errors.Join(framework.Equal("Retiring", c.Status, want),
+				framework.Equal("observedGeneration", ls.Status.ObservedGeneration, ls.Generation))
+		})
+}
+
+// answering are the controllers' requests that have made new names answer.
+func (s *scene) answering(resource string) func() framework.Requests {
+	return func() framework.Requests { return s.Requests().Resource(resource).Verb("create") }
+}
+
+// TestHostnamesChangeOfMode changes the mode in both directions.
+func TestHostnamesChangeOfMode(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "mode")
+	nodes := s.AddNodes("a", "b")
+	ls := s.CreateReady("demo")
+	s.run("a", nodes[0], "10.1.0.1")
+	s.run("b", nodes[1], "10.1.0.2")
+	ofNodes := []string{"demo-" + nodes[0], "demo-" + nodes[1]}
+	s.waitReadyNodes("2/2")
+	s.ResetCount()
+	s.Update("demo", framework.WithHostnames)
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2")
+	s.waitRetiring(metav1.ConditionTrue)
+	s.WaitServices(ls, append(ofNodes, "demo", sourceName)...)
+	s.wantRetired(ls, s.answering("endpointslices"), "demo", sourceName)
+	s.WantWrites("services", "2 create services 201, 2 delete services 200")
+	s.waitReadyNodes("2/2")
+
+	s.ResetCount()
+	s.Update("demo", modeServices)
+	s.waitRetiring(metav1.ConditionTrue)
+	s.WaitServices(ls, append(ofNodes, "demo", sourceName)...)
+	s.setPodStatus("b", "10.1.0.3", "") // As long as the names are there they are kept up to date.
+	s.wantNames("a=10.1.0.1", "b=10.1.0.3")
+	s.wantRetired(ls, s.answering("services"), ofNodes...)
+	s.wantNames()
+	s.waitReadyNodes("2/2")
+	s.WantWrites("services", "2 create services 201, 2 delete services 200")
+}
+
+// TestHostnamesChangeOfModeBack changes the mode back before the Services of nodes are retired: they are kept, and the
+// names go.
+func TestHostnamesChangeOfModeBack(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "undecided")
+	pass := s.newSliceFence()
+	node := s.AddNodes("a")[0]
+	ls := s.CreateReady("demo")
+	s.run("a", node, "10.1.0.1")
+	s.waitReadyNodes("1/1")
+	service := s.GetService("demo-" + node)
+	s.ResetCount()
+	s.Update("demo", framework.WithHostnames)
+	s.waitRetiring(metav1.ConditionTrue)
+	s.Update("demo", modeServices) // Before anything is retired.
+	s.waitRetiring(metav1.ConditionTrue)
+	s.wantRetired(ls, s.answering("endpointslices"), service.Name)
+	pass()
+	s.WantWrites("services", "2 create services 201, 2 delete services 200")
+	if now := s.GetService(service.Name); now.UID != service.UID {
+		t.Error("the Service that was there was not kept")
+	}
+}
+
+// TestHostnamesChangeOfModeInterrupted kills the controller in the middle of a change: once while it makes the new names
+// and once while the old ones are kept. The next one goes on, and deletes nothing too early.
+func TestHostnamesChangeOfModeInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, publishers.take(t), "killed")
+	controller := s.NewController(t)
+	nodes := s.AddNodes("a", "b", "c")
+	ls := s.CreateReady("demo")
+	for i, node := range nodes {
+		s.run(fmt.Sprint("pod-", i), node, fmt.Sprintf("10.1.0.%d", i+1))
+	}
+	s.waitReadyNodes("3/3")
+	s.ResetCount()
+	s.Update("demo", framework.WithHostnames)
+	s.WaitServiceExists("demo")
+	controller.Kill()
+	s.MustOwn(ls, 5)
+	controller = s.NewController(t)
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "c=10.1.0.3")
+	s.waitRetiring(metav1.ConditionTrue)
+	controller.Kill()
+	s.NewController(t)
+	s.wantRetired(ls, s.answering("endpointslices"), "demo", sourceName)
+	s.WantWrites("services", "2 create services 201, 3 delete services 200")
+	s.wantSliceWrites("1 create endpointslices 201")
+}
+
+// TestHostnamesLeaderStops tests that of two controllers only the leader publishes, and that the other one goes on.
+func TestHostnamesLeaderStops(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, publishers.take(t), "leaders")
+	first := s.newCandidate("first")
+	s.waitLeading(first)
+	second := s.newCandidate("second")
+	nodes := s.AddNodes("a", "b")
+	s.run("a", nodes[0], "10.1.0.1")
+	s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames("a=10.1.0.1")
+	if writes := s.by(second).Writes(); len(writes) > 0 {
+		t.Errorf("the standby wrote: %s", writes)
+	}
+	s.Must(first.Stop())
+	s.run("b", nodes[1], "10.1.0.2")
+	s.waitLeading(second)
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2")
+	s.waitReadyNodes("2/2")
+	s.WantWrites("services", "2 create services 201")
+	if writes := s.by(second).Resource("endpointslices").Writes(); len(writes) == 0 || len(writes) > 2 {
+		t.Errorf("the new leader's writes of EndpointSlices: %s; want one for each change of the pod", writes)
+	}
+}
+
+// TestHostnamesNotPermitted tests that a controller without the permission that only this mode needs says so, goes on
+// with what it may, and publishes the names when it may.
+func TestHostnamesNotPermitted(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, publishers.take(t), "permission")
+	s.MustKubectl("delete", "clusterrolebinding", "local-service-hostnames", "--ignore-not-found")
+	s.NewController(t, "-kubeconfig="+deployed(t, s.Cluster, "local-service-controller.yaml"))
+	node := s.AddNodes("a")[0]
+	s.run("a", node, "10.1.0.1")
+	s.Create("demo", framework.WithHostnames)
+	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "artifacts/deploy/hostnames.yaml")
+	s.CreateReady("other")
+	s.waitWarning("demo", v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs the permission")
+	deployed(t, s.Cluster, "hostnames.yaml")
+	s.WaitReady("demo")
+	s.wantNames("a=10.1.0.1")
+}
+
+// TestHostnamesNeedNoPods tests that a controller with LocalServices of this mode only asks for no pod, and for nothing
+// at all when nothing happens, and that it asks for pods as long as another one needs it.
+func TestHostnamesNeedNoPods(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, publishers.take(t), "nopods")
+	controller := s.NewController(t)
+	node := s.AddNodes("a")[0]
+	s.run("a", node, "10.1.0.1")
+	s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames("a=10.1.0.1")
+	s.newSliceFence()()
+	s.waitReadyNodes("1/1")
+
+	rested := s.Audit.Mark()
+	began := time.Now()
+	s.Eventually("30 s have passed without a request", func(context.Context) error {
+		if requests := s.Audit.Since(rested).ByController(); len(requests) > 0 {
+			return framework.Hopeless(fmt.Errorf("the controller asked: %s", requests))
+		}
+		if time.Since(began) < 30*time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	s.Must(controller.Stop()) // The audit log tells of watches when they end.
+	ofPods := func() framework.Requests { return s.AllRequests().ByController().Resource("pods") }
+	if requests := ofPods(); len(requests) > 0 {
+		t.Errorf("the controller asked for pods: %s", requests)
+	}
+	if labels := s.GetPod("a").Labels; len(labels) != 1 {
+		t.Errorf("the pod has labels %v", labels)
+	}
+
+	s.NewController(t)
+	s.Create("other", func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
+	s.WaitLabelled("a", node)
+	s.Must(s.LocalServiceClient().Delete(t.Context(), "other", metav1.DeleteOptions{}))
+	s.Eventually("the controller watches no pods any more", func(context.Context) error {
+		return atLeast(len(ofPods().Verb("watch")), 1)
+	})
+}

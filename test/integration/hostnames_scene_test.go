@@ -1,0 +1,202 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// publisher is a cluster without kubelets in which Kubernetes publishes pods in EndpointSlices, of both families.
+func publisher() framework.ClusterOptions {
+	return framework.ClusterOptions{
+		ControlPlaneOnly: true,
+		Args: []string{
+			// Nobody renews the nodes' leases; that must not make their pods unready.
+			"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
+			"--apiserver-flag=--service-cluster-ip-range=" + dualStackRanges,
+		},
+	}
+}
+
+// publishers is for tests of mode Hostnames that run controllers of their own.
+var publishers = newClusterPool(2, publisher())
+
+// publishing is the cluster of the other ones. One controller works in it, with the permissions in artifacts/deploy.
+var publishing struct {
+	once    sync.Once
+	cluster *framework.Cluster
+}
+
+// newPublishingScene is a scene in that cluster, which the first one starts.
+func newPublishingScene(t *testing.T, word string) *scene {
+	t.Helper()
+	publishing.once.Do(func() {
+		cluster, err := framework.StartCluster(context.Background(), publisher())
+		if err != nil {
+			t.Errorf("start a cluster: %v", err)
+			return
+		}
+		publishing.cluster = cluster
+		kubeconfig := deployed(t, cluster, "local-service-controller.yaml", "hostnames.yaml")
+		if _, err := cluster.StartController(context.Background(), "-v=4", "-kubeconfig="+kubeconfig); err != nil {
+			t.Error(err)
+		}
+	})
+	if publishing.cluster == nil || len(publishing.cluster.Controllers()) == 0 {
+		t.Fatal("there is no cluster with a controller")
+	}
+	return newScene(t, publishing.cluster, word)
+}
+
+func stopPublishing() error {
+	if publishing.cluster == nil {
+		return nil
+	}
+	var errs []error
+	for _, controller := range publishing.cluster.Controllers() {
+		errs = append(errs, checkLog(controller))
+	}
+	return errors.Join(append(errs, publishing.cluster.Stop())...)
+}
+
+// deployed applies files of artifacts/deploy, and returns a kubeconfig of the controller's account there.
+func deployed(t *testing.T, cluster *framework.Cluster, files ...string) string {
+	t.Helper()
+	for _, file := range files {
+		path := framework.MustModuleFile(t, "artifacts", "deploy", file)
+		if _, err := cluster.Kubectl(t.Context(), "apply", "--validate=strict", "-f", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cluster.AccountKubeconfig(t, "local-service-system", "local-service-controller")
+}
+
+// run makes a pod of LocalService demo that is ready at an address, or two with a comma between them.
+func (s *scene) run(name, node, addresses string) {
+	s.T.Helper()
+	s.CreatePod(name, node, app)
+	first, second, isDual := strings.Cut(addresses, ",")
+	s.setPodStatus(name, first, "")
+	if isDual {
+		s.PatchPod(name, fmt.Sprintf(`{"status": {"podIPs": [{"ip": %q}, {"ip": %q}]}}`, first, second), "status")
+	}
+}
+
+// slicesOf are the EndpointSlices of a Service, by name.
+func (s *scene) slicesOf(ctx context.Context, service string) ([]discoveryv1.EndpointSlice, error) {
+	list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// published is the only EndpointSlice of Service demo.
+func (s *scene) published() *discoveryv1.EndpointSlice {
+	s.T.Helper()
+	var slice *discoveryv1.EndpointSlice
+	s.Eventually("Service demo has one EndpointSlice", func(ctx context.Context) error {
+		all, err := s.slicesOf(ctx, "demo")
+		if err != nil || len(all) != 1 {
+			return errors.Join(err, fmt.Errorf("it has %d", len(all)))
+		}
+		slice = &all[0]
+		return nil
+	})
+	return slice
+}
+
+// names are the names that Service demo publishes, with their addresses: a=10.1.0.1 is node a of the scene, with a ! if
+// the pod is not ready.
+func (s *scene) names(ctx context.Context) ([]string, error) {
+	all, err := s.slicesOf(ctx, "demo")
+	names := []string{}
+	for i := range all {
+		for _, endpoint := range all[i].Endpoints {
+			if endpoint.Hostname == nil {
+				return nil, framework.Hopeless(fmt.Errorf("an address without a name: %+v", endpoint))
+			}
+			name := strings.TrimPrefix(*endpoint.Hostname, s.Namespace+"-") + "=" + endpoint.Addresses[0]
+			if !*endpoint.Conditions.Ready {
+				name += "!"
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// wantNames waits until Service demo publishes these names and no others.
+func (s *scene) wantNames(want ...string) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("Service demo publishes %v", want), func(ctx context.Context) error {
+		got, err := s.names(ctx)
+		return errors.Join(err, framework.Equal("names", got, append([]string{}, want...)))
+	})
+}
+
+// sourceName is the Service of LocalService demo that selects the pods.
+var sourceName = plan.ServiceName("demo", plan.Source, "")
+
+// editSlice changes an EndpointSlice by hand.
+func (s *scene) editSlice(name string, edit func(slice *discoveryv1.EndpointSlice)) {
+	s.T.Helper()
+	client := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
+	s.Must(framework.RetryConflicts(func() error {
+		slice, err := client.Get(s.Ctx(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(slice)
+		_, err = client.Update(s.Ctx(), slice, metav1.UpdateOptions{FieldManager: "by-hand"})
+		return err
+	}))
+}
+
+func (s *scene) deleteSlice(name string) {
+	s.T.Helper()
+	s.Must(s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Delete(s.Ctx(), name, metav1.DeleteOptions{}))
+}
+
+// newSliceFence is a fence for what events of EndpointSlices cause: what the function that it returns has passed.
+func (s *scene) newSliceFence() (pass func()) {
+	s.T.Helper()
+	f := newScene(s.T, s.Cluster, s.Namespace+"-fence")
+	f.CreateReady("demo", framework.WithHostnames)
+	return func() {
+		f.T.Helper()
+		for range fenceRounds {
+			old := f.published()
+			f.deleteSlice(old.Name)
+			f.Eventually("the EndpointSlice is there again", func(ctx context.Context) error {
+				now, err := f.slicesOf(ctx, "demo")
+				if err == nil && (len(now) != 1 || now[0].UID == old.UID) {
+					err = fmt.Errorf("there are %d", len(now))
+				}
+				return err
+			})
+		}
+	}
+}
+
+// wantSliceWrites fails unless the controller's writes of EndpointSlices since the count was reset are these.
+func (s *scene) wantSliceWrites(want string) {
+	s.T.Helper()
+	s.WantWrites("endpointslices", want)
+}
+
+// modeServices is the change back to a Service for each node.
+func modeServices(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices }

@@ -1,0 +1,239 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestHostnames is the main story of mode Hostnames: two Services, a copy of each EndpointSlice in which Kubernetes
+// publishes the pods, and one write for each change of one.
+func TestHostnames(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "hostnames")
+	pass := s.newSliceFence()
+	nodes := s.AddNodes("a", "b")
+	s.run("a1", nodes[0], "10.1.0.1")
+	s.run("a2", nodes[0], "10.1.0.2")
+	s.run("b1", nodes[1], "10.1.0.3")
+	s.setPodStatus("a2", "10.1.0.2", "NotReady")
+	s.CreatePod("none", "", app)
+	s.ResetCount()
+	ls := s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames("a=10.1.0.1", "a=10.1.0.2!", "b=10.1.0.3")
+	pass()
+	s.WantWrites("services", "2 create services 201")
+	s.wantSliceWrites("1 create endpointslices 201")
+	if reads := s.Requests().Verb("get", "list", "watch"); len(reads) > 0 {
+		t.Errorf("the controller, which has its caches, also read: %s", reads)
+	}
+
+	own := s.MustOwn(ls, 2)
+	published, source := own["demo"], own[sourceName]
+	if published == nil || source == nil || len(published.Spec.Selector) > 0 ||
+		published.Spec.ClusterIP != corev1.ClusterIPNone || source.Spec.ClusterIP != corev1.ClusterIPNone {
+		t.Fatalf("the Services: %+v", own)
+	}
+	theirs, err := s.slicesOf(t.Context(), sourceName)
+	s.Must(err)
+	checkCopy(s, &theirs[0], published)
+
+	s.ResetCount()
+	s.setPodStatus("a2", "10.1.0.2", "")
+	s.wantNames("a=10.1.0.1", "a=10.1.0.2", "b=10.1.0.3")
+	pass()
+	s.wantSliceWrites("1 update endpointslices 200")
+	s.WantWrites("services", "none")
+}
+
+// checkCopy compares the EndpointSlice of Service demo with the one of which it is a copy.
+func checkCopy(s *scene, source *discoveryv1.EndpointSlice, of *corev1.Service) {
+	s.T.Helper()
+	got := s.published()
+	for i := range got.Endpoints {
+		got.Endpoints[i].Hostname = nil
+	}
+	owner := *metav1.NewControllerRef(of, corev1.SchemeGroupVersion.WithKind("Service"))
+	s.Must(errors.Join(
+		framework.Equal("endpoints", got.Endpoints, source.Endpoints),
+		framework.Equal("ports", got.Ports, source.Ports),
+		framework.Equal("type", got.AddressType, source.AddressType),
+		framework.Equal("owners", got.OwnerReferences, []metav1.OwnerReference{owner}),
+		framework.Equal("labels", got.Labels, map[string]string{
+			"kubernetes.io/service-name":             "demo",
+			"endpointslice.kubernetes.io/managed-by": "local-service-controller.localservice.dev",
+			"service.kubernetes.io/headless":         "",
+			"owner":                                  "demo",
+			"localservice.dev/hostnames":             "published",
+		}),
+	))
+}
+
+// TestHostnamesOfManyPods tests more pods than one EndpointSlice has room for.
+func TestHostnamesOfManyPods(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "many")
+	pass := s.newSliceFence()
+	nodes := s.AddNodes("a", "b")
+	s.WaitServiceAccount()
+	const pods = 120
+	s.InParallel(pods, func(i int) error {
+		s.run(fmt.Sprintf("pod-%d", i), nodes[i%2], fmt.Sprintf("10.1.0.%d", i+1))
+		return nil
+	})
+	s.CreateReady("demo", framework.WithHostnames)
+	wantPods := func(want int) {
+		t.Helper()
+		s.Eventually("all names are published", func(ctx context.Context) error {
+			names, err := s.names(ctx)
+			all, err2 := s.slicesOf(ctx, "demo")
+			return errors.Join(err, err2, framework.Equal("addresses", len(names), want),
+				framework.Equal("EndpointSlices", len(all), 2))
+		})
+	}
+	wantPods(pods)
+	pass()
+	s.ResetCount()
+	s.Must(s.PodClient().Delete(t.Context(), "pod-7", metav1.DeleteOptions{}))
+	wantPods(pods - 1)
+	pass()
+	// Kubernetes, too, may fill up what a pod has left.
+	theirs := s.AllRequests().By("kube-controller-manager/").Namespace(s.Namespace).Resource("endpointslices").Writes()
+	if ours := s.Requests().Resource("endpointslices").Writes(); len(ours) > len(theirs) {
+		t.Errorf("the controller's writes of EndpointSlices: %s; those of Kubernetes: %s", ours, theirs)
+	}
+}
+
+// TestHostnamesFollowPods tests what becomes of a name when its pods become ready or end, or are on nodes that are not
+// selected.
+func TestHostnamesFollowPods(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "follow")
+	nodes := s.AddNodes("a", "b")
+	other := s.NodeName("other")
+	s.CreateNode(other, map[string]string{framework.SceneLabel: "none"})
+	t.Cleanup(func() {
+		if err := s.Kube.CoreV1().Nodes().Delete(context.Background(), other, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames()
+	s.waitReadyNodes("0/2")
+	s.run("a", nodes[0], "10.1.0.1")
+	s.CreatePod("b", nodes[1], app, withFinalizer)
+	s.setPodStatus("b", "10.1.0.2", "NotReady")
+	s.run("other", other, "10.1.0.3")
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2!")
+	s.waitReadyNodes("1/2")
+	s.setPodStatus("b", "10.1.0.2", "")
+	s.waitReadyNodes("2/2")
+	s.Must(s.PodClient().Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2!") // It is ending, and so not ready.
+	s.waitReadyNodes("1/2")
+	s.PatchNode(other, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, s.Namespace))
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2!", "other=10.1.0.3")
+	s.WaitStatusNodes("demo", 3)
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3")
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["no"] = "node" })
+	s.wantNames()
+	s.WaitStatusNodes("demo", 0)
+	s.PatchPod("b", `{"metadata": {"finalizers": null}}`)
+}
+
+// TestHostnamesOfBothFamilies tests the addresses of both families, each in EndpointSlices of its own.
+func TestHostnamesOfBothFamilies(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "dual")
+	node := s.AddNodes("a")[0]
+	s.run("a", node, "10.1.0.1,fd00::1")
+	s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames("a=10.1.0.1")
+	policy := func(p corev1.IPFamilyPolicy, families ...corev1.IPFamily) change {
+		return func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy, ls.Spec.IPFamilies = &p, families }
+	}
+	s.Update("demo", policy(corev1.IPFamilyPolicyRequireDualStack))
+	s.wantNames("a=10.1.0.1", "a=fd00::1")
+	s.WaitReady("demo")
+	s.Update("demo", policy(corev1.IPFamilyPolicySingleStack))
+	s.wantNames("a=10.1.0.1")
+	s.Update("demo", policy(corev1.IPFamilyPolicySingleStack, corev1.IPv6Protocol)) // Both Services are replaced.
+	s.wantNames("a=fd00::1")
+	s.WaitReady("demo")
+}
+
+// busy is how much longer things may take when the machine does something else.
+const busy = 3
+
+// TestHostnamesOfGroups tests names of groups of nodes, and a node that changes its group.
+func TestHostnamesOfGroups(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "groups")
+	for i, group := range []string{"x", "x", "Y.1", ""} {
+		name := s.NodeName(fmt.Sprint(i + 1))
+		s.CreateNode(name, map[string]string{"group": group})
+		s.run(fmt.Sprint("pod-", i+1), name, fmt.Sprintf("10.1.0.%d", i+1))
+	}
+	none := s.AddNodes("none")[0]
+	s.run("none", none, "10.1.0.9")
+	s.Create("demo", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "group" })
+	s.wantNames("x=10.1.0.1", "x=10.1.0.2", "y-1-pzdwrni43z=10.1.0.3")
+	s.WaitStatusNodes("demo", 2)
+	s.waitReadyNodes("2/2")
+
+	old := s.published()
+	s.ResetCount()
+	s.PatchNode(s.NodeName("2"), `{"metadata": {"labels": {"group": "z"}}}`)
+	s.wantNames("x=10.1.0.1", "y-1-pzdwrni43z=10.1.0.3", "z=10.1.0.2")
+	labelled := s.AllRequests().Resource("nodes").Name(s.NodeName("2")).Verb("patch").Last()
+	moved := s.Requests().Resource("endpointslices").Last()
+	if took := moved.Sub(labelled); took > time.Second*busy {
+		t.Errorf("it took %v until the node had moved; want at most 1 s", took)
+	}
+	s.waitReadyNodes("3/3")
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
+	s.wantNames("1=10.1.0.1", "2=10.1.0.2", "3=10.1.0.3", "4=10.1.0.4", "none=10.1.0.9")
+	s.WaitReady("demo")
+	if now := s.published(); now.UID != old.UID {
+		t.Error("the EndpointSlice was not changed in place")
+	}
+}
+
+// TestHostnamesOfARival tests that a Service by the LocalService's name that is somebody else's is left alone, and that
+// nothing is published for it.
+func TestHostnamesOfARival(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "taken")
+	pass := s.newSliceFence()
+	foreign := s.CreateService(framework.NewForeignService("demo", map[string]string{"owner": "demo"}))
+	s.run("a", s.AddNodes("a")[0], "10.1.0.1")
+	s.Create("demo", framework.WithHostnames)
+	s.WaitLocalService("demo", "is in conflict", func(ls *v1alpha1.LocalService) error {
+		return errors.Join(
+			framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonNameTaken),
+			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken),
+			framework.Equal("status.services", ls.Status.Services, 1),
+		)
+	})
+	s.setPodStatus("a", "10.1.0.2", "")
+	pass()
+	s.wantSliceWrites("none")
+	s.wantUntouched(foreign)
+	s.DeleteService("demo")
+	s.wantNames("a=10.1.0.2")
+	if c := meta.FindStatusCondition(s.WaitReady("demo").Status.Conditions, v1alpha1.ConditionConflicted); c.Status !=
+		metav1.ConditionFalse {
+		t.Errorf("%+v", c)
+	}
+}
