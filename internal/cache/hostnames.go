@@ -46,9 +46,6 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 	// The Service of a copy has the name of its LocalService, whatever has become of the labels.
 	s.localService = unique.Make(controller.Name)
 	s.sum.Endpoints = nil
-	if !plan.HasCopyLabels(full.Labels, controller.Name) {
-		s.sum.Rest++
-	}
 	return s, nil
 }
 

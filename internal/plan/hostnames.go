@@ -34,8 +34,29 @@ type EndpointSlice interface {
 	Get() *discoveryv1.EndpointSlice
 }
 
+// apiSlice makes an EndpointSlice of one as the API server returns it.
+type apiSlice struct {
+	*discoveryv1.EndpointSlice
+	sum SliceSum
+}
+
+// SliceFromAPI makes an EndpointSlice of one as the API server returns it, which must not change any more.
+func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
+	sum, err := SumOf(slice)
+	if err != nil {
+		panic(err) // It has been decoded.
+	}
+	return apiSlice{slice, sum}
+}
+
+func (s apiSlice) Controller() Controller          { return ControllerOf(s.EndpointSlice) }
+func (s apiSlice) Manager() string                 { return s.Labels[discoveryv1.LabelManagedBy] }
+func (s apiSlice) Sum() SliceSum                   { return s.sum }
+func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
+
 // SliceSum stands for the content of an EndpointSlice: two that are the same in all but their hostnames have the same
-// Rest and Endpoints. Sums are of this process: another one has others for the same content.
+// Rest and Endpoints, but for a copy that has not the labels of one. Sums are of this process: another one has others
+// for the same content.
 type SliceSum struct {
 	Rest      uint64
 	Endpoints []EndpointSum
@@ -72,6 +93,11 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		hostnames.add(of.Sum, hostname)
 	}
 	sum.Hostnames = hostnames.sum
+	isSource := slice.Labels[discoveryv1.LabelManagedBy] == KubernetesSliceManager
+	// A copy is controlled by the Published Service, which has the name of its LocalService.
+	if !isSource && !maps.Equal(slice.Labels, copyLabels(ControllerOf(slice).Name)) {
+		sum.Rest++
+	}
 	return sum, nil
 }
 
@@ -273,9 +299,4 @@ func copyLabels(localService string) map[string]string {
 		v1alpha1.OwnerLabelKey:       localService,
 		v1alpha1.HostnamesLabelKey:   v1alpha1.HostnamesPublished,
 	}
-}
-
-// HasCopyLabels reports whether labels are those of a copy for a LocalService.
-func HasCopyLabels(labels map[string]string, localService string) bool {
-	return maps.Equal(labels, copyLabels(localService))
 }
