@@ -20,7 +20,7 @@ var rooms = []struct {
 	{"pkg/naming", true, nil},
 	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
 	{"internal/status", true, []string{"pkg/apis", "internal/plan"}},
-	{"internal/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan"}},
+	{"internal/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/status"}},
 	{"internal/metrics", false, nil},
 	{"internal/reconcile", false, nil},
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},

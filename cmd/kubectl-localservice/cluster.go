@@ -63,17 +63,18 @@ func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.Loca
 	return ls, err
 }
 
-// read gets what a view of the nodes is made of, in one list for each resource: never a request for a node. Many who
-// may see all in a namespace may not see the cluster's nodes: then read returns those that have a Service.
-func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService) (in diagnose.Input, allNodes bool,
-	err error) {
-	in.LocalService = ls
+// read gets what a view of the nodes is made of, in one list for each resource: never a request for a node. Without
+// pods, it is only good for the names. Many who may see all in a namespace may not see the cluster's nodes: then read
+// returns those that have a name.
+func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, withPods bool) (in diagnose.Input,
+	allNodes bool, err error) {
+	in.LocalService, in.Nodes = ls, map[string]labels.Set{}
 	var reading errgroup.Group
 	reading.Go(func() error {
 		nodes, err := list[metav1.PartialObjectMetadata](ctx, ls.Spec.NodeSelector,
 			c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List)
 		for _, node := range nodes {
-			in.Nodes = append(in.Nodes, node.Name)
+			in.Nodes[node.Name] = node.Labels
 		}
 		if allNodes = !apierrors.IsForbidden(err); !allNodes {
 			return nil
@@ -91,14 +92,23 @@ func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService) (in diagn
 		return err
 	})
 	reading.Go(func() (err error) {
-		in.Pods, err = list[corev1.Pod](ctx, ls.Spec.Selector, c.kube.CoreV1().Pods(ls.Namespace).List)
+		if withPods {
+			in.Pods, err = list[corev1.Pod](ctx, ls.Spec.Selector, c.kube.CoreV1().Pods(ls.Namespace).List)
+		}
 		return err
 	})
 	err = reading.Wait()
 	if !allNodes {
-		in.Nodes = diagnose.NodesOfServices(ls, in.Services)
+		in.Nodes = diagnose.KnownNodes(in)
 	}
 	return in, allNodes, err
+}
+
+// names are those of a LocalService with mode Hostnames.
+func (c *cluster) names(ctx context.Context, ls *v1alpha1.LocalService, clusterDomain string) ([]diagnose.Node, error) {
+	in, _, err := c.read(ctx, ls, false)
+	in.ClusterDomain = clusterDomain
+	return diagnose.Nodes(in).Items, err
 }
 
 // list reads the objects that have some labels, in chunks.

@@ -4,6 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,12 +77,23 @@ func localServiceNames(ctx context.Context, c *cluster, _ []string) ([]string, e
 	return names, err
 }
 
-func nodesWithService(ctx context.Context, c *cluster, args []string) ([]string, error) {
+// nodesWithName are the nodes, or with groupBy their groups.
+func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
 	ls, err := c.localService(ctx, nameOf(args[0]))
 	if err != nil {
 		return nil, err
 	}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		names, err := c.names(ctx, ls, "")
+		for i := range names {
+			if names[i].HasService() {
+				nodes = append(nodes, names[i].Node)
+			}
+		}
+		return nodes, err
+	}
 	services, err := list[corev1.Service](ctx, labels.Set{v1alpha1.OwnerLabelKey: ls.Name},
 		c.kube.CoreV1().Services(c.namespace).List)
-	return diagnose.NodesOfServices(ls, services), err
+	known := diagnose.KnownNodes(diagnose.Input{LocalService: ls, Services: services})
+	return slices.Sorted(maps.Keys(known)), err
 }

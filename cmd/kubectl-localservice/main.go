@@ -40,8 +40,8 @@ func (p *plugin) run(args []string) int {
 	root := &cobra.Command{
 		Use:   "kubectl-localservice",
 		Short: "Look into LocalServices, node by node",
-		Long: "A LocalService gives every node a Service of its own. This plugin tells what answers on each node " +
-			"and, if nothing does, why.",
+		Long: "A LocalService gives every node, or group of nodes, a name of its own. This plugin tells what answers " +
+			"on each and, if nothing does, why.",
 		Version:       version.Get().GitVersion,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl localservice"},
 		SilenceErrors: true, // They are printed below.

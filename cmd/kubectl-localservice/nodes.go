@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 func (p *plugin) nodesCommand() *cobra.Command {
@@ -22,13 +25,16 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes NAME",
 		Short: "Show every node's Service, its endpoints, and why it has none",
-		Long: `Show, for every node that a LocalService selects, the node's Service, how many of its endpoints are
-ready, and if not all are well, why:
+		Long: `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its name,
+how many of its endpoints are ready, and if not all are well, why:
 
+  NodeWithoutName        the node does not have the label that spec.groupBy names
   NameConflict           the Service's name is taken by a Service of somebody else
   ServiceMissing         there is no Service of that name
   ServiceTerminating     the Service is being deleted
   ServiceOutdated        the Service is not as the LocalService says
+  SourceMissing          with mode: Hostnames, there is no Service that selects the pods
+  NameOutdated           with mode: Hostnames, the name is not published as Kubernetes has published its pods
   PodsOfOtherNode        pods on another node have this node's label
   PodsUnlabelled         pods on the node do not have its label
   PodsNotReady           pods on the node are not ready
@@ -38,12 +44,15 @@ ready, and if not all are well, why:
   NoPods                 no pod on the node has the labels of the LocalService's selector
 
 The table says it in words; -o json and -o yaml have the word and the message in the fields reason and message of each
-item. Both are empty where all is well.
+item. Both are empty where all is well. With spec.groupBy, there is an item for each group of nodes.
 
 The line after the table says how the pods of the LocalService come by their node label: with the binding, where the
 admission policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
 counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
-newest is AtBinding, ByController or, if the pods do not show it, empty.
+newest is AtBinding, ByController or, if the pods do not show it, empty. With mode: Hostnames, pods need no label.
+
+After a change of the mode, the names are those of the new one, and a line says how long those of the mode before are
+still there. In -o json and -o yaml that is the field message of the list.
 
 With -o name, the Services that are there are listed, as other commands take them.`,
 		Example: `  # What answers on each node, and why nothing does
@@ -68,9 +77,13 @@ With -o name, the Services that are there are listed, as other commands take the
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
 		append(output.AllowedFormats(), "wide"), cobra.ShellCompDirectiveNoFileComp)))
-	cmd.Flags().StringVar(&clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
+	addClusterDomain(cmd, &clusterDomain)
 	cmd.Flags().BoolVar(&noHeaders, "no-headers", false, "Print the table without its headers.")
 	return cmd
+}
+
+func addClusterDomain(cmd *cobra.Command, domain *string) {
+	cmd.Flags().StringVar(domain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
 }
 
 func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeaders bool,
@@ -91,13 +104,16 @@ func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeader
 	if err != nil {
 		return err
 	}
-	in, allNodes, err := c.read(ctx, ls)
+	in, allNodes, err := c.read(ctx, ls, true)
 	if err != nil {
 		return err
 	}
 	if !allNodes {
-		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a Service of this "+
-			"LocalService are not shown")
+		without := "without a Service of this LocalService"
+		if ls.Spec.Mode == v1alpha1.ModeHostnames {
+			without = "of which no name is published"
+		}
+		fmt.Fprintf(p.ErrOut, "warning: you may not list nodes, so that nodes %s are not shown\n", without)
 	}
 	in.ClusterDomain = clusterDomain
 	view := diagnose.Nodes(in)
@@ -105,10 +121,14 @@ func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeader
 	case "", "wide":
 		return p.printTable(view, printer)
 	case "name":
+		var services []string
 		for i := range view.Items {
 			if view.Items[i].HasService() {
-				fmt.Fprintln(p.Out, "service/"+view.Items[i].Service)
+				services = append(services, view.Items[i].Service)
 			}
+		}
+		for _, service := range slices.Compact(services) { // With mode Hostnames, all names are of one.
+			fmt.Fprintln(p.Out, "service/"+service)
 		}
 		return nil
 	}
@@ -121,14 +141,21 @@ func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeader
 }
 
 func (p *plugin) printTable(list *diagnose.NodeList, printer printers.ResourcePrinter) error {
+	if list.Message != "" {
+		fmt.Fprintln(p.ErrOut, list.Message)
+	}
 	if len(list.Items) == 0 {
 		fmt.Fprintf(p.ErrOut, "No node found that LocalService %s/%s selects.\n", list.Namespace, list.LocalService)
 		return nil
 	}
+	column := "Service"
+	if list.Mode == v1alpha1.ModeHostnames {
+		column = "Name"
+	}
 	const wide = 1
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Node"},
-		{Name: "Service"},
+		{Name: column},
 		{Name: "DNS-Name"},
 		{Name: "Endpoints"},
 		{Name: "Pods", Priority: wide},
@@ -143,7 +170,7 @@ func (p *plugin) printTable(list *diagnose.NodeList, printer printers.ResourcePr
 		}
 		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			n.Node, n.Service, n.DNSName, endpoints, orNone(pods), orNone(n.Addresses), n.Message}})
+			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...), n.Message}})
 	}
 	if err := printer.PrintObj(table, p.Out); err != nil {
 		return err
@@ -155,9 +182,4 @@ func (p *plugin) printTable(list *diagnose.NodeList, printer printers.ResourcePr
 	return nil
 }
 
-func orNone(items []string) string {
-	if len(items) == 0 {
-		return "<none>"
-	}
-	return strings.Join(items, ",")
-}
+func orNone(items ...string) string { return cmp.Or(strings.Join(items, ","), "<none>") }

@@ -18,30 +18,33 @@ import (
 )
 
 func (p *plugin) urlCommand() *cobra.Command {
-	var port string
+	var port, clusterDomain string
 	cmd := &cobra.Command{
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
-		Long: `Print the URL at which the pods of a LocalService on one node answer, for clients inside the cluster.
+		Long: `Print the URL at which the pods of a LocalService on one node answer, for clients inside the cluster. With
+spec.groupBy, NODE is the name of a group of nodes.
 
 The URL begins with https if the port's appProtocol or name is https, and with http otherwise. For a headless
-LocalService (clusterIP: None) it has the port of the pods, because headless Services do not translate ports.`,
+LocalService (clusterIP: None, or mode: Hostnames) it has the port of the pods, because headless Services do not
+translate ports.`,
 		Example: `  # Ask the pod on k8s02
   kubectl exec deploy/client -- curl -s $(kubectl localservice url demo k8s02)
 
   # Another port than the first
   kubectl localservice url demo k8s02 --port metrics`,
 		Args:              exactArgs(2),
-		ValidArgsFunction: p.complete(localServiceNames, nodesWithService),
+		ValidArgsFunction: p.complete(localServiceNames, nodesWithName),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.url(cmd.Context(), nameOf(args[0]), nameOf(args[1]), port)
+			return p.url(cmd.Context(), nameOf(args[0]), nameOf(args[1]), port, clusterDomain)
 		},
 	}
+	addClusterDomain(cmd, &clusterDomain)
 	cmd.Flags().StringVar(&port, "port", "", "Name or number of the LocalService's port; the first one by default.")
 	return cmd
 }
 
-func (p *plugin) url(ctx context.Context, name, node, portName string) error {
+func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain string) error {
 	c, err := p.connect()
 	if err != nil {
 		return err
@@ -54,13 +57,11 @@ func (p *plugin) url(ctx context.Context, name, node, portName string) error {
 	if err != nil {
 		return err
 	}
-	seeNodes := fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
-	service := naming.ServiceName(ls.Name, node)
-	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, service, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(found, ls) {
-		return fmt.Errorf("LocalService %s/%s has no Service %s for a node %s: %s",
-			ls.Namespace, ls.Name, service, node, seeNodes)
+	hostOf := c.hostOfService
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		hostOf = c.hostOfName
 	}
+	host, service, err := hostOf(ctx, ls, node, clusterDomain)
 	if err != nil {
 		return err
 	}
@@ -70,14 +71,52 @@ func (p *plugin) url(ctx context.Context, name, node, portName string) error {
 	}
 	if number == 0 {
 		return fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
-			"endpoint that tells its number: %s", port.TargetPort.StrVal, service, seeNodes)
+			"endpoint that tells its number: %s", port.TargetPort.StrVal, service, seeNodes(ls))
 	}
 	scheme := "http"
 	if strings.EqualFold(ptr.Deref(port.AppProtocol, port.Name), "https") {
 		scheme = "https"
 	}
-	_, err = fmt.Fprintf(p.Out, "%s://%s.%s:%d\n", scheme, service, ls.Namespace, number)
+	_, err = fmt.Fprintf(p.Out, "%s://%s:%d\n", scheme, host, number)
 	return err
+}
+
+func seeNodes(ls *v1alpha1.LocalService) string {
+	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
+}
+
+// hostOfService returns the host of a node, with mode Services, and the Service that it is of.
+func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, node, _ string) (host, service string,
+	err error) {
+	service = naming.ServiceName(ls.Name, node)
+	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, service, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(found, ls) {
+		err = fmt.Errorf("LocalService %s/%s has no Service %s for a node %s: %s",
+			ls.Namespace, ls.Name, service, node, seeNodes(ls))
+	}
+	return service + "." + ls.Namespace, service, err
+}
+
+// hostOfName is hostOfService with mode Hostnames; with groupBy, node is a group.
+func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, node, clusterDomain string) (host,
+	service string, err error) {
+	names, err := c.names(ctx, ls, clusterDomain)
+	if err != nil {
+		return "", "", err
+	}
+	what := "node " + node
+	if ls.Spec.GroupBy != "" {
+		what = "group of nodes " + node
+	}
+	for i := range names {
+		switch n := &names[i]; {
+		case n.Node == node && n.HasService():
+			return n.DNSName, n.Service, nil
+		case n.Node == node:
+			what += ": " + n.Message
+		}
+	}
+	return "", "", fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))
 }
 
 // findPort finds a port of a LocalService by its name or number; for "", the first one.
@@ -103,7 +142,8 @@ func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Service
 func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
 	service string) (int32, error) {
 	switch target := port.TargetPort; {
-	case ls.Spec.ClusterIP != corev1.ClusterIPNone, target.IntVal == 0 && target.StrVal == "":
+	case ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames,
+		target.IntVal == 0 && target.StrVal == "":
 		return port.Port, nil
 	case target.StrVal == "":
 		return target.IntVal, nil

@@ -26,7 +26,7 @@ var (
 	fromTemplate = managedBy("kube-controller-manager", `{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:vm/rack":{}}}`)
 	byController = managedBy(v1alpha1.FieldManager, `{"f:labels":{"f:vm/rack":{}}}`)
 	byHand       = managedBy("kubectl-label", `{"f:labels":{"f:vm/rack":{}}}`)
-	status       = managedBy("kubelet", `{}`)
+	byKubelet    = managedBy("kubelet", `{}`)
 )
 
 func scheduledAt(second int64) func(*corev1.Pod) {
@@ -49,11 +49,11 @@ func TestNodeLabels(t *testing.T) {
 	}{
 		"no pods": {},
 		"with the binding": {
-			pods: []*corev1.Pod{pod("a", "n1", created, status), pod("b", "n2", created)},
+			pods: []*corev1.Pod{pod("a", "n1", created, byKubelet), pod("b", "n2", created)},
 			want: NodeLabels{AtBinding, 2, 0}, line: "set with the binding, by the admission policies.",
 		},
 		"by the controller": {
-			pods: []*corev1.Pod{pod("a", "n1", created, byController, status)},
+			pods: []*corev1.Pod{pod("a", "n1", created, byController, byKubelet)},
 			want: NodeLabels{ByController, 0, 1}, line: "set by the controller, after the binding.",
 		},
 		"corrected by the controller, and confirmed by somebody": {
@@ -86,7 +86,7 @@ func TestNodeLabels(t *testing.T) {
 		"another app's": {pods: []*corev1.Pod{pod("a", "n1", created,
 			func(p *corev1.Pod) { p.Labels["app"] = "other" })}},
 		"with an entry without fields": {
-			pods: []*corev1.Pod{pod("a", "n1", created, status,
+			pods: []*corev1.Pod{pod("a", "n1", created, byKubelet,
 				func(p *corev1.Pod) { p.ManagedFields[1].FieldsV1 = nil })},
 			want: NodeLabels{AtBinding, 1, 0}, line: "by the admission policies",
 		},

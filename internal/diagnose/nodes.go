@@ -1,10 +1,11 @@
-// Package diagnose tells, for every node that a LocalService selects, what answers under the name of the node's
-// Service, and if nothing does, why. It has no client in it: everything is a function of API objects, and none of them
-// is changed.
+// Package diagnose tells, for every name that a LocalService gives its nodes, or groups of them, what answers there,
+// and if nothing does, why. It has no client in it: everything is a function of API objects, and none of them is
+// changed.
 package diagnose
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +21,8 @@ import (
 // Input is what a view is made of: one LocalService, and what there is in its namespace.
 type Input struct {
 	LocalService *v1alpha1.LocalService
-	// Nodes are the names of the nodes that the LocalService selects.
-	Nodes []string
+	// Nodes are the nodes that the LocalService selects, with their labels.
+	Nodes map[string]labels.Set
 	// Services, EndpointSlices and Pods may hold those of others, too. Of the pods, managedFields are looked at.
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
@@ -37,23 +38,34 @@ func Nodes(in Input) *NodeList {
 		TypeMeta:     metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace:    in.LocalService.Namespace,
 		LocalService: in.LocalService.Name,
-		NodeLabels:   v.nodeLabels(),
+		Mode:         cmp.Or(in.LocalService.Spec.Mode, v1alpha1.ModeServices),
 		Items:        []Node{}, // [] in JSON, not null
 	}
-	for _, node := range slices.Sorted(slices.Values(in.Nodes)) {
-		list.Items = append(list.Items, v.node(node))
+	if v.hostnames == nil {
+		list.NodeLabels = v.nodeLabels()
+	}
+	for _, n := range v.names() {
+		list.Items = append(list.Items, v.node(&n))
+	}
+	list.Message = retiring(in.LocalService)
+	if unknown := v.node(&name{hostname: anyName}); len(list.Items) == 0 && v.hostnames != nil &&
+		list.Message == "" && unknown.Reason != NoPods {
+		list.Message = unknown.Message
 	}
 	return list
 }
 
-// NodesOfServices are the nodes that have a Service of the LocalService: all that can be known without permission to
-// list Nodes.
-func NodesOfServices(ls *v1alpha1.LocalService, services []*corev1.Service) []string {
-	var nodes []string
-	for _, service := range services {
+// KnownNodes are the nodes of which the Services and EndpointSlices of the LocalService tell: all that can be known
+// without permission to list Nodes.
+func KnownNodes(in Input) map[string]labels.Set {
+	if in.LocalService.Spec.Mode == v1alpha1.ModeHostnames {
+		return nodesWithHostname(in)
+	}
+	nodes := map[string]labels.Set{}
+	for _, service := range in.Services {
 		node := service.Annotations[v1alpha1.NodeAnnotationKey]
-		if node != "" && metav1.IsControlledBy(service, ls) {
-			nodes = append(nodes, node)
+		if node != "" && metav1.IsControlledBy(service, in.LocalService) {
+			nodes[node] = nil
 		}
 	}
 	return nodes
@@ -78,12 +90,16 @@ func nodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string 
 
 // view is the input, indexed.
 type view struct {
-	Input        // Pods are only those that the LocalService selects, by name.
+	Input                     // Pods are only those that the LocalService selects, by name.
+	purpose      plan.Purpose // of the Services with the names: ForNode or Published
 	nodeLabelKey string
-	services     map[string]*corev1.Service              // by name
-	slices       map[string][]*discoveryv1.EndpointSlice // by name of the Service
-	pods         map[string][]*corev1.Pod                // by node; "" for those without
-	strays       map[string][]*corev1.Pod                // on another node, by value of the node label
+	services     map[string]*corev1.Service        // by name
+	endpoints    map[string][]discoveryv1.Endpoint // by Node.Name
+	pods         map[string][]*corev1.Pod          // by node; "" for those without
+	// strays are pods on another node, by value of the node label: with mode Services.
+	strays map[string][]*corev1.Pod
+	// hostnames tells about mode Hostnames, nil for another one.
+	hostnames *hostnames
 }
 
 func newView(in Input) *view {
@@ -91,48 +107,101 @@ func newView(in Input) *view {
 		Input:        in,
 		nodeLabelKey: nodeLabelKey(in.LocalService, in.Services),
 		services:     map[string]*corev1.Service{},
-		slices:       map[string][]*discoveryv1.EndpointSlice{},
+		endpoints:    map[string][]discoveryv1.Endpoint{},
 		pods:         map[string][]*corev1.Pod{},
 		strays:       map[string][]*corev1.Pod{},
 	}
 	for _, service := range in.Services {
 		v.services[service.Name] = service
 	}
+	isHostnames := in.LocalService.Spec.Mode == v1alpha1.ModeHostnames
+	if isHostnames {
+		v.purpose = plan.Published
+	}
 	for _, slice := range in.EndpointSlices {
-		service := slice.Labels[discoveryv1.LabelServiceName]
-		v.slices[service] = append(v.slices[service], slice)
+		for _, e := range slice.Endpoints {
+			name := Node{Service: slice.Labels[discoveryv1.LabelServiceName]}
+			if isHostnames && e.Hostname != nil {
+				name.Hostname = *e.Hostname
+			}
+			v.endpoints[name.Name()] = append(v.endpoints[name.Name()], e)
+		}
 	}
 	v.Pods = slices.DeleteFunc(slices.Clone(in.Pods), func(pod *corev1.Pod) bool {
 		return !plan.SelectsPod(in.LocalService, labels.Set(pod.Labels))
 	})
-	slices.SortFunc(v.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.Pods, byName)
 	for _, pod := range v.Pods {
 		node, label := pod.Spec.NodeName, pod.Labels[v.nodeLabelKey]
 		v.pods[node] = append(v.pods[node], pod)
-		if node != "" && label != naming.NodeLabelValue(node) && !completed(pod) && pod.DeletionTimestamp == nil {
+		if !isHostnames && node != "" && label != naming.NodeLabelValue(node) && !completed(pod) &&
+			pod.DeletionTimestamp == nil {
 			v.strays[label] = append(v.strays[label], pod)
 		}
+	}
+	if isHostnames {
+		v.hostnames = v.newHostnames()
 	}
 	return v
 }
 
-func (v *view) node(name string) Node {
-	service := naming.ServiceName(v.LocalService.Name, name)
-	n := Node{
-		Node:      name,
-		Service:   service,
-		DNSName:   service + "." + v.LocalService.Namespace + ".svc." + v.ClusterDomain,
-		Addresses: []string{},
-		Pods:      []Pod{},
+// name is one that the LocalService gives, and what it is for.
+type name struct {
+	node     string // or group of nodes
+	hostname string // with mode Hostnames; "" for a node that has no name
+	pods     []*corev1.Pod
+}
+
+// names are those of the nodes, in order. Nodes without a name come last.
+func (v *view) names() []name {
+	var names []name
+	groups := map[string]int{}
+	for _, node := range slices.Sorted(maps.Keys(v.Nodes)) {
+		n := name{node: node, pods: v.pods[node]}
+		if v.hostnames != nil {
+			n.hostname = v.hostnames.Of(node)
+		}
+		if groupBy := v.LocalService.Spec.GroupBy; groupBy != "" && n.hostname != "" {
+			n.node = v.Nodes[node][groupBy]
+			if i, found := groups[n.node]; found {
+				names[i].pods = slices.Concat(names[i].pods, n.pods)
+				continue
+			}
+			groups[n.node] = len(names)
+		}
+		names = append(names, n)
 	}
-	for _, pod := range v.pods[name] {
+	slices.SortFunc(names, func(a, b name) int {
+		if v.hostnames != nil && (a.hostname == "") != (b.hostname == "") {
+			return cmp.Compare(b.hostname, a.hostname)
+		}
+		return cmp.Compare(a.node, b.node)
+	})
+	return names
+}
+
+func (v *view) node(name *name) Node {
+	n := Node{Node: name.node, Hostname: name.hostname, Addresses: []string{}, Pods: []Pod{}}
+	if v.hostnames == nil || name.hostname != "" {
+		n.Service = plan.ServiceName(v.LocalService.Name, v.purpose, name.node)
+		n.DNSName = n.Name() + "." + v.LocalService.Namespace + ".svc." + v.ClusterDomain
+	}
+	for _, pod := range slices.SortedFunc(slices.Values(name.pods), byName) {
 		why := whyNotReady(pod)
 		n.Pods = append(n.Pods, Pod{Name: pod.Name, Ready: why == "", NodeLabel: pod.Labels[v.nodeLabelKey],
 			Reason: why})
 	}
-	n.Reason, n.Message = v.serviceProblem(name, v.services[service])
+	if n.Service != "" {
+		n.Reason, n.Message = v.serviceProblem(v.purpose, n.Node)
+	} else {
+		n.Reason = NodeWithoutName
+		n.Message = "the node has no label " + v.LocalService.Spec.GroupBy + ", so that it has no name"
+	}
 	if n.HasService() {
-		n.Endpoints, n.Addresses = endpoints(v.slices[service])
+		n.Endpoints, n.Addresses = endpoints(v.endpoints[n.Name()])
+	}
+	if n.Reason == "" && v.hostnames != nil {
+		n.Reason, n.Message = v.hostnameProblem(&n)
 	}
 	if n.Reason == "" {
 		n.Reason, n.Message = v.podProblem(name, n.Endpoints)
@@ -140,25 +209,25 @@ func (v *view) node(name string) Node {
 	return n
 }
 
-// endpoints counts the endpoints in a Service's slices, and returns the addresses of the ready ones, sorted.
-func endpoints(endpointSlices []*discoveryv1.EndpointSlice) (count Endpoints, addresses []string) {
+func byName(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
+
+// endpoints counts the endpoints of a name, and returns the addresses of the ready ones, sorted.
+func endpoints(published []discoveryv1.Endpoint) (count Endpoints, addresses []string) {
 	ready := map[string]bool{} // by pod, or address where there is none
 	addresses = []string{}
-	for _, slice := range endpointSlices {
-		for _, e := range slice.Endpoints {
-			// Unknown means ready, says the API.
-			isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
-			if len(e.Addresses) == 0 || !isReady && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
-				continue
-			}
-			id := e.Addresses[0]
-			if e.TargetRef != nil {
-				id = e.TargetRef.Kind + "/" + e.TargetRef.Name
-			}
-			ready[id] = ready[id] || isReady
-			if isReady {
-				addresses = append(addresses, e.Addresses...)
-			}
+	for _, e := range published {
+		// Unknown means ready, says the API.
+		isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
+		if len(e.Addresses) == 0 || !isReady && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+			continue
+		}
+		id := e.Addresses[0]
+		if e.TargetRef != nil {
+			id = e.TargetRef.Kind + "/" + e.TargetRef.Name
+		}
+		ready[id] = ready[id] || isReady
+		if isReady {
+			addresses = append(addresses, e.Addresses...)
 		}
 	}
 	for _, isReady := range ready {

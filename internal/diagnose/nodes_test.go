@@ -2,8 +2,8 @@ package diagnose
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -18,6 +19,17 @@ import (
 )
 
 const nodeLabel = v1alpha1.DefaultNodeLabelKey
+
+// nodes are nodes with labels, such as n1 or n1:zone=a.
+func nodes(names ...string) map[string]labels.Set {
+	all := map[string]labels.Set{}
+	for _, name := range names {
+		name, label, _ := strings.Cut(name, ":")
+		key, value, _ := strings.Cut(label, "=")
+		all[name] = labels.Set{key: value}
+	}
+	return all
+}
 
 func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
 	ls := &v1alpha1.LocalService{
@@ -332,7 +344,7 @@ func TestStatusReasons(t *testing.T) {
 			if c.in.LocalService == nil {
 				c.in.LocalService = localService()
 			}
-			c.in.Nodes = []string{"n1"}
+			c.in.Nodes = nodes("n1")
 			got := Nodes(c.in).Items[0]
 			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) ||
 				(c.reason == "") != (got.Message == "") {
@@ -349,7 +361,7 @@ func TestNodes(t *testing.T) {
 	long := "ip-10-0-0-3.ec2.internal"
 	in := Input{
 		LocalService: localService(),
-		Nodes:        []string{"n2", long, "n1"},
+		Nodes:        nodes("n2", long, "n1"),
 		Services:     []*corev1.Service{service(long), service("n1"), service("n3")},
 		EndpointSlices: []*discoveryv1.EndpointSlice{
 			slice(long, endpoint("a", "10.0.0.2", true), endpoint("b", "10.0.0.1", true)),
@@ -363,7 +375,7 @@ func TestNodes(t *testing.T) {
 	got := Nodes(in)
 	want := &NodeList{
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
-		Namespace: "default", LocalService: "demo",
+		Namespace: "default", LocalService: "demo", Mode: v1alpha1.ModeServices,
 		Items: []Node{{
 			Node: long, Service: naming.ServiceName("demo", long),
 			DNSName:   naming.ServiceName("demo", long) + ".default.svc.example.org",
@@ -394,10 +406,10 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestNodesOfServices(t *testing.T) {
+func TestKnownNodes(t *testing.T) {
 	foreign := service("n2", func(s *corev1.Service) { s.OwnerReferences = nil })
-	got := NodesOfServices(localService(), []*corev1.Service{service("n1"), foreign})
-	if !slices.Equal(got, []string{"n1"}) {
+	got := KnownNodes(Input{LocalService: localService(), Services: []*corev1.Service{service("n1"), foreign}})
+	if !cmp.Equal(got, map[string]labels.Set{"n1": nil}) {
 		t.Errorf("got %v; want n1", got)
 	}
 }
@@ -466,10 +478,10 @@ func TestInvariants(t *testing.T) {
 	}
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		in := Input{LocalService: localService()}
+		in := Input{LocalService: localService(), Nodes: nodes()}
 		in.LocalService.Spec.PublishNotReadyAddresses = r.IntN(4) == 0
 		for _, name := range []string{"n1", "n2", "n3"} {
-			in.Nodes = append(in.Nodes, name)
+			in.Nodes[name] = nil
 			switch r.IntN(5) {
 			case 0:
 				in.Services = append(in.Services, other("demo-"+name, nil)...)
@@ -487,22 +499,27 @@ func TestInvariants(t *testing.T) {
 				}
 			}
 		}
-		before := clone(in)
-		for _, n := range Nodes(in).Items {
-			if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total ||
-				(n.Reason == "") != (n.Message == "") {
-				t.Fatalf("seed %d: %+v", seed, n)
-			}
+		checkInvariants(t, seed, in)
+	}
+}
+
+func checkInvariants(t *testing.T, seed uint64, in Input) {
+	t.Helper()
+	before := clone(in)
+	for _, n := range Nodes(in).Items {
+		if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total ||
+			(n.Reason == "") != (n.Message == "") {
+			t.Fatalf("seed %d: %+v", seed, n)
 		}
-		if diff := cmp.Diff(before, in); diff != "" {
-			t.Fatalf("seed %d: the input has been changed:\n%s", seed, diff)
-		}
+	}
+	if diff := cmp.Diff(before, in); diff != "" {
+		t.Fatalf("seed %d: the input has been changed:\n%s", seed, diff)
 	}
 }
 
 func clone(in Input) Input {
 	in.LocalService = in.LocalService.DeepCopy()
-	in.Nodes = slices.Clone(in.Nodes)
+	in.Nodes = maps.Clone(in.Nodes)
 	in.Services, in.EndpointSlices, in.Pods = deepCopies(in.Services), deepCopies(in.EndpointSlices),
 		deepCopies(in.Pods)
 	return in
@@ -518,10 +535,10 @@ func deepCopies[T interface{ DeepCopy() T }](objects []T) []T {
 
 // BenchmarkNodes is the view of a large cluster.
 func BenchmarkNodes(b *testing.B) {
-	in := Input{LocalService: localService()}
+	in := Input{LocalService: localService(), Nodes: nodes()}
 	for i := range 5000 {
 		name := fmt.Sprintf("node-%d", i)
-		in.Nodes = append(in.Nodes, name)
+		in.Nodes[name] = nil
 		in.Services = append(in.Services, service(name))
 		in.Pods = append(in.Pods, pod("pod-of-"+name, name))
 		in.EndpointSlices = append(in.EndpointSlices, slice(name, endpoint("pod-of-"+name, "10.0.0.1", true)))

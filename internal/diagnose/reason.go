@@ -19,14 +19,29 @@ import (
 // podsInMessage is how many pods a message names before it only counts.
 const podsInMessage = 3
 
-// serviceProblem finds what is wrong with a node's Service itself, which is nil if there is none.
-func (v *view) serviceProblem(node string, service *corev1.Service) (Reason, string) {
+// serviceProblem finds what is wrong with a Service itself. node is that of a Service for a node.
+func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason, message string) {
 	ls := v.LocalService
+	if purpose != plan.ForNode {
+		defer func() {
+			if reason != "" { // Which of the two?
+				message = fmt.Sprintf("Service %s (%s): %s", plan.ServiceName(ls.Name, purpose, ""), purpose, message)
+			}
+		}()
+	}
+	service := v.services[plan.ServiceName(ls.Name, purpose, node)]
 	if service == nil {
 		return ServiceMissing, "no such Service: " + whyMissing(ls)
 	}
-	selector := labels.Merge(ls.Spec.Selector, labels.Set{v.nodeLabelKey: naming.NodeLabelValue(node)})
-	switch holder := plan.HolderOf(ls, plan.ForNode, node, v.nodeLabelKey, plan.FromAPI(service, v.nodeLabelKey)); {
+	var selector labels.Set
+	switch purpose {
+	case plan.ForNode:
+		selector = labels.Merge(ls.Spec.Selector, labels.Set{v.nodeLabelKey: naming.NodeLabelValue(node)})
+	case plan.Source:
+		selector = ls.Spec.Selector
+	}
+	groupBy := service.Annotations[v1alpha1.GroupByAnnotationKey]
+	switch holder := plan.HolderOf(ls, purpose, node, v.nodeLabelKey, plan.FromAPI(service, v.nodeLabelKey)); {
 	case holder == plan.Predecessor:
 		return ServiceTerminating, fmt.Sprintf("the Service is one of an earlier LocalService %s, and will be "+
 			"deleted with that", ls.Name)
@@ -42,6 +57,9 @@ func (v *view) serviceProblem(node string, service *corev1.Service) (Reason, str
 	case !labels.Equals(service.Spec.Selector, selector):
 		return ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
 			labels.Set(service.Spec.Selector), selector)
+	case purpose == plan.Published && groupBy != ls.Spec.GroupBy:
+		return ServiceOutdated, fmt.Sprintf("the names go by groupBy: %q instead of %q: is the controller running?",
+			groupBy, ls.Spec.GroupBy)
 	}
 	return "", ""
 }
@@ -67,9 +85,9 @@ func conflict(service *corev1.Service) string {
 	return "the name is taken by a Service of " + controller.Description()
 }
 
-// podProblem finds what is wrong with the pods of a node, given what its Service's EndpointSlices hold.
-func (v *view) podProblem(node string, published Endpoints) (Reason, string) {
-	value := naming.NodeLabelValue(node)
+// podProblem finds what is wrong with the pods of a name, given what the EndpointSlices hold of it.
+func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
+	value := naming.NodeLabelValue(name.node)
 	label := v.nodeLabelKey + "=" + value
 	pods := map[Reason][]string{} // "" for those that are ready
 	add := func(reason Reason, pod *corev1.Pod, about string) {
@@ -82,13 +100,13 @@ func (v *view) podProblem(node string, published Endpoints) (Reason, string) {
 	for _, pod := range v.strays[value] {
 		add(PodsOfOtherNode, pod, pod.Spec.NodeName)
 	}
-	for _, pod := range v.pods[node] {
+	for _, pod := range name.pods {
 		switch why := whyNotReady(pod); {
 		case completed(pod):
 			add(PodsCompleted, pod, why)
 		case pod.DeletionTimestamp != nil:
 			add(PodsTerminating, pod, "")
-		case pod.Labels[v.nodeLabelKey] != value:
+		case v.hostnames == nil && pod.Labels[v.nodeLabelKey] != value:
 			add(PodsUnlabelled, pod, "")
 		case why != "":
 			add(PodsNotReady, pod, why)

@@ -1,17 +1,24 @@
 package diagnose
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Reason says, in a word for scripts, why nothing answers under the name of a node's Service, or less than should.
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Reason says, in a word for scripts, why nothing answers under a name, or less than should.
 type Reason string
 
 // The reasons, the most specific first: a node has the first that applies. `kubectl localservice nodes -h` tells what
 // each of them means.
 const (
+	NodeWithoutName       Reason = "NodeWithoutName"
 	NameConflict          Reason = "NameConflict"
 	ServiceMissing        Reason = "ServiceMissing"
 	ServiceTerminating    Reason = "ServiceTerminating"
 	ServiceOutdated       Reason = "ServiceOutdated"
+	SourceMissing         Reason = "SourceMissing"
+	NameOutdated          Reason = "NameOutdated"
 	PodsOfOtherNode       Reason = "PodsOfOtherNode"
 	PodsUnlabelled        Reason = "PodsUnlabelled"
 	PodsNotReady          Reason = "PodsNotReady"
@@ -21,15 +28,18 @@ const (
 	NoPods                Reason = "NoPods"
 )
 
-// NodeList is what is known of the nodes that a LocalService selects, by name. No API server serves it: its
-// apiVersion and kind tell scripts which fields to expect.
+// NodeList is what is known of the nodes that a LocalService selects, by name, or with groupBy of their groups. No API
+// server serves it: its apiVersion and kind tell scripts which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Namespace    string     `json:"namespace"`
-	LocalService string     `json:"localService"`
-	NodeLabels   NodeLabels `json:"nodeLabels"`
-	Items        []Node     `json:"items"`
+	Namespace    string        `json:"namespace"`
+	LocalService string        `json:"localService"`
+	Mode         v1alpha1.Mode `json:"mode"`
+	// Message says what concerns all names: that those of the mode before are still there, or why none is known.
+	Message    string     `json:"message"`
+	NodeLabels NodeLabels `json:"nodeLabels"`
+	Items      []Node     `json:"items"`
 }
 
 // LabelOrigin is how a pod came by its node label.
@@ -50,28 +60,39 @@ type NodeLabels struct {
 	ByController int         `json:"byController"`
 }
 
-// Node is what is known of one node's Service.
+// Node is what is known of one node's name, or with groupBy that of a group of nodes.
 type Node struct {
+	// Node is the name of the node, or the value of the label that spec.groupBy names.
 	Node string `json:"node"`
-	// Service is the name of the node's Service, also where it is missing or somebody else's.
+	// Service is the name of the Service, also where it is missing or somebody else's; "" for a node without a name.
 	Service string `json:"service"`
-	// DNSName is the name that the Service has in the cluster's DNS.
+	// Hostname is the name within the Service, with mode Hostnames.
+	Hostname string `json:"hostname"`
+	// DNSName is the name in the cluster's DNS, "" for a node without one.
 	DNSName string `json:"dnsName"`
-	// Endpoints counts the endpoints that the Service's EndpointSlices hold.
+	// Endpoints counts the endpoints that the EndpointSlices of the name hold.
 	Endpoints Endpoints `json:"endpoints"`
 	// Addresses are those of the ready endpoints.
 	Addresses []string `json:"addresses"`
-	// Pods are those on the node that the LocalService selects, by name.
+	// Pods are those on the node, or nodes, that the LocalService selects, by name.
 	Pods []Pod `json:"pods"`
-	// Reason and Message say what is wrong, in a word and in words. Both are empty if the Service has ready
+	// Reason and Message say what is wrong, in a word and in words. Both are empty if the name has ready
 	// endpoints and all is well.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
 }
 
-// HasService reports whether the LocalService has a Service for the node.
+// HasService reports whether the LocalService has a Service with the name.
 func (n *Node) HasService() bool {
-	return n.Reason != NameConflict && n.Reason != ServiceMissing
+	return n.Service != "" && n.Reason != NameConflict && n.Reason != ServiceMissing
+}
+
+// Name is the name within the namespace: that of the Service, or <hostname>.<service>.
+func (n *Node) Name() string {
+	if n.Hostname == "" {
+		return n.Service
+	}
+	return n.Hostname + "." + n.Service
 }
 
 // Endpoints counts endpoints. Each pod counts once, also with addresses of two families; one that terminates counts

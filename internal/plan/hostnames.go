@@ -33,8 +33,29 @@ type EndpointSlice interface {
 	Get() *discoveryv1.EndpointSlice
 }
 
+// apiSlice makes an EndpointSlice of one as the API server returns it.
+type apiSlice struct {
+	*discoveryv1.EndpointSlice
+	sum SliceSum
+}
+
+// SliceFromAPI makes an EndpointSlice of one as the API server returns it, which must not change any more.
+func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
+	sum, err := SumOf(slice)
+	if err != nil {
+		panic(err) // It has been decoded.
+	}
+	return apiSlice{slice, sum}
+}
+
+func (s apiSlice) Controller() Controller          { return ControllerOf(s.EndpointSlice) }
+func (s apiSlice) Manager() string                 { return s.Labels[discoveryv1.LabelManagedBy] }
+func (s apiSlice) Sum() SliceSum                   { return s.sum }
+func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
+
 // SliceSum stands for the content of an EndpointSlice: two that are the same in all but their hostnames have the same
-// Rest and Endpoints. Sums are of this process: another one has others for the same content.
+// Rest and Endpoints, but for a copy that has not the labels of one. Sums are of this process: another one has others for
+// the same content.
 type SliceSum struct {
 	Rest      uint64
 	Endpoints []EndpointSum
@@ -166,7 +187,8 @@ type CopyInput struct {
 	Source, Published Service
 	// Slices are EndpointSlices of the LocalService, as their labels say, by name.
 	Slices map[string]EndpointSlice
-	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then.
+	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then. nil is
+	// for none.
 	IsContested func(current EndpointSlice, want SliceSum) bool
 }
 
@@ -213,7 +235,7 @@ func ComputeCopies(in CopyInput) Copies {
 			change.Action = Wait // It is of a Service that is gone, and will go with that.
 		case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager:
 			continue
-		case in.IsContested(change.Current, want):
+		case in.IsContested != nil && in.IsContested(change.Current, want):
 			out.Contested++
 			continue
 		default:

@@ -142,13 +142,8 @@ func TestHostnamesOf(t *testing.T) {
 	}
 }
 
-// apiSlice is an EndpointSlice as the API server has it.
-type apiSlice struct{ *discoveryv1.EndpointSlice }
+func fromAPI(slice *discoveryv1.EndpointSlice) apiSlice { return SliceFromAPI(slice).(apiSlice) }
 
-func (s apiSlice) Controller() Controller          { return ControllerOf(s.EndpointSlice) }
-func (s apiSlice) Manager() string                 { return s.Labels[discoveryv1.LabelManagedBy] }
-func (s apiSlice) Get() *discoveryv1.EndpointSlice { return s.DeepCopy() }
-func (s apiSlice) Sum() (sum SliceSum)             { sum, _ = SumOf(s.EndpointSlice); return sum }
 func byName(all ...apiSlice) map[string]EndpointSlice {
 	out := map[string]EndpointSlice{}
 	for _, s := range all {
@@ -172,7 +167,7 @@ func sourceSlice(source Service, name string, nodes ...string) apiSlice {
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
 			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: "p" + node}})
 	}
-	return apiSlice{s}
+	return fromAPI(s)
 }
 
 // TestComputeCopies: a copy for each of Kubernetes' EndpointSlices, and none for those of others; and what is copied is in
@@ -188,13 +183,13 @@ func TestComputeCopies(t *testing.T) {
 		for _, e := range edit {
 			e(c)
 		}
-		return apiSlice{c}
+		return fromAPI(c)
 	}
 	one, two := sourceSlice(source, "s1", "1", "2"), sourceSlice(source, "s2", "3")
 	edited := func(s apiSlice, edit func(*discoveryv1.EndpointSlice)) apiSlice {
 		out := s.DeepCopy()
 		edit(out)
-		return apiSlice{out}
+		return fromAPI(out)
 	}
 	endpoint := func(edit func(*discoveryv1.Endpoint)) func(*discoveryv1.EndpointSlice) {
 		return func(s *discoveryv1.EndpointSlice) { edit(&s.Endpoints[0]) }
@@ -269,7 +264,7 @@ func TestComputeCopies(t *testing.T) {
 				if change.Action == Delete {
 					delete(in.Slices, change.Name)
 				} else if change.Action != Wait {
-					in.Slices[change.Name] = apiSlice{Copy(change, published, hostnames)}
+					in.Slices[change.Name] = SliceFromAPI(Copy(change, published, hostnames))
 				}
 			}
 			if again := ComputeCopies(in); len(again.Changes) > 0 && got[0] != "Wait s1-named" {
@@ -289,7 +284,7 @@ func TestCopy(t *testing.T) {
 	})
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
-	current := apiSlice{&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}}}
+	current := SliceFromAPI(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}})
 	got := Copy(&CopyChange{Action: Update, Name: "s1-named", Source: s, Current: current}, published, hostnames)
 	want := before.DeepCopy()
 	want.ObjectMeta = metav1.ObjectMeta{Name: "s1-named", Namespace: "default", UID: "u", ResourceVersion: "9",
@@ -314,10 +309,9 @@ func BenchmarkComputeCopies(b *testing.B) {
 	all := map[string]EndpointSlice{}
 	for i := range 50 {
 		s := sourceSlice(source, fmt.Sprint("s", i), nodeNames(100)...)
-		sum := s.Sum()
-		all[s.Name] = summed{s, sum}
-		c := apiSlice{Copy(&CopyChange{Name: copyName(s.Name), Source: s}, published, hostnames)}
-		all[c.Name] = summed{c, c.Sum()}
+		all[s.Name] = s
+		c := fromAPI(Copy(&CopyChange{Name: copyName(s.Name), Source: s}, published, hostnames))
+		all[c.Name] = c
 	}
 	in := CopyInput{Hostnames: hostnames, Source: source, Published: published, Slices: all}
 	b.ReportAllocs()
@@ -327,11 +321,3 @@ func BenchmarkComputeCopies(b *testing.B) {
 		}
 	}
 }
-
-// summed is an EndpointSlice whose sum is known, as in a cache.
-type summed struct {
-	apiSlice
-	sum SliceSum
-}
-
-func (s summed) Sum() SliceSum { return s.sum }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
+)
+
+// zones are the values of the label zone of n1 to n5; n6 is not selected.
+var zones = []string{"eu-a", "eu-a", "EU.b", "eu-c", ""}
+
+// newHostnamesFixture is a plugin and the cluster that it looks at: LocalService demo has mode Hostnames, and was
+// changed to that a moment ago. Kubernetes has published the pods a and b on n1, c, which is not ready, on n2, and d on
+// n4, of which the controller has not copied the EndpointSlice.
+func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
+	t.Helper()
+	ls := localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromString("web")})
+	ls.Spec.Mode, ls.Spec.GroupBy = v1alpha1.ModeHostnames, groupBy
+	ls.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHostnamesNotPermitted,
+			Message: "mode Hostnames needs the permission to write EndpointSlices"},
+		{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionTrue, ObservedGeneration: 1,
+			LastTransitionTime: metav1.Time{Time: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}},
+	}
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, published := templates[0].Service(""), templates[1].Service("")
+	source.UID, published.UID = "uid-of-source", "uid-of-published"
+
+	hostnames := plan.NewHostnames(ls, nil, func(node string) plan.Labels {
+		return labels.Set{"disk": "ssd", "zone": zones[node[1]-'1']}
+	})
+	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
+		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
+	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
+	service := plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
+	change := plan.ComputeCopies(plan.CopyInput{Hostnames: hostnames, Published: service,
+		Source: plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey),
+		Slices: map[string]plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}}).Changes[0]
+	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, plan.Copy(&change, service, hostnames),
+		pod("d", "n4", true)}...)
+	f.localServices = fake.NewClientset(ls)
+	for i, zone := range zones {
+		if zone != "" {
+			f.labelNode(t, i, zone)
+		}
+	}
+	return f
+}
+
+// labelNode gives a node its label zone.
+func (f *fixture) labelNode(t *testing.T, i int, zone string) {
+	t.Helper()
+	nodes := f.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	patch := []byte(`{"metadata":{"labels":{"zone":"` + zone + `"}}}`)
+	name := "n" + string(rune('1'+i))
+	if _, err := nodes.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sourceSlice is an EndpointSlice in which Kubernetes publishes pods.
+func sourceSlice(source *corev1.Service, suffix string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	s := slice(source.Name, endpoints...)
+	s.Name = source.Name + "-" + suffix
+	s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(source,
+		corev1.SchemeGroupVersion.WithKind("Service"))}
+	return s
+}
+
+func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
+	e.NodeName = &node
+	return e
+}
+
+func TestHostnamesOutput(t *testing.T) {
+	const retiring = "The mode is being changed: the names of the mode before, demo-<node>, are still there: until " +
+		"2030-01-02T03:04:36Z.\n"
+	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames needs " +
+		"the permission to write EndpointSlices"
+	const unlabelled = "the node has no label zone, so that it has no name"
+	for groupBy, commands := range map[string]map[string]string{
+		"": {
+			"nodes demo": `
+NODE   NAME      DNS-NAME                            ENDPOINTS   REASON
+n1     n1.demo   n1.demo.default.svc.cluster.local   2/2         
+n2     n2.demo   n2.demo.default.svc.cluster.local   0/1         not ready: c (CrashLoopBackOff)
+n3     n3.demo   n3.demo.default.svc.cluster.local   0/0         no pod with app=demo here
+n4     n4.demo   n4.demo.default.svc.cluster.local   0/0         ` + unpublished + `
+n5     n5.demo   n5.demo.default.svc.cluster.local   0/0         no pod with app=demo here
+`,
+			"nodes demo -o wide --no-headers": `
+n1    n1.demo   n1.demo.default.svc.cluster.local   2/2   a,b      10.0.0.1,10.0.0.2   
+n2    n2.demo   n2.demo.default.svc.cluster.local   0/1   c        <none>              not ready: c (CrashLoopBackOff)
+n3    n3.demo   n3.demo.default.svc.cluster.local   0/0   <none>   <none>              no pod with app=demo here
+n4    n4.demo   n4.demo.default.svc.cluster.local   0/0   d        <none>              ` + unpublished + `
+n5    n5.demo   n5.demo.default.svc.cluster.local   0/0   <none>   <none>              no pod with app=demo here
+`,
+			"nodes demo -o name":                       "\nservice/demo\n",
+			"__complete url demo ":                     "\nn1\nn2\nn3\nn4\nn5\n:4\n",
+			"url demo n1":                              "\nhttp://n1.demo.default.svc.cluster.local:8080\n",
+			"url demo n3 --cluster-domain example.org": "\nhttp://n3.demo.default.svc.example.org:8080\n",
+		},
+		"zone": {
+			"nodes demo": `
+NODE   NAME                   DNS-NAME                                         ENDPOINTS   REASON
+EU.b   eu-b-5p6vttgaff.demo   eu-b-5p6vttgaff.demo.default.svc.cluster.local   0/0         no pod with app=demo here
+eu-a   eu-a.demo              eu-a.demo.default.svc.cluster.local              2/3         not ready: c (CrashLoopBackOff)
+eu-c   eu-c.demo              eu-c.demo.default.svc.cluster.local              0/0         ` + unpublished + `
+n5     <none>                 <none>                                           0/0         ` + unlabelled + `
+`,
+			"nodes demo -o jsonpath={range.items[*]}{.node}:{.hostname}:{.reason}/{end}": `
+EU.b:eu-b-5p6vttgaff:NoPods/eu-a:eu-a:PodsNotReady/eu-c:eu-c:NameOutdated/n5::NodeWithoutName/`,
+			"__complete url demo ": "\nEU.b\neu-a\neu-c\n:4\n",
+			"url demo EU.b":        "\nhttp://eu-b-5p6vttgaff.demo.default.svc.cluster.local:8080\n",
+		},
+	} {
+		f := newHostnamesFixture(t, groupBy)
+		for args, want := range commands {
+			t.Run(groupBy+" "+args, func(t *testing.T) {
+				code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
+				wantErr := ""
+				if strings.HasPrefix(args, "nodes") && strings.Contains(stdout, "cluster.local ") {
+					wantErr = retiring
+				}
+				if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
+					t.Errorf("exit code %d: %s", code, stderr)
+				}
+				if "\n"+stdout != want {
+					t.Errorf("got:\n%s\nwant:%s", stdout, want)
+				}
+			})
+		}
+	}
+}
+
+// TestHostnamesGolden is TestGolden for mode Hostnames.
+func TestHostnamesGolden(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join("testdata", "hostnames.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newHostnamesFixture(t, "zone")
+	if code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "json"); code != 0 || stdout != string(want) {
+		t.Errorf("exit code %d %s: got:\n%s\nwant:\n%s", code, stderr, stdout, want)
+	}
+}
+
+func TestHostnamesWithoutPermission(t *testing.T) {
+	for groupBy, want := range map[string]string{"": "n1:n1 n2:n2 ", "zone": "eu-a:eu-a "} {
+		f := newHostnamesFixture(t, groupBy)
+		fail(&f.metadata.Fake, "nodes", forbidden)
+		code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
+		if code != 0 || stdout != want || stderr != "warning: you may not list nodes, so that nodes of which no name is "+
+			"published are not shown\n" {
+			t.Errorf("%d, %q, %q; want %q", code, stdout, stderr, want)
+		}
+	}
+}
+
+func TestHostnamesErrors(t *testing.T) {
+	const see = ": see `kubectl localservice nodes demo -n default`\n"
+	for _, c := range []struct{ groupBy, node, want string }{
+		{"", "n6", "has no name for a node n6" + see},
+		{"", "n7", "has no name for a node n7" + see},
+		{"zone", "n1", "has no name for a group of nodes n1" + see},
+		{"zone", "n5", "has no name for a group of nodes n5: the node has no label zone, so that it has no name" + see},
+	} {
+		f := newHostnamesFixture(t, c.groupBy)
+		if code, stdout, stderr := f.run(t, "url", "demo", c.node); code != 1 || stdout != "" ||
+			stderr != "error: LocalService default/demo "+c.want {
+			t.Errorf("%d, %q, %q; want %q", code, stdout, stderr, c.want)
+		}
+	}
+	f := newHostnamesFixture(t, "")
+	if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), "default", "demo"); err != nil {
+		t.Fatal(err)
+	}
+	const missing = "no name for a node n1: Service demo (published): no such Service: the controller says " +
+		v1alpha1.ReasonHostnamesNotPermitted
+	if _, _, stderr := f.run(t, "url", "demo", "n1"); !strings.Contains(stderr, missing) {
+		t.Errorf("%q; want %q", stderr, missing)
+	}
+}

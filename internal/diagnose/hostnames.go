@@ -1,0 +1,145 @@
+package diagnose
+
+import (
+	"fmt"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// anyName stands for the names while none is known. No node has it.
+const anyName = "*"
+
+// hostnames is what is known of the names of mode Hostnames as a whole.
+type hostnames struct {
+	*plan.Hostnames
+	// isPublished is whether Kubernetes has published the pods.
+	isPublished bool
+	// outdated has the names that are not published as the pods are; and anyName, if anything is to be published.
+	outdated map[string]bool
+}
+
+func (v *view) newHostnames() *hostnames {
+	h := &hostnames{outdated: map[string]bool{}}
+	h.Hostnames = plan.NewHostnames(v.LocalService, nil, func(node string) plan.Labels {
+		if set, found := v.Nodes[node]; found {
+			return set
+		}
+		return nil
+	})
+	ours := map[plan.Purpose]plan.Service{}
+	for _, purpose := range []plan.Purpose{plan.Source, plan.Published} {
+		if reason, _ := v.serviceProblem(purpose, ""); reason != "" {
+			return h // That is what is told.
+		}
+		service := v.services[plan.ServiceName(v.LocalService.Name, purpose, "")]
+		ours[purpose] = plan.FromAPI(service, v.nodeLabelKey)
+	}
+	slices := map[string]plan.EndpointSlice{}
+	for _, slice := range v.EndpointSlices {
+		slices[slice.Name] = plan.SliceFromAPI(slice)
+	}
+	copies := plan.ComputeCopies(plan.CopyInput{Hostnames: h.Hostnames, Source: ours[plan.Source],
+		Published: ours[plan.Published], Slices: slices})
+	h.isPublished = copies.Sources > 0
+	for i := range copies.Changes {
+		h.addOutdated(&copies.Changes[i], ours[plan.Published])
+	}
+	return h
+}
+
+// addOutdated adds the names that a change is about.
+func (h *hostnames) addOutdated(change *plan.CopyChange, published plan.Service) {
+	have, want := map[string][]any{}, map[string][]any{}
+	if change.Current != nil {
+		have = byHostname(change.Current.Get())
+	}
+	if change.Source != nil {
+		want = byHostname(plan.Copy(change, published, h.Hostnames))
+	}
+	h.outdated[anyName] = true
+	for _, names := range []map[string][]any{have, want} {
+		for name := range names {
+			h.outdated[name] = h.outdated[name] || !apiequality.Semantic.DeepEqual(have[name], want[name])
+		}
+	}
+}
+
+// byHostname is what an EndpointSlice says of each name.
+func byHostname(slice *discoveryv1.EndpointSlice) map[string][]any {
+	out := map[string][]any{}
+	for _, e := range slice.Endpoints {
+		if e.Hostname != nil {
+			out[*e.Hostname] = append(out[*e.Hostname], e, slice.Ports, slice.Labels)
+		}
+	}
+	return out
+}
+
+// hostnameProblem finds why a name is not published as Kubernetes has published the pods, apart from its own Service.
+func (v *view) hostnameProblem(n *Node) (Reason, string) {
+	reason, message := v.serviceProblem(plan.Source, "")
+	if reason == ServiceMissing || reason == NameConflict {
+		reason = SourceMissing // The Service that has the name is there.
+	}
+	switch {
+	case reason != "":
+		return reason, message
+	case !v.hostnames.isPublished:
+		return EndpointsNotPublished, "Kubernetes has not published the pods in EndpointSlices yet: is " +
+			"kube-controller-manager running?"
+	case v.hostnames.outdated[n.Hostname]:
+		message = "the name is not published yet: "
+		if n.Endpoints.Total > 0 {
+			message = "the endpoints of the name are out of date: "
+		}
+		return NameOutdated, message + whyMissing(v.LocalService)
+	}
+	return "", ""
+}
+
+// nodesWithHostname are the nodes that have a name, as it is published, and those of pods where that is enough to know
+// their name. With groupBy the hostname stands for the value of the label.
+func nodesWithHostname(in Input) map[string]labels.Set {
+	ls, nodes := in.LocalService, map[string]labels.Set{}
+	for _, slice := range in.EndpointSlices {
+		if slice.Labels[discoveryv1.LabelServiceName] != plan.ServiceName(ls.Name, plan.Published, "") {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil && e.Hostname != nil {
+				nodes[*e.NodeName] = labels.Merge(ls.Spec.NodeSelector, labels.Set{ls.Spec.GroupBy: *e.Hostname})
+			}
+		}
+	}
+	hostnames := plan.NewHostnames(ls, nil, func(string) plan.Labels { return nil })
+	for _, pod := range in.Pods {
+		if node := pod.Spec.NodeName; hostnames.Of(node) != "" {
+			nodes[node] = nil
+		}
+	}
+	return nodes
+}
+
+// retiring says, after a change of the mode, that the names of the mode before are still there, and until when.
+func retiring(ls *v1alpha1.LocalService) string {
+	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+	if c == nil {
+		return ""
+	}
+	before, until := ls.Name+"-<node>", c.Message
+	if ls.Spec.Mode != v1alpha1.ModeHostnames {
+		before = "<node>." + ls.Name
+	}
+	if left, known := status.LeftToRetire(ls, c.LastTransitionTime.Time); known {
+		until = "until " + c.LastTransitionTime.Add(left).UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("The mode is being changed: the names of the mode before, %s, are still there: %s.", before, until)
+}

@@ -1,0 +1,316 @@
+package diagnose
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+var sourceName = plan.ServiceName("demo", plan.Source, "")
+
+func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
+
+func groupBy(key string) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = v1alpha1.ModeHostnames, key }
+}
+
+// on puts an endpoint on a node.
+func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
+	e.NodeName = &node
+	return e
+}
+
+// published is the input for a LocalService with mode Hostnames that is in place: the source, the published Service,
+// and an EndpointSlice of each.
+func published(t testing.TB, ls *v1alpha1.LocalService, nodes map[string]labels.Set,
+	endpoints ...discoveryv1.Endpoint) Input {
+	t.Helper()
+	templates, err := plan.NewTemplates(ls, nodeLabel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := Input{LocalService: ls, Nodes: nodes, ClusterDomain: "cluster.local"}
+	for _, template := range templates {
+		service := template.Service("")
+		service.UID = types.UID("uid-of-" + service.Name)
+		in.Services = append(in.Services, service)
+	}
+	source := slice("", endpoints...)
+	source.Name = sourceName + "-1"
+	source.Labels[discoveryv1.LabelServiceName] = sourceName
+	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
+	hostnames := plan.NewHostnames(ls, nil, func(node string) plan.Labels { return nodes[node] })
+	service := plan.FromAPI(in.Services[1], nodeLabel)
+	missing := plan.ComputeCopies(plan.CopyInput{Hostnames: hostnames, Published: service,
+		Source: plan.FromAPI(in.Services[0], nodeLabel),
+		Slices: map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}})
+	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, plan.Copy(&missing.Changes[0], service, hostnames)}
+	return in
+}
+
+// TestHostnameReasons looks at the name of node n1, which has one ready pod, a, unless that is changed.
+func TestHostnameReasons(t *testing.T) {
+	ready := Endpoints{1, 1}
+	crash := notReady(waiting("CrashLoopBackOff"))
+	const selects = "Service demo-hostnames-"
+	published := func(ls *v1alpha1.LocalService) Input {
+		in := published(t, ls, nodes("n1:zone=x", "n2:zone=y"), on("n1", endpoint("a", "10.0.0.1", true)),
+			on("n2", endpoint("b", "10.0.0.2", true)))
+		in.Pods = []*corev1.Pod{pod("a", "n1", unlabelled), pod("b", "n2", labelled("n1"))}
+		return in
+	}
+	for name, c := range map[string]struct {
+		change    func(in *Input)
+		reason    Reason
+		message   string // a part of it
+		endpoints Endpoints
+	}{
+		"ready": {change: func(*Input) {}, endpoints: ready},
+		"missing": {func(in *Input) { in.Services = in.Services[:1] }, ServiceMissing,
+			"Service demo (published): no such Service: the controller has not noticed yet", Endpoints{}},
+		"missing, refused": {func(in *Input) {
+			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed, "quota"))
+		}, ServiceMissing, "the controller says WriteFailed: quota", Endpoints{}},
+		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
+			"Service demo (published): the name is taken by a Service that nothing controls", Endpoints{}},
+		"conflict with another LocalService": {func(in *Input) {
+			in.Services[1].OwnerReferences = controlledByLocalService("dem")
+		}, NameConflict, "by a Service of LocalService dem", Endpoints{}},
+		"terminating": {func(in *Input) { in.Services[1].DeletionTimestamp = new(metav1.Now()) }, ServiceTerminating,
+			"Service demo (published): the Service is being deleted", ready},
+		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
+			"Service demo (published): the Service selects a=b instead of ", ready},
+		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
+			ServiceOutdated, `Service demo (published): the names go by groupBy: "zone" instead of ""`, ready},
+		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, "no such Service", ready},
+		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") }, SourceMissing,
+			" (source): the name is taken by a Service of X x (v1)", ready},
+		"source terminating": {func(in *Input) { in.Services[0].DeletionTimestamp = new(metav1.Now()) },
+			ServiceTerminating, selects, ready},
+		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
+			"the Service selects app=demo instead of app=x", ready},
+		"not published by Kubernetes": {func(in *Input) { in.EndpointSlices = nil }, EndpointsNotPublished,
+			"Kubernetes has not published the pods in EndpointSlices yet", Endpoints{}},
+		"forged": {func(in *Input) { in.EndpointSlices[0].OwnerReferences = nil }, EndpointsNotPublished,
+			"Kubernetes has not published the pods", ready},
+		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, NameOutdated,
+			"the name is not published yet: the controller has not noticed yet: is it running?", Endpoints{}},
+		"no copy, for want of the permission": {func(in *Input) {
+			in.EndpointSlices = in.EndpointSlices[:1]
+			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs")(in.LocalService)
+		}, NameOutdated, "published yet: the controller says HostnamesNotPermitted: mode Hostnames needs", Endpoints{}},
+		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
+			NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
+		"copy with another port": {func(in *Input) {
+			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
+		}, NameOutdated, "has not noticed", ready},
+		"copy of another name outdated": {change: func(in *Input) { in.EndpointSlices[0].Endpoints[1].Zone = new("z") },
+			endpoints: ready},
+		"copy too many": {func(in *Input) {
+			more := in.EndpointSlices[1].DeepCopy()
+			more.Name, more.Endpoints[0].Addresses = "more", []string{"10.0.0.9"}
+			in.EndpointSlices = append(in.EndpointSlices, more)
+		}, NameOutdated, "has not noticed", ready},
+		"pod not ready": {func(in *Input) {
+			in.Pods[0] = pod("a", "n1", crash)
+			for _, slice := range in.EndpointSlices {
+				slice.Endpoints[0].Conditions.Ready = new(false)
+			}
+		}, PodsNotReady, "not ready: a (CrashLoopBackOff)", Endpoints{0, 1}},
+		"pod not published by Kubernetes": {func(in *Input) { in.Pods = append(in.Pods, pod("c", "n1")) },
+			EndpointsNotPublished, "1 of 2 ready pods are in the EndpointSlices", ready},
+		"pod terminating": {func(in *Input) {
+			in.Pods[0] = pod("a", "n1", terminating)
+			for _, slice := range in.EndpointSlices {
+				slice.Endpoints = slice.Endpoints[1:]
+			}
+		}, PodsTerminating, "only terminating pods: a", Endpoints{}},
+		"no pod": {func(in *Input) {
+			in.Pods = in.Pods[1:]
+			for _, slice := range in.EndpointSlices {
+				slice.Endpoints = slice.Endpoints[1:]
+			}
+		}, NoPods, "no pod with app=demo here", Endpoints{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := published(localService(hostnamesMode))
+			c.change(&in)
+			got := Nodes(in).Items[0]
+			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) ||
+				(c.reason == "") != (got.Message == "") {
+				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
+			}
+			if got.Endpoints != c.endpoints {
+				t.Errorf("endpoints %v; want %v", got.Endpoints, c.endpoints)
+			}
+			if hasService := c.reason != ServiceMissing && c.reason != NameConflict; got.HasService() != hasService {
+				t.Errorf("HasService is not %v", hasService)
+			}
+		})
+	}
+}
+
+// readyCondition has the controller say that a LocalService is not ready.
+func readyCondition(reason, message string) func(*v1alpha1.LocalService) {
+	return ready(metav1.ConditionFalse, reason, message)
+}
+
+// TestGroups: with groupBy there is an item for each group, and one for each node that is in none.
+func TestGroups(t *testing.T) {
+	in := published(t, localService(groupBy("zone")),
+		nodes("n1:zone=x", "n2:zone=Y.1", "n3:zone=x", "a", "b:zone="),
+		on("n1", endpoint("z", "10.0.0.1", true)), on("n3", endpoint("y", "10.0.0.3", true)),
+		on("a", endpoint("w", "10.0.0.4", true)))
+	in.Pods = []*corev1.Pod{pod("z", "n1"), pod("y", "n3"), pod("w", "a")}
+	item := func(n Node, podNames ...string) Node {
+		if n.Addresses == nil {
+			n.Addresses = []string{}
+		}
+		n.Pods = []Pod{}
+		for i := 0; i < len(podNames); i += 2 {
+			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1]})
+		}
+		return n
+	}
+	const without = "the node has no label zone, so that it has no name"
+	want := []Node{
+		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Reason: NoPods,
+			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local", Message: "no pod with app=demo here"}),
+		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local",
+			Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z", "n1"),
+		item(Node{Node: "a", Reason: NodeWithoutName, Message: without}, "w", "a"),
+		item(Node{Node: "b", Reason: NodeWithoutName, Message: without}),
+	}
+	got := Nodes(in)
+	if diff := cmp.Diff(want, got.Items); diff != "" {
+		t.Errorf("wrong items (-want +got):\n%s", diff)
+	}
+	if got.Mode != v1alpha1.ModeHostnames || got.Message != "" || got.NodeLabels != (NodeLabels{}) {
+		t.Errorf("mode %q, message %q, node labels %v", got.Mode, got.Message, got.NodeLabels)
+	}
+	in.Nodes["n3"] = labels.Set{"zone": "new"} // It moves.
+	for _, n := range Nodes(in).Items {
+		if isMoved := n.Hostname == "x" || n.Hostname == "new"; isMoved != (n.Reason == NameOutdated) {
+			t.Errorf("after the move: %s: %s %s", n.Node, n.Reason, n.Message)
+		}
+	}
+}
+
+// TestKnownHostnames: without permission to list Nodes, the names are those that are published, and nothing is wrong
+// with them for that.
+func TestKnownHostnames(t *testing.T) {
+	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
+	for name, c := range map[string]struct {
+		ls    *v1alpha1.LocalService
+		label string // of the nodes
+		want  string
+	}{
+		"nodes":  {localService(hostnamesMode), "", "n1.example.com:n1-example-com-6klpeaxqtj n2:n2 n3:n3 "},
+		"groups": {localService(groupBy("zone")), "zone=x", "x:x "},
+		"selected nodes": {localService(hostnamesMode, selecting), "disk=ssd",
+			"n1.example.com:n1-example-com-6klpeaxqtj n2:n2 "},
+	} {
+		in := published(t, c.ls, nodes("n1.example.com:"+c.label, "n2:"+c.label),
+			on("n1.example.com", endpoint("a", "10.0.0.1", true)), on("n2", endpoint("b", "10.0.0.2", true)))
+		in.Pods = []*corev1.Pod{pod("a", "n1.example.com"), pod("b", "n2"), pod("c", "n3"), pod("d", "")}
+		in.Nodes = KnownNodes(in)
+		var got string
+		for _, n := range Nodes(in).Items {
+			got += n.Node + ":" + n.Hostname + " "
+			if (n.Reason != "") != (n.Node == "n3") {
+				t.Errorf("%s: %s: %s %s", name, n.Node, n.Reason, n.Message)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestWhyNoNames: who may not list Nodes sees why there are no names.
+func TestWhyNoNames(t *testing.T) {
+	for want, change := range map[string]func(*Input){
+		"": func(*Input) {},
+		"Service demo (published): no such Service: the controller has not noticed yet: is it running?": func(in *Input) {
+			in.Services = nil
+		},
+		"the name is not published yet: the controller says HostnamesNotPermitted: no": func(in *Input) {
+			in.EndpointSlices = in.EndpointSlices[:1]
+			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "no")(in.LocalService)
+		},
+	} {
+		in := published(t, localService(groupBy("zone")), nil)
+		change(&in)
+		in.Nodes = KnownNodes(in)
+		if got := Nodes(in); got.Message != want || len(got.Items) > 0 {
+			t.Errorf("%d names: %q; want %q", len(got.Items), got.Message, want)
+		}
+	}
+}
+
+func TestRetiring(t *testing.T) {
+	since := metav1.Time{Time: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+	told := func(status metav1.ConditionStatus, generation int64) func(*v1alpha1.LocalService) {
+		return func(ls *v1alpha1.LocalService) {
+			ls.Status.Conditions = append(ls.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRetiring,
+				Status: status, ObservedGeneration: generation, LastTransitionTime: since, Message: "2 nodes wait"})
+		}
+	}
+	for want, ls := range map[string]*v1alpha1.LocalService{
+		"": localService(),
+		"demo-<node>, are still there: 2 nodes wait.":               localService(hostnamesMode, told("False", 2)),
+		"<node>.demo, are still there: 2 nodes wait.":               localService(told("True", 1)), // of an older spec
+		"<node>.demo, are still there: until 2030-01-02T03:04:36Z.": localService(told("True", 2)),
+	} {
+		if want != "" {
+			want = "The mode is being changed: the names of the mode before, " + want
+		}
+		if got := Nodes(Input{LocalService: ls}).Message; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestHostnameInvariants is TestInvariants for names of mode Hostnames.
+func TestHostnameInvariants(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		ls, all := localService(hostnamesMode), nodes()
+		if r.IntN(2) == 0 {
+			ls.Spec.GroupBy = "zone"
+		}
+		var endpoints []discoveryv1.Endpoint
+		var pods []*corev1.Pod
+		for i := range 4 {
+			node := fmt.Sprintf("n%d", i)
+			all[node] = []labels.Set{nil, {"zone": "x"}, {"zone": "y"}}[r.IntN(3)]
+			for j := range r.IntN(3) {
+				pods = append(pods, pod(fmt.Sprintf("p%d%d", i, j), node, []func(*corev1.Pod){unlabelled, terminating,
+					notReady(running)}[:r.IntN(4)]...))
+				endpoints = append(endpoints, on(node, endpoint(fmt.Sprintf("p%d%d", i, j), "10.0.0.1", r.IntN(2) > 0)))
+			}
+		}
+		in := published(t, ls, all, endpoints...)
+		in.Pods = pods
+		if n := r.IntN(6); n < len(in.EndpointSlices) && len(in.EndpointSlices[n].Endpoints) > 0 {
+			in.EndpointSlices[n].Endpoints[0].Conditions.Ready = new(r.IntN(2) > 0)
+		}
+		if n := r.IntN(8); n < len(in.Services) {
+			in.Services[n] = in.Services[len(in.Services)-1]
+		}
+		checkInvariants(t, seed, in)
+	}
+}
