@@ -5,6 +5,8 @@ SHELL := bash
 
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
+# IMAGE is the name that the image has in the store that it is loaded into.
+IMAGE ?= localhost/local-service-controller:dev
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
 
@@ -37,6 +39,16 @@ test-fault: build playground ## Have things go wrong in random ways, for a few m
 fault: build playground ## Have everything go wrong in every way, for half an hour (SEED=n repeats it)
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
+
+.PHONY: test-image
+test-image: ## Make the image twice and look into it; 4 minutes the first time, then 1
+	cd hack/image && CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
+
+.PHONY: test-arm64
+test-arm64: ## Check the code for arm64, and run the tests of the packages in an emulator (Debian's qemu-user-static)
+	@hack/packages.sh --arm64
+	GOARCH=arm64 CGO_ENABLED=0 go vet . ./internal/... ./pkg/... ./cmd/...
+	GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -timeout 30m -exec qemu-aarch64-static ./internal/... ./pkg/naming
 
 .PHONY: test-e2e
 test-e2e: build playground ## Run everything in a cluster of three real nodes
@@ -73,6 +85,12 @@ build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/local-service-controller .
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/kubectl-localservice ./cmd/kubectl-localservice
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
+
+.PHONY: image
+image: ## Make the image for amd64 and arm64, with its bill of materials, in bin/image (IMAGE=name:tag)
+	@CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
+	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -out bin/image \
+	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
 
 .PHONY: playground
 playground: packages ## Build the three-node cluster into bin/ (5 minutes for the first time)
