@@ -40,6 +40,10 @@ fault: build playground ## Have everything go wrong in every way, for half an ho
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
+.PHONY: test-chart
+test-chart: ## Render the Helm chart with Helm 3 and 4, and compare it with artifacts/deploy
+	cd hack/chart && CGO_ENABLED=0 go test -count=1 ./...
+
 .PHONY: test-image
 test-image: ## Make the image twice and look into it; 4 minutes the first time, then 1
 	cd hack/image && CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
@@ -77,8 +81,15 @@ verify: packages build playground ## Check generated code, format, static analys
 	hack/verify.sh
 
 .PHONY: generate
-generate: ## Generate everything that follows from pkg/apis
+generate: ## Generate everything that follows from pkg/apis, from manifests and from the chart's values
 	hack/update-codegen.sh
+	hack/update-chart.sh
+
+.PHONY: chart
+chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4) from their modules
+	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm3 helm.sh/helm/v3/cmd/helm
+	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm4 helm.sh/helm/v4/cmd/helm
+	@bin/helm4 package artifacts/chart/local-service-controller --destination bin
 
 .PHONY: build
 build: ## Build the controller, the kubectl plugin and the demo app into bin/

@@ -24,7 +24,7 @@ kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create namespace --save-config local-service-system
 while IFS= read -r manifest; do
     kubectl apply --dry-run=server --validate=strict -f "$manifest"
-done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml | sort)
+done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml ! -path '*/chart/*' | sort)
 while IFS= read -r kustomization; do
     kubectl apply --dry-run=server --validate=strict -k "$(dirname "$kustomization")"
 done < <(find artifacts -name kustomization.yaml | sort)
