@@ -41,8 +41,9 @@ fault: build playground ## Have everything go wrong in every way, for half an ho
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
 .PHONY: test-chart
-test-chart: ## Render the Helm chart with Helm 3 and 4, and compare it with artifacts/deploy
+test-chart: chart playground ## Render the Helm chart, compare it with artifacts/deploy, and install it with Helm 3 and 4
 	cd hack/chart && CGO_ENABLED=0 go test -count=1 ./...
+	hack/test-chart.sh
 
 .PHONY: test-image
 test-image: ## Make the image twice and look into it; 4 minutes the first time, then 1
