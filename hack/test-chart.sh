@@ -18,7 +18,8 @@ kubectl apply -f artifacts/deploy/install.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create -n default -f - <<<'{"apiVersion": "localservice.dev/v1alpha1", "kind": "LocalService",
     "metadata": {"name": "kept"}, "spec": {"clusterIP": "None", "selector": {"app": "a"}, "ports": [{"port": 80}]}}'
-uid=$(kubectl get localservice kept -n default -o 'jsonpath={.metadata.uid}')
+uid() { kubectl get localservice kept -n default -o 'jsonpath={.metadata.uid}'; }
+uid=$(uid)
 for name in helm3 helm4; do
     helm=$name
     run() { "bin/$helm" "$1" local-service-controller "${@:2}" --namespace local-service-system; }
@@ -31,8 +32,13 @@ for name in helm3 helm4; do
     run rollback 1
     expect "replicas after the rollback" "$(replicas)" 2
     expect "NetworkPolicies after the rollback" "$(kubectl get networkpolicies -n local-service-system -o name)" ""
+    run upgrade "$chart" --set crds.install=false
+    expect "the LocalService without the chart's CustomResourceDefinition" "$(uid)" "$uid"
     run uninstall
     expect "Deployments after the uninstall" "$(kubectl get deployments -n local-service-system -o name)" ""
-    expect "the LocalService" "$(kubectl get localservice kept -n default -o 'jsonpath={.metadata.uid}')" "$uid"
+    expect "the LocalService after the uninstall" "$(uid)" "$uid"
+    "bin/$helm" install other "$chart" --take-ownership --namespace other --create-namespace
+    "bin/$helm" uninstall other --namespace other
+    expect "the LocalService after a release of another name" "$(uid)" "$uid"
 done
 echo "the chart can be installed, upgraded, rolled back and uninstalled"

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 chart=artifacts/chart/local-service-controller
 # Copies, because a chart is packaged without what is outside of it, and some tools refuse links that lead there.
 mkdir -p "$chart/files"
-cp artifacts/examples/crd.yaml artifacts/admission/node-label.yaml artifacts/admission/node-label-guard.yaml "$chart/files/"
+cp artifacts/examples/crd.yaml artifacts/admission/node-label{,-guard}.yaml "$chart/files/"
 
 CGO_ENABLED=0 go build -C hack/chart -o ../../bin/helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs
 bin/helm-docs --log-level warning --chart-search-root "$chart" --sort-values-order file
@@ -17,8 +17,8 @@ body() { sed '1,/^[^#]/{/^#/d}' "$1"; }
 {
     echo "# All that a cluster needs, in one file: kubectl apply -f install.yaml"
     echo "#"
-    echo "# Generated from crd.yaml and local-service-controller.yaml by hack/update-chart.sh: do not edit. To uninstall,"
-    echo "# delete local-service-controller.yaml: with this file, the CustomResourceDefinition and all LocalServices would go."
+    echo "# Generated from crd.yaml and local-service-controller.yaml by hack/update-chart.sh: do not edit."
+    echo "# To uninstall, delete local-service-controller.yaml: with this file, all LocalServices would go, too."
     body artifacts/examples/crd.yaml
     echo ---
     body artifacts/deploy/local-service-controller.yaml

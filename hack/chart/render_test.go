@@ -3,6 +3,7 @@ package chart
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ var everyHelm = map[string]func(folder, release string, values map[string]any) (
 		if err != nil {
 			return nil, err
 		}
-		return engine4.Engine{Strict: true}.Render(chart, all)
+		return engine4.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
 	},
 }
 
@@ -74,7 +75,8 @@ var decoder = func() runtime.Decoder {
 	} {
 		utilruntime.Must(add(all))
 	}
-	return json.NewSerializerWithOptions(json.DefaultMetaFactory, all, all, json.SerializerOptions{Yaml: true, Strict: true})
+	options := json.SerializerOptions{Yaml: true, Strict: true}
+	return json.NewSerializerWithOptions(json.DefaultMetaFactory, all, all, options)
 }()
 
 // decode reads manifests into objects.

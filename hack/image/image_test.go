@@ -56,7 +56,7 @@ func TestImage(t *testing.T) {
 	t.Run("has what a registry and a node need", func(t *testing.T) { checkLayout(t, first, digest) })
 	for _, platform := range platforms {
 		t.Run("bill of materials of "+platform.String(), func(t *testing.T) {
-			checkSBOM(t, filepath.Join(first, fileName(platform)))
+			checkSBOM(t, controller.file(first, platform))
 		})
 	}
 }
@@ -166,7 +166,7 @@ func checkImage(t *testing.T, image v1.Image, platform v1.Platform) {
 	}
 }
 
-// checkSBOM reads the bill of materials as others would, and looks for everything that the linker says is in the binary.
+// checkSBOM reads the bill of materials as others would, and looks for all that the linker says is in the binary.
 func checkSBOM(t *testing.T, binary string) {
 	f, err := os.Open(binary + ".spdx.json")
 	if err != nil {
