@@ -7,6 +7,9 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || 
 LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
 # IMAGE is the name that the image has in the store that it is loaded into.
 IMAGE ?= localhost/local-service-controller:dev
+# REPOSITORY is where the image of a release is to be pulled from, and DIST where the release goes.
+REPOSITORY ?= localhost/local-service-controller
+DIST ?= dist
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
 
@@ -48,6 +51,11 @@ test-chart: chart playground ## Render the Helm chart, compare it with artifacts
 .PHONY: test-image
 test-image: ## Make the image twice and look into it; 4 minutes the first time, then 1
 	cd hack/image && CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
+
+.PHONY: test-release
+test-release: chart ## Make a release and check that it is complete
+	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
+	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
 
 .PHONY: test-arm64
 test-arm64: ## Check the code for arm64, and run the tests of the packages in an emulator (Debian's qemu-user-static)
@@ -103,6 +111,10 @@ image: ## Make the image for amd64 and arm64, with its bill of materials, in bin
 	@CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
 	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -out bin/image \
 	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
+
+.PHONY: release
+release: chart ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
+	@hack/release.sh '$(VERSION)' '$(REPOSITORY)' '$(DIST)'
 
 .PHONY: playground
 playground: packages ## Build the three-node cluster into bin/ (5 minutes for the first time)

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	containername "github.com/google/go-containerregistry/pkg/name"
@@ -117,37 +119,59 @@ func writeLayout(r release, index v1.ImageIndex, folder string) error {
 	}
 	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{
 		"org.opencontainers.image.ref.name": ref.TagStr(),
-		"io.containerd.image.name":          ref.Name(),
+		"io.containerd.image.name":          r.ref, // as given: the library calls docker.io index.docker.io
 	}))
 }
 
-// writeTarball writes all files of a folder, in the order of their names, with nothing of the machine's file system.
-func writeTarball(modTime time.Time, folder, target string) (err error) {
+// writeTarball writes all files of a folder to an archive.
+func writeTarball(modTime time.Time, folder, target string) error {
+	files := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		relative, err := filepath.Rel(folder, path)
+		files[filepath.ToSlash(relative)] = path
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", folder, err)
+	}
+	return writeArchive(modTime, target, files)
+}
+
+// writeArchive writes files, by their names in the archive, in the order of these names and with nothing of the
+// machine's file system but whether they can be executed. It is compressed if it is called .gz.
+func writeArchive(modTime time.Time, target string, files map[string]string) (err error) {
 	f, err := os.Create(target)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	w := tar.NewWriter(f)
-	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
+	out := io.WriteCloser(f)
+	if filepath.Ext(target) == ".gz" {
+		out = gzip.NewWriter(f)
+		defer func() { err = errors.Join(err, out.Close()) }()
+	}
+	w := tar.NewWriter(out)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		data, err := os.ReadFile(files[name])
 		if err != nil {
 			return err
 		}
-		relative, err := filepath.Rel(folder, path)
+		info, err := os.Stat(files[name])
 		if err != nil {
 			return err
 		}
 		header := tar.Header{
-			Name: filepath.ToSlash(relative), Mode: 0o644, Size: int64(len(data)), ModTime: modTime, Format: tar.FormatPAX,
+			Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: modTime, Format: tar.FormatPAX,
 		}
-		return errors.Join(w.WriteHeader(&header), write(w, data))
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", folder, err)
+		if info.Mode()&0o100 != 0 {
+			header.Mode = 0o755
+		}
+		if err := errors.Join(w.WriteHeader(&header), write(w, data)); err != nil {
+			return err
+		}
 	}
 	return w.Close()
 }

@@ -1,6 +1,7 @@
 // image makes the controller's image without a container engine: for every platform a static binary, a bill of
 // materials (SPDX 2.3) and an image that holds nothing but the binary; and of the images an OCI layout and its tarball.
-// The same commit gives the same digest, wherever and whenever it is built with the same version of Go.
+// With -release it makes all the other binaries of a release, too. The same commit gives the same files, wherever and
+// whenever they are built with the same version of Go.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -23,7 +25,19 @@ const (
 	license = "Apache-2.0"
 )
 
-var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+// platforms are those of the image; otherPlatforms are those on which people work.
+var (
+	platforms      = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+	otherPlatforms = []v1.Platform{{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"}}
+)
+
+// program is a command, and where its sources are.
+type program struct{ name, folder string }
+
+var (
+	controller = program{name: name, folder: "."}
+	plugin     = program{name: "kubectl-localservice", folder: "./cmd/kubectl-localservice"}
+)
 
 // release is what an image tells about itself: all that may differ between two builds of the same sources.
 type release struct {
@@ -50,6 +64,7 @@ func run(ctx context.Context, args []string) error {
 	root := flags.String("root", ".", "`folder` of the sources")
 	out := flags.String("out", "bin/image", "`folder` to write to")
 	created := flags.String("created", "", "`time` of the commit, as git prints it with %cI")
+	all := flags.Bool("release", false, "make all binaries of a release, too")
 	flags.StringVar(&r.version, "version", "", "`version` that the controller reports")
 	flags.StringVar(&r.revision, "revision", "", "`commit` that it is built from")
 	flags.StringVar(&r.ref, "ref", "localhost/"+name+":dev", "`name` of the image, with its tag")
@@ -69,6 +84,47 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Printf("%s %s\n%s\n", r.ref, digest, filepath.Join(*out, name+".oci.tar"))
+	if *all {
+		return makeBinaries(ctx, r, *root, *out)
+	}
+	return nil
+}
+
+// makeBinaries builds what makeImage leaves: the controller for other platforms, and the plugin for all, in archives as
+// plugin managers want them.
+func makeBinaries(ctx context.Context, r release, root, out string) error {
+	for _, platform := range otherPlatforms {
+		if err := makeBinary(ctx, r, controller, platform, root, controller.file(out, platform)); err != nil {
+			return err
+		}
+	}
+	for _, platform := range slices.Concat(platforms, otherPlatforms) {
+		binary := plugin.file(out, platform)
+		if err := makeBinary(ctx, r, plugin, platform, root, binary); err != nil {
+			return err
+		}
+		completion := filepath.Join(root, plugin.folder, "kubectl_complete-localservice")
+		err := writeArchive(r.created, binary+".tar.gz", map[string]string{
+			plugin.name: binary, filepath.Base(completion): completion, "LICENSE": filepath.Join(root, "LICENSE"),
+		})
+		if err != nil {
+			return fmt.Errorf("write the archive of %s: %w", binary, err)
+		}
+		if err := os.Remove(binary); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeBinary builds a program and writes its bill of materials.
+func makeBinary(ctx context.Context, r release, p program, platform v1.Platform, root, binary string) error {
+	if err := build(ctx, r.version, p, platform, root, binary); err != nil {
+		return err
+	}
+	if err := writeSBOM(r, binary); err != nil {
+		return fmt.Errorf("write the bill of materials of %s: %w", binary, err)
+	}
 	return nil
 }
 
@@ -79,14 +135,11 @@ func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error
 	}
 	images := make([]v1.Image, len(platforms))
 	for i, platform := range platforms {
-		binary := filepath.Join(out, fileName(platform))
-		if err := build(ctx, r.version, platform, root, binary); err != nil {
+		binary := controller.file(out, platform)
+		err := makeBinary(ctx, r, controller, platform, root, binary)
+		if err != nil {
 			return v1.Hash{}, err
 		}
-		if err := writeSBOM(r, binary); err != nil {
-			return v1.Hash{}, fmt.Errorf("write the bill of materials of %s: %w", binary, err)
-		}
-		var err error
 		if images[i], err = newImage(r, platform, binary); err != nil {
 			return v1.Hash{}, fmt.Errorf("make an image of %s: %w", binary, err)
 		}
@@ -105,4 +158,7 @@ func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error
 	return index.Digest()
 }
 
-func fileName(p v1.Platform) string { return name + "_" + p.OS + "_" + p.Architecture }
+// file is where a program's binary is, or goes.
+func (p program) file(folder string, platform v1.Platform) string {
+	return filepath.Join(folder, p.name+"_"+platform.OS+"_"+platform.Architecture)
+}
