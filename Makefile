@@ -53,9 +53,10 @@ test-image: ## Make the image twice and look into it; 4 minutes the first time, 
 	cd hack/image && CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
 
 .PHONY: test-release
-test-release: chart ## Make a release and check that it is complete
+test-release: chart build playground ## Make a release, check that it is complete, and install it on three nodes
 	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
 	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
+	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
 
 .PHONY: test-arm64
 test-arm64: ## Check the code for arm64, and run the tests of the packages in an emulator (Debian's qemu-user-static)

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 chart=artifacts/chart/local-service-controller
-# shellcheck source=hack/control-plane.sh
-source hack/control-plane.sh
+# shellcheck source=hack/cluster.sh
+source hack/cluster.sh --control-plane-only
 export HELM_CACHE_HOME=$dir HELM_CONFIG_HOME=$dir HELM_DATA_HOME=$dir
 
 deployment=deployment/local-service-controller

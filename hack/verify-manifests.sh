@@ -3,8 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# shellcheck source=hack/control-plane.sh
-source hack/control-plane.sh
+# shellcheck source=hack/cluster.sh
+source hack/cluster.sh --control-plane-only
 
 kubectl create -f artifacts/examples/crd.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev

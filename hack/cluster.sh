@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# To be sourced: starts an API server without nodes, which ends with the script, and a kubectl for it. $dir is a folder
-# that goes with it.
+# To be sourced with the flags of `playground up`: starts a cluster, which ends with the script, and a kubectl for it.
+# $dir is a folder that goes with it.
 dir=$(mktemp -d)
 : >"$dir/log"
-bin/playground up --control-plane-only --dir "$dir/p" >"$dir/log" 2>&1 &
+export PLAYGROUND_DIR=$dir/p KUBECONFIG=$dir/p/kubeconfig
+bin/playground up "$@" >"$dir/log" 2>&1 &
 playground=$!
 trap 'kill $playground 2>/dev/null || true; wait $playground || true; rm -rf "$dir"' EXIT
-deadline=$((SECONDS + 120))
+deadline=$((SECONDS + 180))
 until grep -q '^ready:' "$dir/log"; do
     if ((SECONDS > deadline)) || ! kill -0 $playground 2>/dev/null; then
         cat "$dir/log" >&2
@@ -14,5 +15,4 @@ until grep -q '^ready:' "$dir/log"; do
     fi
     sleep 0.2
 done
-export KUBECONFIG=$dir/p/kubeconfig
 kubectl() { bin/playground kubectl "$@"; }
