@@ -69,6 +69,8 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	f.version.Store(1000)
 	f.kube.PrependReactor("create", "services", f.createService)
 	f.kube.PrependReactor("patch", "services", f.patchService)
+	f.kube.PrependReactor("create", "endpointslices", f.writeSlice)
+	f.kube.PrependReactor("update", "endpointslices", f.writeSlice)
 	f.client.PrependReactor("patch", "localservices", f.applyStatus)
 	f.nodes.PrependReactor("get", "localservices", func(a core.Action) (bool, runtime.Object, error) {
 		ls, err := f.client.LocalserviceV1alpha1().LocalServices(a.GetNamespace()).Get(f.t.Context(),
@@ -90,16 +92,22 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		Recorder: app.Recorder{EventRecorder: f.events},
 		Clock:    clock.RealClock{}, // of the bubble
 	}
-	var err error
-	f.deps.Caches, err = cache.New(cache.Options{Kube: f.kube, Metadata: f.nodes,
+	f.deps.Caches = f.newCaches(false)
+	return f
+}
+
+func (f *fixture) newCaches(allPods bool) *cache.Caches {
+	f.t.Helper()
+	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: f.nodes,
 		LocalServices: localserviceinformers.NewLocalServiceInformer(f.client, "", 0, clientcache.Indexers{}),
-		NodeLabelKey:  v1alpha1.DefaultNodeLabelKey, OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
+		NodeLabelKey:  v1alpha1.DefaultNodeLabelKey, AllPods: allPods,
+		OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
 			return clientcache.DefaultWatchErrorHandler
 		}})
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	return f
+	return caches
 }
 
 // watch fills the caches, and keeps them up to date until the end of the test.
@@ -172,6 +180,22 @@ func (f *fixture) patchService(a core.Action) (bool, runtime.Object, error) {
 	service := object.(*corev1.Service).DeepCopy()
 	service.ResourceVersion = f.nextVersion()
 	return true, service, f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
+}
+
+func (f *fixture) writeSlice(a core.Action) (bool, runtime.Object, error) {
+	// An update is a creation with another verb.
+	slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice).DeepCopy()
+	old, err := f.kube.Tracker().Get(a.GetResource(), slice.Namespace, slice.Name)
+	slice.ResourceVersion, slice.UID = f.nextVersion(), types.UID("uid-"+slice.Name)
+	switch update, isUpdate := a.(core.UpdateActionImpl); {
+	case !isUpdate:
+		return true, slice, f.kube.Tracker().Create(a.GetResource(), slice, slice.Namespace)
+	case err != nil:
+		return true, nil, err
+	case old.(*discoveryv1.EndpointSlice).ResourceVersion != update.Object.(*discoveryv1.EndpointSlice).ResourceVersion:
+		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), slice.Name, nil)
+	}
+	return true, slice, f.kube.Tracker().Update(a.GetResource(), slice, slice.Namespace)
 }
 
 func (f *fixture) applyStatus(a core.Action) (bool, runtime.Object, error) {
@@ -261,6 +285,8 @@ func (f *fixture) writes() []string {
 			if len(a.CreateOptions.DryRun) == 0 {
 				out = append(out, fmt.Sprintf("create %s %s", resource, a.Object.(metav1.Object).GetName()))
 			}
+		case core.UpdateActionImpl:
+			out = append(out, fmt.Sprintf("update %s %s", resource, a.Object.(metav1.Object).GetName()))
 		case core.DeleteActionImpl:
 			if version := a.DeleteOptions.Preconditions.ResourceVersion; version == nil || *version == "" {
 				f.t.Errorf("a deletion of what was not seen: %v", a)
@@ -336,11 +362,11 @@ func testNodes(n int) []runtime.Object {
 
 // testService is the Service of a node as the API server has it after the controller has created it.
 func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
-	template, err := plan.NewTemplate(ls, v1alpha1.DefaultNodeLabelKey)
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
 	if err != nil {
 		panic(err) // A mistake in the test.
 	}
-	s := testobject.Stored(template.Service(node))
+	s := testobject.Stored(templates[0].Service(node))
 	s.Status = corev1.ServiceStatus{}
 	for _, e := range edit {
 		e(s)

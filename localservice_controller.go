@@ -63,6 +63,7 @@ type localServiceController struct {
 	limits       plan.Limits
 	caches       *cache.Caches
 	services     *writer.Services
+	hostnames    *hostnames
 	statuses     *writer.Statuses
 	reservations *writer.Reservations
 	loop         *reconcile.Loop[types.NamespacedName]
@@ -87,11 +88,11 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	err1 := c.caches.LocalServices.OnChange(c.localServiceChanged)
+	c.hostnames = newHostnames(deps, c.services, c.loop.AddAfter)
 	c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)
-	err2 := c.caches.EndpointSlices.OnChange(c.endpointsChanged)
-	return c, errors.Join(err1, err2)
+	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
+		c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
 // localServiceChanged leaves out what this controller itself has written, which is the status.
@@ -107,11 +108,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	}
 }
 
-// nodeChanged looks at labels only: heartbeats must not cause work.
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
-	if before != nil && after != nil && before.Labels == after.Labels {
-		return
-	}
 	c.nodeChanges.Add(1)
 	for ls := range c.caches.LocalServices.All() {
 		if before != nil && plan.Selects(ls, before.Labels) || after != nil && plan.Selects(ls, after.Labels) {
@@ -169,24 +166,26 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.vanished.Delete(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	template, err := plan.NewTemplate(ls, c.nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil {
-			return statusErr // This is to be tried again.
+		isTold := status.TellsInvalid(ls, err)
+		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil || isTold {
+			return statusErr // An error is to be tried again.
 		}
 		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
 	}
 
-	template.Leave(c.services.Contested.Fields(ls))
+	templates.Leave(c.services.Contested.Fields(ls))
 	nodeChanges := c.nodeChanges.Load()
-	p, nodes, owned := c.plan(ls, template)
+	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
 	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls.Namespace, change) }) > 0 {
 		c.loop.AddAfter(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))
-	report.Capacity = c.caches.Capacity(ls, len(nodes)-len(report.Conflicts))
+	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
+	names := c.hostnames.plan(ls, &p, &report, nodes)
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
 		return err
@@ -201,20 +200,21 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	c.announce(ctx, ls, &p, report, owned)
-	outcome := c.services.Write(ctx, template, p.With(plan.Action.IsWrite),
-		c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges))
+	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
+	outcome := c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next)
+	c.hostnames.write(ctx, ls, names, &outcome, func() error { return next(0) })
 	return c.conclude(ctx, ls, report, outcome)
 }
 
 // plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how
 // many Services the LocalService has.
-func (c *localServiceController) plan(ls *v1alpha1.LocalService, template *plan.Template) (p plan.Plan, nodes []string,
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) (p plan.Plan, nodes []string,
 	owned int) {
 	nodes = c.caches.Nodes.Selected(ls)
 	ready := c.caches.ReadyServices(ls)
 	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
 		owned = len(byName)
-		p = plan.Compute(plan.Input{Template: template, Nodes: nodes, Owned: byName, Ready: ready,
+		p = plan.Compute(plan.Input{Templates: templates, Nodes: nodes, Owned: byName, Ready: ready,
 			Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
 	})
 	return p, nodes, owned
@@ -317,13 +317,13 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	} else if report.Withheld.Creates+report.Withheld.Replaces > 0 {
 		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
-	report.InPlace += len(outcome.Written) - counts[plan.Delete]
+	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
 	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
-		err := fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused))
+		err := errors.Join(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused)), statusErr)
 		if outcome.MayPass() {
 			return err
 		}

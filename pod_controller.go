@@ -53,9 +53,8 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		caches:       deps.Caches,
 	}
 	c.loop = reconcile.New("pod", deps.Clock, namespaceOf, c.sync)
-	err1 := c.caches.Pods.OnChange(c.podChanged)
-	err2 := c.caches.LocalServices.OnChange(c.localServiceChanged)
-	return c, errors.Join(err1, err2)
+	c.caches.Pods.OnChange(c.podChanged)
+	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
 }
 
 // podScheduled learns from a pod that is new in the cache of scheduled pods whether an admission policy labels pods in
@@ -82,7 +81,8 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 	if after == nil {
 		return
 	}
-	if before == nil && c.loop.Running() { // Those that are there at the start tell nothing of today's bindings.
+	// Those that are there at the start tell nothing of today's bindings.
+	if before == nil && c.loop.Running() && c.caches.Pods.HasSynced() {
 		c.podScheduled(after)
 	}
 	if c.wantsLabel(after) {
@@ -92,10 +92,11 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 
 // localServiceChanged finds the pods that a LocalService has begun to select.
 func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if after == nil || before != nil && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
+	if after == nil || !plan.LabelsPods(after) ||
+		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
 		return
 	}
-	for pod := range c.caches.Unlabelled(after.Namespace) {
+	for pod := range c.caches.Pods.Unlabelled(after.Namespace) {
 		if plan.SelectsPod(after, pod.Labels()) {
 			c.loop.Add(keyOf(pod))
 		}

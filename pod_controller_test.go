@@ -23,6 +23,7 @@ func newPodFixture(t *testing.T, all bool, objects ...runtime.Object) (*fixture,
 	t.Helper()
 	f := newFixture(t, objects...)
 	f.deps.Options.LabelAllPods = all
+	f.deps.Caches = f.newCaches(all)
 	c, err := newPodController(f.deps)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func TestPodsErrors(t *testing.T) {
 func TestPodsLabelledAtBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		labelled := withLabels(map[string]string{"vm/rack": "node1"})
-		f := newFixture(t, testPod("before"), testPod("labelled-before", labelled))
+		f := newFixture(t, testPod("before"), testPod("labelled-before", labelled), testLocalService())
 		c, err := newPodController(f.deps)
 		if err != nil {
 			t.Fatal(err)

@@ -68,6 +68,13 @@ build() {
 has_services() { [[ $(kubectl get service -l "owner=$app" -o name | wc -l) == "$1" ]]; }
 all_ready() { [[ $(kubectl get localservice "$app" -o 'jsonpath={.status.ready}') == 3/3 ]]; }
 all_labelled() { [[ $(kubectl get pod -l "kind=$app,vm/rack" -o name | wc -l) == 5 ]]; }
+all_named() { [[ $(kubectl get -n hostnames localservice "$app" -o 'jsonpath={.status.ready}') == 3/3 ]]; }
+ask_by_hostname() {
+    local answer
+    answer=$(bin/playground run -n hostnames -- curl -sS --max-time 10 "http://$1.$app:8080") || return
+    printf '%s\n' "$answer"
+    [[ $answer == 'hello  this message from '*/"$1" ]] || die "http://$1.$app:8080 was answered from a wrong node"
+}
 ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-k8s03:8080"; }
 
 [[ $(uname -s) == Linux ]] || die 'the cluster needs Linux: its nodes are namespaces of the machine it runs on'
@@ -140,6 +147,18 @@ await 'the Service of k8s03 is not back' has_services 3
 show 'kubectl get service -l owner'
 await "http://$app-k8s03:8080 does not answer" ask
 show "bin/playground run -- curl -s http://$app-k8s03:8080"
+
+say 'The same with one Service for all nodes, in which each has a hostname'
+show 'kubectl create -f artifacts/examples/hostnames.yaml'
+show "kubectl rollout status -n hostnames deployment/$app --timeout=2m"
+show "kubectl wait -n hostnames --for=condition=Ready localservice/$app --timeout=1m"
+await 'there are nodes without a pod that is ready' all_named
+show 'kubectl get -n hostnames localservice,service'
+for node in k8s01 k8s02 k8s03; do
+    await "http://$node.$app:8080 does not answer" ask_by_hostname "$node"
+    say "\$ bin/playground run -n hostnames -- curl -s http://$node.$app:8080"
+    ask_by_hostname "$node"
+done
 
 say 'That was the walk-through.'
 if [[ ${KEEP:-0} != 0 ]]; then

@@ -9,6 +9,7 @@ source hack/cluster.sh --control-plane-only
 kubectl create -f artifacts/examples/crd.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create namespace --save-config local-service-system
+kubectl create namespace --save-config hostnames
 while IFS= read -r manifest; do
     kubectl apply --dry-run=server --validate=strict -f "$manifest"
 done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml ! -path '*/chart/*' | sort)

@@ -1,10 +1,12 @@
-// localservice-app is the demo application: it answers every request with the pod and the node that it comes from.
+// localservice-app is the demo application: it answers every request with the pod and the node that it comes from. As
+// `localservice-app get URL` it is a client, as there is no other in its image.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"os"
@@ -18,10 +20,33 @@ const address = ":8080"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if len(os.Args) == 3 && os.Args[1] == "get" {
+		if err := get(ctx, os.Args[2], os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	// The Deployment sets both, see artifacts/examples/example.yaml.
 	if err := serve(ctx, os.Getenv("POD"), os.Getenv("NODE")); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// get prints the answer to a request.
+func get(ctx context.Context, url string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(out, response.Body)
+	return err
 }
 
 // serve answers requests until ctx is done, and then finishes those that have begun.

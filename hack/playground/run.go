@@ -17,22 +17,30 @@ import (
 
 // clusterResolvConf is what the kubelet gives pods in the default namespace.
 const clusterResolvConf = `nameserver ` + dnsServiceIP + `
-search default.svc.cluster.local svc.cluster.local cluster.local
+search default` + clusterDomains + `
 options ndots:5
 `
 
+// clusterDomains are those in which names are searched, after the name of a namespace.
+const clusterDomains = `.svc.cluster.local svc.cluster.local cluster.local`
+
 func runCommand() *cobra.Command {
-	var dir, node string
+	var dir, node, namespace string
 	cmd := &cobra.Command{
-		Use:   "run [--node NODE] -- CMD ARGS...",
+		Use:   "run [--node NODE] [--namespace NAMESPACE] -- CMD ARGS...",
 		Short: "Run a command in a node's network, with the cluster's DNS",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			// The resolver of the C library takes it for the line "search".
+			if err := os.Setenv("LOCALDOMAIN", namespace+clusterDomains); err != nil {
+				return err
+			}
 			return run(dir, node, args)
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // flags after CMD are its own
 	cmd.Flags().StringVar(&node, "node", "", "the node (default: the first that is running)")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "the namespace whose names need no more than themselves")
 	dirFlag(cmd, &dir)
 	return cmd
 }

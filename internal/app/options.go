@@ -75,7 +75,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", 256,
 		"`number` of LocalServices that are worked on at the same time, of which one namespace may have three quarters")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
-		"`number` of Services, and of pods, that are written at the same time")
+		"`number` of Services of one namespace, and of pods, that are written at the same time")
 	flags.Float64Var(&o.Limits.MaxDeleteFraction, "max-delete-fraction", 1,
 		"the greatest `part` of its Services, from 0 to 1, that one change may delete of a LocalService before it "+
 			"must be confirmed by the annotation "+v1alpha1.AllowDeletionAnnotationKey+"=true on the LocalService")

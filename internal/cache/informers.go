@@ -35,6 +35,8 @@ const (
 	bySelector = "selector"
 	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
 	unlabelledByNamespace = "unlabelled"
+	// byLocalService is the index of HostnameSlices by the key of their LocalService.
+	byLocalService = "localService"
 )
 
 // scheduledPods leaves out, at the API server, the pods that no label is of use to.
@@ -50,7 +52,8 @@ type Caches struct {
 	Nodes          *Nodes
 	Services       *Services
 	EndpointSlices *Store[EndpointSlice]
-	Pods           *Store[Pod]
+	HostnameSlices *Store[HostnameSlice]
+	Pods           *Pods
 
 	serviceCIDRs *Store[networkingv1.ServiceCIDR] // nil where the API server has none
 }
@@ -62,6 +65,8 @@ type Options struct {
 	// LocalServices is an informer of LocalServices: NewLocalServiceInformer makes one.
 	LocalServices cache.SharedIndexInformer
 	NodeLabelKey  string
+	// AllPods has all pods watched, also while no LocalService needs labels on them.
+	AllPods bool
 	// OnWatchError returns the handler of the errors of a watch.
 	OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 }
@@ -69,7 +74,7 @@ type Options struct {
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
 	c := &Caches{}
-	var err [6]error
+	var err [7]error
 	none := cache.Indexers{}
 	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName, o.LocalServices, readLocalService,
 		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
@@ -98,13 +103,24 @@ func New(o Options) (*Caches, error) {
 				list.LabelSelector = v1alpha1.OwnerLabelKey + "," + o.NodeLabelKey
 			}),
 		trimEndpointSlice, cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
-	c.Pods, err[4] = newStore("pods",
-		coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
+	c.HostnameSlices, err[4] = newStore("endpointslices.discovery.k8s.io",
+		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
 			func(list *metav1.ListOptions) {
-				list.FieldSelector = scheduledPods
+				list.LabelSelector = v1alpha1.HostnamesLabelKey
 			}),
-		func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-		cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
+		trimHostnameSlice, cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
+	c.Pods = newPods(o.AllPods, func() (*Store[Pod], error) {
+		return newStore("pods",
+			coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
+				func(list *metav1.ListOptions) {
+					list.FieldSelector = scheduledPods
+				}),
+			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
+			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
+	})
+	if localServicesErr == nil {
+		err[6] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
+	}
 	if hasServiceCIDRs(o.Kube) {
 		c.serviceCIDRs, err[5] = newStore("servicecidrs.networking.k8s.io",
 			networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{}),
@@ -129,7 +145,7 @@ type runner interface {
 }
 
 func (c *Caches) stores() []runner {
-	all := []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.Pods}
+	all := []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
 	if c.serviceCIDRs != nil {
 		all = append(all, c.serviceCIDRs)
 	}
@@ -155,8 +171,8 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
 
-// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is what stands
-// there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
+// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is that, or what
+// stands there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
 func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		if service == nil {
@@ -165,6 +181,11 @@ func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName
 		namespace, name := service.GetNamespace(), service.GetName()
 		controller := service.Controller()
 		if controller.IsLocalService() && !yield(types.NamespacedName{Namespace: namespace, Name: controller.Name}) {
+			return
+		}
+		// With mode Hostnames, a LocalService has a Service of its own name.
+		ls := c.LocalServices.Store.Get(namespace, name)
+		if ls != nil && ls.Spec.Mode == v1alpha1.ModeHostnames && !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
 			return
 		}
 		for i := range name {
@@ -200,9 +221,14 @@ func (c *Caches) Selecting(p *Pod) bool {
 	return false
 }
 
-// Unlabelled returns the pods of a namespace whose node label is not right.
-func (c *Caches) Unlabelled(namespace string) iter.Seq[*Pod] {
-	return typed[Pod](c.Pods.byIndex(unlabelledByNamespace, namespace))
+// Hostnames returns the EndpointSlices that a LocalService has for mode Hostnames, as their labels say, by name.
+func (c *Caches) Hostnames(ls *v1alpha1.LocalService) map[string]plan.EndpointSlice {
+	objs := c.HostnameSlices.byIndex(byLocalService, ls.Namespace+"/"+ls.Name)
+	byName := make(map[string]plan.EndpointSlice, len(objs))
+	for slice := range typed[HostnameSlice](objs) {
+		byName[slice.GetName()] = slice
+	}
+	return byName
 }
 
 // Capacity is what there will be when a LocalService has the Services that it wants, whatever of them is there already:
@@ -230,7 +256,7 @@ func indexReady(obj any) ([]string, error) {
 // indexBySelector goes by the first pair, in the order of keys, of which any would do.
 func indexBySelector(obj any) ([]string, error) {
 	ls := obj.(*v1alpha1.LocalService)
-	if len(ls.Spec.Selector) == 0 {
+	if len(ls.Spec.Selector) == 0 || !plan.LabelsPods(ls) {
 		return nil, nil
 	}
 	key := slices.Min(slices.Collect(maps.Keys(ls.Spec.Selector)))

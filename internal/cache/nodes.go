@@ -27,13 +27,14 @@ func newNodes(store *Store[Node]) (*Nodes, error) {
 	return n, store.OnChange(n.change)
 }
 
-// OnChange has changed called after each change of a node, when Selected knows it.
+// OnChange has changed called after each change of a node's labels, when Selected knows it.
 func (n *Nodes) OnChange(changed func(before, after *Node)) { n.changed = append(n.changed, changed) }
 
 func (n *Nodes) change(before, after *Node) {
-	if before == nil || after == nil || before.Labels != after.Labels {
-		n.forget()
+	if before != nil && after != nil && before.Labels == after.Labels {
+		return // Heartbeats must not cause work.
 	}
+	n.forget()
 	for _, changed := range n.changed {
 		changed(before, after)
 	}

@@ -31,11 +31,11 @@ func trimmed(t *testing.T, full *corev1.Service) *Service {
 
 func wholeOf(t *testing.T, ls *v1alpha1.LocalService, node string) *corev1.Service {
 	t.Helper()
-	template, err := plan.NewTemplate(ls, nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, nodeLabelKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testobject.Stored(template.Service(node))
+	return testobject.Stored(templates[0].Service(node))
 }
 
 func generated(t *testing.T, ls *v1alpha1.LocalService, node string) *Service {

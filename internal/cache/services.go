@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -123,7 +122,7 @@ func (s *Services) groupOf(ls *v1alpha1.LocalService) group {
 // IsPending reports whether a Service has been created or changed by us, and the watch has not told it yet.
 func (s *Services) IsPending(namespace string, change *plan.Change) bool {
 	version, found := s.echoes.Get(namespace + "/" + change.Name)
-	if !found || change.Action == plan.Delete || !change.Action.IsWrite() {
+	if !found || change.Action == plan.Delete || change.Action == plan.Retire || !change.Action.IsWrite() {
 		return false
 	}
 	return change.Current == nil || !hasReached(change.Current, version.(string))
@@ -152,13 +151,6 @@ func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service 
 	return hasReached(cached, service.ResourceVersion)
 }
 
-// hasReached reports whether a Service has a resource version, or a later one. Those that cannot be compared count as
-// later.
-func hasReached(service plan.Service, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(service.GetResourceVersion(), version)
-	return err != nil || order >= 0
-}
-
 // capacity takes the ServiceCIDRs of the cluster, none if they are not known.
 func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR) plan.Capacity {
 	s.mu.RLock()
@@ -171,7 +163,7 @@ func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networ
 		InNamespace:    namespace.services - owned.services + want,
 		FreeClusterIPs: -1,
 	}
-	if ls.Spec.ClusterIP == corev1.ClusterIPNone {
+	if ls.Spec.ClusterIP == corev1.ClusterIPNone || ls.Spec.Mode == v1alpha1.ModeHostnames {
 		return out
 	}
 	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want

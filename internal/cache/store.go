@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -94,6 +95,22 @@ func typed[T any](objs []any) iter.Seq[*T] {
 // Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
 func (s *Store[T]) Wrote(object metav1.Object) {
 	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), EchoTimeout)
+}
+
+// HasReached reports whether the cache has the state of an object that the API server answered, or a later one. One that
+// has gone since counts as reached after a while only.
+func (s *Store[T]) HasReached(answer metav1.Object) bool {
+	obj, exists, _ := s.informer.GetStore().GetByKey(cache.MetaObjectToName(answer).String())
+	return exists && hasReached(obj.(versioned), answer.GetResourceVersion())
+}
+
+type versioned interface{ GetResourceVersion() string }
+
+// hasReached reports whether an object has a resource version, or a later one. Those that cannot be compared count as
+// later.
+func hasReached(object versioned, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
+	return err != nil || order >= 0
 }
 
 // IsEcho reports whether a state that the watch tells is one that we have written. It is told once.

@@ -26,7 +26,7 @@ func (v *view) serviceProblem(node string, service *corev1.Service) (Reason, str
 		return ServiceMissing, "no such Service: " + whyMissing(ls)
 	}
 	selector := labels.Merge(ls.Spec.Selector, labels.Set{v.nodeLabelKey: naming.NodeLabelValue(node)})
-	switch holder := plan.HolderOf(ls, node, v.nodeLabelKey, plan.FromAPI(service, v.nodeLabelKey)); {
+	switch holder := plan.HolderOf(ls, plan.ForNode, node, v.nodeLabelKey, plan.FromAPI(service, v.nodeLabelKey)); {
 	case holder == plan.Predecessor:
 		return ServiceTerminating, fmt.Sprintf("the Service is one of an earlier LocalService %s, and will be "+
 			"deleted with that", ls.Name)

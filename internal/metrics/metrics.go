@@ -13,8 +13,11 @@ import (
 )
 
 var (
-	// ServiceWrites counts writes of Services, by action (Create, Adopt, Update, Replace, Delete) and result.
+	// ServiceWrites counts writes of Services, by action (Create, Adopt, Update, Replace, Delete, Retire) and result.
 	ServiceWrites = counter("service_writes_total", "Writes of Services, by action and result.", "action", "result")
+	// SliceWrites counts writes of EndpointSlices for mode Hostnames, by action (Create, Update, Delete) and result.
+	SliceWrites = counter("endpointslice_writes_total", "Writes of EndpointSlices for mode Hostnames, by action and "+
+		"result.", "action", "result")
 	// StatusWrites counts writes of the status of LocalServices, by result.
 	StatusWrites = counter("status_writes_total", "Writes of the status of LocalServices, by result.", "result")
 	// PodLabelWrites counts writes of the node label to pods, by result.
@@ -51,7 +54,7 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 
 // Register makes the metrics visible.
 var Register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(ServiceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding, InvalidLocalServices)
+	legacyregistry.MustRegister(ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding, InvalidLocalServices)
 })
 
 // reasons are those that the API server itself gives. An admission webhook may give any, of which each would be a time

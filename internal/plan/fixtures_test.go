@@ -23,11 +23,16 @@ var (
 
 func template(t testing.TB, ls *v1alpha1.LocalService) *Template {
 	t.Helper()
-	template, err := NewTemplate(ls, nodeLabelKey)
+	return templates(t, ls)[0]
+}
+
+func templates(t testing.TB, ls *v1alpha1.LocalService) Templates {
+	t.Helper()
+	templates, err := NewTemplates(ls, nodeLabelKey)
 	if err != nil {
-		t.Fatalf("NewTemplate: %v", err)
+		t.Fatalf("NewTemplates: %v", err)
 	}
-	return template
+	return templates
 }
 
 // cluster is a namespace with Services, as caches show it.
@@ -49,7 +54,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 			owned[name] = all[name]
 		}
 	}
-	return Input{Template: t, Nodes: nodes, Owned: owned, Lookup: func(name string) Service { return all[name] }}
+	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned, Lookup: func(name string) Service { return all[name] }}
 }
 
 // kept is a Service that there is, which is not changed.
@@ -61,7 +66,7 @@ func kept(service *corev1.Service) Service {
 }
 
 func holder(t *Template, service *corev1.Service, node string) Holder {
-	return HolderOf(t.owner, node, nodeLabelKey, kept(service))
+	return HolderOf(t.owner, t.purpose, node, nodeLabelKey, kept(service))
 }
 
 // run makes the changes of a plan, as the controller and the API server would.

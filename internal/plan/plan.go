@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // Action is what a plan does about one Service.
@@ -27,6 +26,8 @@ const (
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"
+	// Retire removes a Service of the mode that the LocalService had before.
+	Retire Action = "Retire"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
 	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted.
@@ -39,9 +40,11 @@ func (a Action) IsWrite() bool { return a != Wait && a != Conflict }
 // Change is what a plan does about one Service.
 type Change struct {
 	Action Action
+	// Template is what the Service should be.
+	Template *Template
 	// Name of the Service.
 	Name string
-	// Node is the name of the node that the Service is for, "" for Delete.
+	// Node is the name of the node that the Service is for, "" for none, and for one that is to go.
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service
@@ -63,10 +66,10 @@ type Plan struct {
 
 // Input is what a plan is computed from.
 type Input struct {
-	Template *Template
+	Templates Templates
 	// Nodes are the names of the selected nodes, each once.
 	Nodes []string
-	// Owned are the Services that the LocalService controls, by name. Those that no node in Nodes wants are deleted.
+	// Owned are the Services that the LocalService controls, by name. Those that nobody wants are deleted.
 	Owned map[string]Service
 	// Lookup returns the Service of a name that is not in Owned, or nil if the name is free.
 	Lookup func(name string) Service
@@ -77,30 +80,32 @@ type Input struct {
 // Compute compares the Services that should be with those that are.
 func Compute(in Input) Plan {
 	var plan Plan
-	wanted := 0 // Services in Owned that a node wants
-	c := comparison{Template: in.Template}
+	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte
-	for _, node := range in.Nodes {
-		name = naming.AppendServiceName(name[:0], in.Template.owner.Name, node)
-		current, owned := in.Owned[string(name)]
-		if owned {
-			wanted++
-			if in.Ready[string(name)] {
-				plan.Ready++
+	for _, template := range in.Templates {
+		c := comparison{Template: template}
+		for _, node := range in.Templates.nodes(in.Nodes) {
+			name = template.appendName(name[:0], node)
+			current, owned := in.Owned[string(name)]
+			if owned {
+				wanted++
+				if in.Ready[string(name)] {
+					plan.Ready++
+				}
+			} else {
+				current = in.Lookup(string(name))
 			}
-		} else {
-			current = in.Lookup(string(name))
-		}
-		action := c.action(current, node)
-		if action != "" {
-			plan.Changes = append(plan.Changes, Change{Action: action, Name: string(name), Node: node,
-				Current: current})
-		} else if left := c.left(current, node); len(left) > 0 {
-			plan.Contested++
-			contested.Insert(left...)
-		} else {
-			plan.InPlace++
+			action := c.action(current, node)
+			if action != "" {
+				plan.Changes = append(plan.Changes, Change{Action: action, Template: template, Name: string(name),
+					Node: node, Current: current})
+			} else if left := c.left(current, node); len(left) > 0 {
+				plan.Contested++
+				contested.Insert(left...)
+			} else {
+				plan.InPlace++
+			}
 		}
 	}
 	plan.ContestedFields = sets.List(contested)
@@ -111,17 +116,24 @@ func Compute(in Input) Plan {
 	return plan
 }
 
-// orphans are the deletions of the owned Services that no node wants.
+// orphans are the deletions of the owned Services that nobody wants.
 func orphans(in Input) []Change {
 	wanted := make(map[string]bool, len(in.Nodes))
-	for _, node := range in.Nodes {
-		wanted[naming.ServiceName(in.Template.owner.Name, node)] = true
+	for _, template := range in.Templates {
+		for _, node := range in.Templates.nodes(in.Nodes) {
+			wanted[template.name(node)] = true
+		}
 	}
 	var changes []Change
 	for name, current := range in.Owned {
-		if !wanted[name] && !current.Terminating() {
-			changes = append(changes, Change{Action: Delete, Name: name, Current: current})
+		if wanted[name] || current.Terminating() {
+			continue
 		}
+		action := Delete
+		if in.Templates.isOfOtherMode(name) {
+			action = Retire
+		}
+		changes = append(changes, Change{Action: action, Template: in.Templates[0], Name: name, Current: current})
 	}
 	return changes
 }
@@ -144,7 +156,7 @@ type compared struct {
 
 // action is what to do about the Service that a node has now, "" if it is as it should be.
 func (c *comparison) action(current Service, node string) Action {
-	holder := HolderOf(c.owner, node, c.nodeLabelKey, current)
+	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
 		return Create
@@ -237,7 +249,7 @@ type Labels interface {
 	Lookup(key string) (value string, exists bool)
 }
 
-// Selects reports whether a LocalService gives a node a Service, by the node's labels.
+// Selects reports whether a LocalService gives a node a name, by the node's labels.
 func Selects[L Labels](ls *v1alpha1.LocalService, node L) bool {
 	return subset(ls.Spec.NodeSelector, node)
 }

@@ -168,9 +168,10 @@ const (
 	Foreign Holder = "Foreign"
 )
 
-// HolderOf reports who holds the name of a node's Service; service is nil if there is none of the name. It goes by the
+// HolderOf reports who holds the name of a LocalService's Service for a purpose; node is "" where that is no node's.
+// service is nil if there is none of the name. It goes by the
 // UID in the controller reference, never by a name or label alone, which anybody may write.
-func HolderOf(ls *v1alpha1.LocalService, node, nodeLabelKey string, service Service) Holder {
+func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey string, service Service) Holder {
 	if service == nil {
 		return Nobody
 	}
@@ -186,11 +187,20 @@ func HolderOf(ls *v1alpha1.LocalService, node, nodeLabelKey string, service Serv
 		return Foreign
 	}
 	content := service.Content().Get()
+	if content.Labels[v1alpha1.OwnerLabelKey] != ls.Name {
+		return Foreign
+	}
+	if purpose != ForNode {
+		if content.Labels[v1alpha1.HostnamesLabelKey] == string(purpose) {
+			return Orphan
+		}
+		return Foreign
+	}
 	selected := content.Spec.Selector[nodeLabelKey]
 	if selected == ownNode {
 		selected = naming.NodeLabelValue(service.Node())
 	}
-	if content.Labels[v1alpha1.OwnerLabelKey] == ls.Name && selected == naming.NodeLabelValue(node) {
+	if selected == naming.NodeLabelValue(node) {
 		return Orphan
 	}
 	return Foreign

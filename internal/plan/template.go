@@ -14,9 +14,82 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Template is what the Services of a LocalService should be, with the API server's defaults filled in.
+// Purpose is what a Service of a LocalService is for.
+type Purpose string
+
+const (
+	// ForNode is a Service that selects the pods of a node: mode Services.
+	ForNode Purpose = ""
+	// Source is the Service that selects the pods of all nodes, and so has Kubernetes publish them: mode Hostnames.
+	Source Purpose = v1alpha1.HostnamesSource
+	// Published is the Service that has the names of the nodes: mode Hostnames. It selects nothing, or Kubernetes would
+	// publish the pods there once more, without the names.
+	Published Purpose = v1alpha1.HostnamesPublished
+)
+
+// ServiceName returns the name of the Service that a LocalService has for a purpose. node is that of a Service for a
+// node, "" for the others.
+func ServiceName(localService string, purpose Purpose, node string) string {
+	switch purpose {
+	case Source:
+		return naming.ServiceName(localService, "/hostnames") // No node has a name with a '/'.
+	case Published:
+		return localService
+	}
+	return naming.ServiceName(localService, node)
+}
+
+// Templates are those of a LocalService: one for the Services of its nodes, or with mode Hostnames one for each of the
+// two Services that it has then.
+type Templates []*Template
+
+// NewTemplates returns the templates of a LocalService. Its error says what is wrong with a spec that the API's own
+// validation let pass, in words for the LocalService's author.
+func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string) (Templates, error) {
+	purposes := []Purpose{ForNode}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		purposes = []Purpose{Source, Published}
+	}
+	var templates Templates
+	for _, purpose := range purposes {
+		template, err := newTemplate(ls, purpose, nodeLabelKey)
+		if err != nil {
+			return nil, err
+		}
+		templates = append(templates, template)
+	}
+	return templates, nil
+}
+
+// Leave has fields left as they are, because somebody else sets them as often as they are written. The names are those
+// that Mismatches returns.
+func (t Templates) Leave(fields []string) {
+	for _, template := range t {
+		template.contested = fields
+	}
+}
+
+// nodes are those that have a Service each, of the selected ones.
+func (t Templates) nodes(selected []string) []string {
+	if t[0].purpose == ForNode {
+		return selected
+	}
+	return []string{""}
+}
+
+// Count is how many Services there are to be, for so many selected nodes.
+func (t Templates) Count(selected []string) int { return len(t) * len(t.nodes(selected)) }
+
+// isOfOtherMode reports whether a Service of the LocalService that nobody wants is one of another mode than it has now.
+func (t Templates) isOfOtherMode(service string) bool {
+	ls := t[0].owner.Name
+	return t[0].purpose != ForNode || service == ServiceName(ls, Source, "") || service == ServiceName(ls, Published, "")
+}
+
+// Template is what the Services of a LocalService for one purpose should be, with the API server's defaults filled in.
 type Template struct {
 	owner        *v1alpha1.LocalService
+	purpose      Purpose
 	nodeLabelKey string
 	want         Content
 	contested    []string // names of fields that are left as they are
@@ -25,7 +98,7 @@ type Template struct {
 // unreadableKey is the key of an annotation that no object of an API server can have.
 const unreadableKey = "\x00unreadable"
 
-// MarkUnreadable marks a LocalService whose spec cannot be decoded: NewTemplate refuses it.
+// MarkUnreadable marks a LocalService whose spec cannot be decoded: NewTemplates refuses it.
 func MarkUnreadable(ls *v1alpha1.LocalService, err error) {
 	metav1.SetMetaDataAnnotation(&ls.ObjectMeta, unreadableKey, err.Error())
 }
@@ -42,25 +115,21 @@ type appliedMetadata struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// NewTemplate returns the template of a LocalService. Its error says what is wrong with a spec that the API's own
-// validation let pass, in words for the LocalService's author.
-func NewTemplate(ls *v1alpha1.LocalService, nodeLabelKey string) (*Template, error) {
+func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string) (*Template, error) {
 	if reason, unreadable := ls.Annotations[unreadableKey]; unreadable {
 		return nil, fmt.Errorf("the spec cannot be read, and would be refused today: %s", reason)
 	}
 	if err := validate(ls, nodeLabelKey); err != nil {
 		return nil, err
 	}
-	t := &Template{owner: ls, nodeLabelKey: nodeLabelKey}
+	t := &Template{owner: ls, purpose: purpose, nodeLabelKey: nodeLabelKey}
 	for i := range fields {
 		fields[i].fill(&ls.Spec, &t.want.Spec)
 	}
-	t.want.Spec.Selector = maps.Clone(t.want.Spec.Selector)
-	t.want.Spec.Selector[nodeLabelKey] = ownNode
 	t.want.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
 		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
 	t.want.Labels, t.want.Annotations = map[string]string{}, map[string]string{}
-	if m := ls.Spec.ServiceMetadata; m != nil && len(m.Labels)+len(m.Annotations) > 0 {
+	if m := ls.Spec.ServiceMetadata; m != nil && purpose != Source && len(m.Labels)+len(m.Annotations) > 0 {
 		maps.Copy(t.want.Labels, m.Labels)
 		maps.Copy(t.want.Annotations, m.Annotations)
 		applied, err := json.Marshal(appliedMetadata{
@@ -73,8 +142,30 @@ func NewTemplate(ls *v1alpha1.LocalService, nodeLabelKey string) (*Template, err
 		t.want.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = string(applied)
 	}
 	t.want.Labels[v1alpha1.OwnerLabelKey] = ls.Name
-	t.want.Labels[nodeLabelKey] = ownNode
+	switch purpose {
+	case ForNode:
+		t.want.Spec.Selector = maps.Clone(t.want.Spec.Selector)
+		t.want.Spec.Selector[nodeLabelKey] = ownNode
+		t.want.Labels[nodeLabelKey] = ownNode
+	case Published:
+		t.want.Spec.Selector = nil
+		t.want.Annotations[v1alpha1.GroupByAnnotationKey] = ls.Spec.GroupBy
+	}
+	if purpose != ForNode {
+		t.want.Spec.ClusterIP = corev1.ClusterIPNone
+		t.want.Labels[v1alpha1.HostnamesLabelKey] = string(purpose)
+	}
 	return t, nil
+}
+
+func (t *Template) name(node string) string { return ServiceName(t.owner.Name, t.purpose, node) }
+
+// appendName appends to dst what name returns.
+func (t *Template) appendName(dst []byte, node string) []byte {
+	if t.purpose == ForNode {
+		return naming.AppendServiceName(dst, t.owner.Name, node)
+	}
+	return append(dst, t.name(node)...)
 }
 
 // Namespace returns the namespace of the Services.
@@ -82,7 +173,7 @@ func (t *Template) Namespace() string { return t.owner.Namespace }
 
 // Wants reports whether the LocalService wants a Service of a name for a node with labels.
 func (t *Template) Wants(node string, labels Labels, name string) bool {
-	return Selects(t.owner, labels) && naming.ServiceName(t.owner.Name, node) == name
+	return t.purpose == ForNode && Selects(t.owner, labels) && t.name(node) == name
 }
 
 // validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it
@@ -110,10 +201,10 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 	return nil
 }
 
-// Service returns the Service that a node should have, ready to be created.
+// Service returns the Service that a node should have, ready to be created. node is "" for a Service of no node.
 func (t *Template) Service(node string) *corev1.Service {
 	service := t.want.service(node, t.nodeLabelKey)
-	service.Name, service.Namespace = naming.ServiceName(t.owner.Name, node), t.owner.Namespace
+	service.Name, service.Namespace = t.name(node), t.owner.Namespace
 	return service
 }
 
@@ -123,10 +214,6 @@ func (t *Template) Restored(service Service) *corev1.Service {
 	restored.UID, restored.ResourceVersion = "", ""
 	return restored
 }
-
-// Leave has fields left as they are, because somebody else sets them as often as they are written. The names are those
-// that Mismatches returns.
-func (t *Template) Leave(fields []string) { t.contested = fields }
 
 func (t *Template) isLeft(field string) bool { return slices.Contains(t.contested, field) }
 

@@ -363,14 +363,14 @@ func TestNewTemplateRefuses(t *testing.T) {
 		}, "vm/rack"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewTemplate(localService(c.edit), nodeLabelKey); err == nil ||
+			if _, err := NewTemplates(localService(c.edit), nodeLabelKey); err == nil ||
 				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want an error about %q", err, c.says)
 			}
 		})
 	}
 	longest := localService(func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 52) })
-	if _, err := NewTemplate(longest, nodeLabelKey); err != nil {
+	if _, err := NewTemplates(longest, nodeLabelKey); err != nil {
 		t.Errorf("52 characters: %v", err)
 	}
 }

@@ -3,11 +3,14 @@
 package status
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,12 +34,25 @@ type Report struct {
 	Withheld plan.Withheld
 	// Capacity is how many Services there are and can be.
 	Capacity plan.Capacity
+	// Hostnames tells about mode Hostnames, nil for another one.
+	Hostnames *Hostnames
+	// Retiring is the number of Services of the mode before. Unanswered is that of nodes that are reached through those
+	// only, or -1 while it does not matter yet.
+	Retiring, Unanswered int
 	// Writing is true while writes are under way.
 	Writing bool
 	// Refused are the writes that failed.
 	Refused []error
 	// Invalid says why the spec cannot be turned into Services, if it cannot.
 	Invalid error
+}
+
+// Hostnames is what a sync knows of the names of mode Hostnames.
+type Hostnames struct {
+	// Unpublished is true until Kubernetes has published the pods.
+	Unpublished bool
+	// Waiting is the number of EndpointSlices whose predecessor is still to be deleted.
+	Waiting int
 }
 
 // NewReport is the report of a plan of which nothing has been carried out yet.
@@ -67,7 +83,58 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
+	r.tellRetiring(&status, generation)
 	return status
+}
+
+// TellsInvalid reports whether the status of a LocalService says already why its spec is invalid.
+func TellsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
+	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonInvalidSpec && ready.Message == invalid.Error() &&
+		ready.ObservedGeneration == ls.Generation
+}
+
+// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec that
+// begins anew.
+func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
+	if r.Invalid != nil {
+		return
+	}
+	told := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring)
+	if told != nil && (r.Retiring == 0 || told.ObservedGeneration != generation) {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRetiring)
+	}
+	if r.Retiring == 0 {
+		return
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionFalse,
+		ObservedGeneration: generation, Reason: v1alpha1.ReasonChangingMode}
+	switch {
+	case r.Unanswered == 0:
+		c.Status = metav1.ConditionTrue
+		c.Message = fmt.Sprintf("the new names answer; the Services of the mode before are deleted after %s, when no "+
+			"cache of DNS says any more that the new ones do not exist", RetireAfter)
+	case r.Unanswered > 0:
+		c.Message = fmt.Sprintf("the Services of the mode before stay: %d nodes answer through those only", r.Unanswered)
+	default:
+		c.Message = "the Services of the mode before stay until all new names are published"
+	}
+	meta.SetStatusCondition(&status.Conditions, c)
+}
+
+// RetireAfter is how long the names of a mode stay after those of the next one answer: DNS servers and clients may
+// remember for as long that a name does not exist. It is what kubeadm sets up, and most others, too.
+const RetireAfter = 30 * time.Second
+
+// LeftToRetire is how long the names of the mode before have to stay yet, and whether that is known: not before the
+// status of a LocalService tells that the new ones answer.
+func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration, known bool) {
+	told := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+	if told == nil || told.Status != metav1.ConditionTrue || told.ObservedGeneration != ls.Generation {
+		return 0, false
+	}
+	const precision = time.Second // of times in the API
+	return max(told.LastTransitionTime.Add(RetireAfter+precision).Sub(now), 0), true
 }
 
 func (r *Report) ready() metav1.Condition {
@@ -75,6 +142,8 @@ func (r *Report) ready() metav1.Condition {
 	switch {
 	case r.Invalid != nil:
 		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, r.Invalid.Error()
+	case slices.ContainsFunc(r.Refused, isNotPermitted):
+		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
 	case len(r.Refused) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)
 	case r.Writing:
@@ -88,9 +157,22 @@ func (r *Report) ready() metav1.Condition {
 	case r.Waiting > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Waiting)
+	case r.Hostnames != nil && r.Hostnames.Unpublished:
+		c.Reason = v1alpha1.ReasonNoEndpointSlices
+		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
+	case r.Hostnames != nil && r.Hostnames.Waiting > 0:
+		c.Reason = v1alpha1.ReasonWaiting
+		c.Message = fmt.Sprintf("%d EndpointSlices of an earlier Service are being deleted before their names can be used "+
+			"again", r.Hostnames.Waiting)
 	case r.Nodes == 0:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonNoNodes
 		c.Message = "no node matches spec.nodeSelector, so there is no Service to make"
+		if r.Hostnames != nil {
+			c.Message = "no node matches spec.nodeSelector, or has the label spec.groupBy, so there is no name to publish"
+		}
+	case r.Hostnames != nil:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
+		c.Message = "every name is published"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
 		c.Message = "every selected node has its Service"
@@ -102,7 +184,7 @@ func (r *Report) progressing() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonServicesInPlace, Message: "there is nothing left to write"}
 	switch {
-	case r.Writing || r.Waiting > 0:
+	case r.Writing || r.Waiting > 0 || r.Hostnames != nil && (r.Hostnames.Unpublished || r.Hostnames.Waiting > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:
@@ -110,6 +192,9 @@ func (r *Report) progressing() metav1.Condition {
 	case len(r.Refused) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
+	case r.Retiring > 0:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
+		c.Message = "the Services of the mode before are still there"
 	}
 	if r.Withheld.Deletes > 0 { // plan.IsHeld goes by this.
 		c.Reason = v1alpha1.ReasonDeletionHeld
@@ -136,6 +221,17 @@ func (r *Report) contested() metav1.Condition {
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is written "+
 			"to the Services, so these fields are left as it sets them: %s. Change them here, or exempt the Services "+
 			"from it", strings.Join(r.ContestedFields, ", "))}
+}
+
+const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does not have: " +
+	"the cluster's administrator grants it with artifacts/deploy/hostnames.yaml; or use mode: Services"
+
+// isNotPermitted reports whether a write was refused because nobody has granted the controller to write EndpointSlices:
+// an admission policy says no with the same code, and in other words.
+func isNotPermitted(err error) bool {
+	e, ok := errors.AsType[*WriteError](err)
+	return ok && e.Kind == EndpointSliceKind && apierrors.IsForbidden(e.Err) &&
+		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
 }
 
 // withheld says why a LocalService is not ready because of limits.
@@ -213,7 +309,7 @@ func needsAttention(c *metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,
-			v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices}, c.Reason)
+			v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices, v1alpha1.ReasonHostnamesNotPermitted}, c.Reason)
 	}
 	return false
 }

@@ -6,8 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -40,6 +44,22 @@ func TestStatus(t *testing.T) {
 			"bad"},
 		"contested": {Report{Nodes: 3, InPlace: 0, ContestedFields: []string{"ports", "type"}}, "False Contested",
 			"False ServicesInPlace", "False NoConflict", "these fields are left as it sets them: ports, type."},
+		"names in place": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}}, "True HostnamesInPlace",
+			"False ServicesInPlace", "False NoConflict", "every name is published"},
+		"no names": {Report{InPlace: 2, Hostnames: &Hostnames{}}, "True NoNodes", "False ServicesInPlace",
+			"False NoConflict", "groupBy"},
+		"nothing to copy yet": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Unpublished: true}},
+			"False NoEndpointSlices", "True WritingServices", "False NoConflict", "kube-controller-manager"},
+		"names wait": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Waiting: 2}}, "False WaitingForDeletion",
+			"True WritingServices", "False NoConflict", "2 EndpointSlices"},
+		"not permitted": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError(
+			`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`)}},
+			"False HostnamesNotPermitted", "True WriteFailed", "False NoConflict", "artifacts/deploy/hostnames.yaml"},
+		"forbidden by a policy": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError("no")}},
+			"False WriteFailed", "True WriteFailed", "False NoConflict",
+			"1 write failed: create EndpointSlice default/x: endpointslices"},
+		"the mode is changed": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Retiring: 3}, "True HostnamesInPlace",
+			"True ChangingMode", "False NoConflict", "every name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
@@ -66,6 +86,52 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+func sliceError(why string) error {
+	return &WriteError{Action: plan.Create, Kind: EndpointSliceKind, Namespace: "default", Name: "x",
+		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
+}
+
+// TestRetiring: since when the Services of another mode are not needed, and until when they stay. A change of the spec
+// begins anew, and an invalid one changes nothing.
+func TestRetiring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+		tell := func(report Report) {
+			ls.Status = report.Status(ls.Status, ls.Generation)
+		}
+		want := func(what string, left time.Duration, known bool, says string) {
+			t.Helper()
+			got, gotKnown := LeftToRetire(ls, time.Now())
+			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+			isTold := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
+			if gotKnown != known || got < left || got > left+2*time.Second || !isTold {
+				t.Errorf("%s: %v, known %v, and told is %v; want %v, %v and %q", what, got, gotKnown, c, left, known, says)
+			}
+		}
+		tell(Report{})
+		want("nothing to retire", 0, false, "")
+		tell(Report{Retiring: 3, Unanswered: -1})
+		want("the new ones are not there", 0, false, "until all new names are published")
+		tell(Report{Retiring: 3, Unanswered: 2})
+		want("some do not answer", 0, false, "2 nodes answer through those only")
+		tell(Report{Retiring: 3})
+		want("all answer", RetireAfter, true, "the new names answer")
+		time.Sleep(20 * time.Second)
+		tell(Report{Retiring: 3})
+		want("a while later", RetireAfter-20*time.Second, true, "the new names answer")
+		ls.Generation++
+		want("the spec has changed", 0, false, "the new names answer")
+		tell(Report{Invalid: errors.New("bad")})
+		want("it is invalid", 0, false, "the new names answer")
+		tell(Report{Retiring: 3})
+		want("all answer again", RetireAfter, true, "the new names answer")
+		time.Sleep(time.Minute)
+		want("the time is over", 0, true, "the new names answer")
+		tell(Report{})
+		want("they are gone", 0, false, "")
+	})
 }
 
 // TestStatusKeepsTransitionTimes: a condition's time is that of its last change, and the old status is not touched.

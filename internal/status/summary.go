@@ -20,16 +20,23 @@ const (
 	causeLength     = 512
 )
 
-// WriteError is a write of a Service that failed.
+// EndpointSliceKind is the Kind of a WriteError about an EndpointSlice.
+const EndpointSliceKind = "EndpointSlice"
+
+// WriteError is a write that failed, of a Service or of an object of another Kind.
 type WriteError struct {
 	Action          plan.Action
+	Kind            string // "" for Service
 	Namespace, Name string
 	Err             error
 }
 
+// what is what was attempted on which kind of object: "create Service".
+func (e *WriteError) what() string { return infinitive(e.Action) + " " + cmp.Or(e.Kind, "Service") }
+
 // Error says what was attempted, on which object, and why it failed.
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("%s Service %s/%s: %v", infinitive(e.Action), e.Namespace, e.Name, e.Err)
+	return fmt.Sprintf("%s %s/%s: %v", e.what(), e.Namespace, e.Name, e.Err)
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }
@@ -48,18 +55,18 @@ func cause(err error) string {
 	if !ok {
 		return err.Error()
 	}
-	return infinitive(e.Action) + " Service: " + e.reason()
+	return e.what() + ": " + e.reason()
 }
 
-// single matches where Summarize names the one Service whose write failed.
-var single = regexp.MustCompile(`^(1 write failed: [a-z]+ Service )[^ ]+: `)
+// single matches where Summarize names the one object whose write failed.
+var single = regexp.MustCompile(`^(1 write failed: [a-z]+ [A-Za-z]+ )[^ ]+: `)
 
 // Summarize tells writes that failed by cause, counted, in an order that depends on nothing else. Of a single one the
 // Service is named.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, ok := errs[0].(*WriteError); ok {
-			return fmt.Sprintf("1 write failed: %s Service %s/%s: %s", infinitive(e.Action), e.Namespace, e.Name,
+			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.what(), e.Namespace, e.Name,
 				truncate(e.reason(), causeLength))
 		}
 		return "1 write failed: " + truncate(errs[0].Error(), causeLength)
@@ -115,6 +122,7 @@ var verbs = []struct {
 	{plan.Update, "update", "updated"},
 	{plan.Replace, "replace", "replaced"},
 	{plan.Delete, "delete", "deleted"},
+	{plan.Retire, "delete", "deleted of the mode before"},
 }
 
 func infinitive(action plan.Action) string {

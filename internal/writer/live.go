@@ -39,6 +39,8 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 // Its error is Stale if it has been changed or deleted. It reads only metadata, which can be decoded whatever else
 // there is.
 func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
 	live, err := meta.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
 	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation

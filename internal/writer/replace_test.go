@@ -51,21 +51,21 @@ func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string
 	})
 	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), 1,
 		func(*corev1.Service) {})
-	template, err := plan.NewTemplate(testobject.LocalService(change), v1alpha1.DefaultNodeLabelKey)
+	templates, err := plan.NewTemplates(testobject.LocalService(change), v1alpha1.DefaultNodeLabelKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var changes []plan.Change
 	for node, action := range actions {
-		c := plan.Change{Action: action, Name: "demo-" + node, Node: node}
+		c := plan.Change{Action: action, Template: templates[0], Name: "demo-" + node, Node: node}
 		if action != plan.Create {
-			current := testobject.Stored(template.Service(node))
+			current := testobject.Stored(templates[0].Service(node))
 			current.Labels["served"] = "before"
 			c.Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
 		}
 		changes = append(changes, c)
 	}
-	out = s.Write(t.Context(), template, changes, func(int) error { return nil })
+	out = s.Write(t.Context(), templates[0].Namespace(), changes, func(int) error { return nil })
 	return requests, out
 }
 

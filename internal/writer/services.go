@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +81,8 @@ type Outcome struct {
 	// Stopped is why not all changes were tried: ErrNamespaceTerminating, ErrContested, or the error of next or of the
 	// context. It is nil, too, if the API server refused too many.
 	Stopped error
+
+	slices []*discoveryv1.EndpointSlice // that were written
 }
 
 // Counts are the numbers of changes that were made.
@@ -92,21 +95,22 @@ func (o *Outcome) Counts() map[plan.Action]int {
 }
 
 // batches are the changes in the order in which they are made. Deletions come first, because they make room where a
-// quota has none. Replacements come last, and alone, because they take away what serves.
-var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Update}, {plan.Replace}}
+// quota has none. Replacements come late, and alone, because they take away what serves; and last what nobody needs any
+// more.
+var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Update}, {plan.Replace}, {plan.Retire}}
 
 // Write makes changes of a LocalService's Services, in random order within each batch, so that no refused one comes first
 // each time. next is called before each write, with the number of Services put in place; when it returns an error, no
 // other write is begun.
-func (s *Services) Write(ctx context.Context, template *plan.Template, changes []plan.Change,
+func (s *Services) Write(ctx context.Context, namespace string, changes []plan.Change,
 	next func(inPlace int) error) Outcome {
-	w := &execution{Services: s, template: template, next: next, out: Outcome{Contested: sets.Set[string]{}}}
+	w := &execution{Services: s, next: next, out: Outcome{Contested: sets.Set[string]{}}}
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	for _, actions := range batches {
 		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
 			return !slices.Contains(actions, change.Action)
 		})
-		failed, err := s.writer.Each(ctx, template.Namespace(), len(batch),
+		failed, err := s.writer.Each(ctx, namespace, len(batch),
 			func() error { return w.mayBegin(actions[0]) }, func(i int) error { return w.one(ctx, batch[i]) })
 		w.out.addFailures(failed)
 		if w.terminating.Load() {
@@ -123,8 +127,7 @@ func (s *Services) Write(ctx context.Context, template *plan.Template, changes [
 // execution is the work on the changes of one plan.
 type execution struct {
 	*Services
-	template *plan.Template
-	next     func(inPlace int) error
+	next func(inPlace int) error
 
 	inPlace              atomic.Int64
 	refused, terminating atomic.Bool
@@ -153,7 +156,7 @@ func (w *execution) isContested() bool {
 }
 
 func (w *execution) one(ctx context.Context, change plan.Change) error {
-	service, err := w.write(ctx, w.template, change)
+	service, err := w.write(ctx, change)
 	if contested, ok := errors.AsType[*contestedError](err); ok {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -171,7 +174,7 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 	if service != nil {
 		w.inPlace.Add(1)
 		w.wrote(service)
-		w.out.Contested.Insert(w.template.Mismatches(service, change.Node)...)
+		w.out.Contested.Insert(change.Template.Mismatches(service, change.Node)...)
 	}
 	return nil
 }
@@ -179,7 +182,15 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 // Await waits until shows returns true for all that was written, so that the next plan does not write it again. When
 // that takes too long, the next plan may meet a conflict, which is harmless.
 func (o *Outcome) Await(ctx context.Context, shows func(*Written) bool) {
-	left := o.Written
+	await(ctx, o.Written, shows)
+}
+
+// AwaitSlices is Await for EndpointSlices.
+func (o *Outcome) AwaitSlices(ctx context.Context, shows func(metav1.Object) bool) {
+	await(ctx, o.slices, func(slice **discoveryv1.EndpointSlice) bool { return shows(*slice) })
+}
+
+func await[T any](ctx context.Context, left []T, shows func(*T) bool) {
 	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, awaitTimeout, true, func(context.Context) (bool, error) {
 		for len(left) > 0 && shows(&left[0]) {
 			left = left[1:]
@@ -209,8 +220,8 @@ func (o *Outcome) addFailures(errs []error) {
 }
 
 // write makes one change, and returns the Service as the API server has it then.
-func (s *Services) write(ctx context.Context, template *plan.Template, change plan.Change) (service *corev1.Service,
-	err error) {
+func (s *Services) write(ctx context.Context, change plan.Change) (service *corev1.Service, err error) {
+	template := change.Template
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	client := s.kube.CoreV1().Services(template.Namespace())
@@ -218,10 +229,10 @@ func (s *Services) write(ctx context.Context, template *plan.Template, change pl
 	case plan.Create:
 		service, err = client.Create(ctx, template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
-	case plan.Delete:
-		err = s.delete(ctx, client, template, change)
+	case plan.Delete, plan.Retire:
+		err = s.delete(ctx, client, change)
 	case plan.Replace:
-		service, err = replace(ctx, client, template, change)
+		service, err = replace(ctx, client, change)
 	default:
 		var patch []byte
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
@@ -246,8 +257,8 @@ func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", ErrContes
 
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and store
 // it as it is.
-func replace(ctx context.Context, client typedcorev1.ServiceInterface, template *plan.Template,
-	change plan.Change) (*corev1.Service, error) {
+func replace(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) (*corev1.Service, error) {
+	template := change.Template
 	successor := template.Service(change.Node)
 	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
 	// The API server looks last whether the name is free, when nothing else is left to refuse.
@@ -285,14 +296,13 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, template 
 
 // delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
 // of Services.
-func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, template *plan.Template,
-	change plan.Change) error {
+func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) error {
 	node := change.Current.Node()
 	labels, err := s.nodes.labels(ctx, node)
 	if err != nil {
 		return fmt.Errorf("is its node %s gone? %w", node, err)
 	}
-	if labels != nil && template.Wants(node, labels, change.Name) {
+	if labels != nil && change.Template.Wants(node, labels, change.Name) {
 		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
 	}
 	return remove(ctx, client, change.Current)

@@ -34,16 +34,16 @@ func TestSlowNext(t *testing.T) {
 	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency, func(*corev1.Service) {})
 	write := func(namespace string, nodes int, next func(int) error) {
 		ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
-		template, err := plan.NewTemplate(ls, v1alpha1.DefaultNodeLabelKey)
+		templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
 		if err != nil {
 			t.Error(err)
 		}
 		var changes []plan.Change
 		for i := range nodes {
 			node := string(rune('a' + i))
-			changes = append(changes, plan.Change{Action: plan.Create, Name: "demo-" + node, Node: node})
+			changes = append(changes, plan.Change{Action: plan.Create, Template: templates[0], Name: "demo-" + node, Node: node})
 		}
-		if out := s.Write(t.Context(), template, changes, next); len(out.Written) != nodes || out.Stopped != nil {
+		if out := s.Write(t.Context(), namespace, changes, next); len(out.Written) != nodes || out.Stopped != nil {
 			t.Errorf("%s: %d of %d written, stopped by %v", namespace, len(out.Written), nodes, out.Stopped)
 		}
 	}

@@ -18,26 +18,28 @@ const maxRefusals = 10
 // ErrRefused is returned for a batch that was given up because too many writes in a row have failed.
 var ErrRefused = errors.New("too many writes in a row have failed")
 
-// Writer bounds the writes that are under way. Every batch has at most one write waiting for its turn, and who waits
-// first is served first: so a short batch is not held up by long ones, and a batch that is alone has all the room. Of
-// the batches of a tenant one waits with those of others: so a tenant with many batches does not hold up the others.
+// Writer bounds the writes that are under way, of each tenant and of all. Every batch has at most one write waiting for
+// its turn, and who waits first is served first: so a short batch is not held up by long ones, and a batch that is alone
+// has all the room of a tenant. Of the batches of a tenant one waits with those of others: so a tenant with many batches
+// does not hold up the others. Nor does one whose writes all hang: there are some turns more than one tenant can have.
 type Writer struct {
-	concurrency int
+	concurrency int                 // of a tenant
 	turns       *semaphore.Weighted // serves its waiters in their order
 
 	mu      sync.Mutex
-	tenants map[string]*tenant // those who have a batch that waits
+	tenants map[string]*tenant // those who have a write that waits, or is under way
 }
 
 // tenant is whose batches wait one after the other.
 type tenant struct {
-	turns   *semaphore.Weighted // 1 at a time
-	batches int                 // that wait, or are next
+	next   *semaphore.Weighted // 1 at a time
+	turns  *semaphore.Weighted
+	writes int // that wait, or are under way
 }
 
-// New makes a Writer of at most so many writes at a time, over all its batches.
+// New makes a Writer of at most so many writes at a time of each tenant, and a quarter more, but at least one, of all.
 func New(concurrency int) *Writer {
-	return &Writer{concurrency: concurrency, turns: semaphore.NewWeighted(int64(concurrency)),
+	return &Writer{concurrency: concurrency, turns: semaphore.NewWeighted(int64(concurrency + max(concurrency/4, 1))),
 		tenants: map[string]*tenant{}}
 }
 
@@ -52,11 +54,12 @@ func (w *Writer) Each(ctx context.Context, tenant string, n int, next func() err
 	b := batch{window: make(chan struct{}, w.concurrency), allowed: 1}
 	b.window <- struct{}{}
 	for i := range n {
-		if err = b.begin(ctx, w, tenant, next); err != nil {
+		var release func()
+		if release, err = b.begin(ctx, w, tenant, next); err != nil {
 			break
 		}
 		b.running.Go(func() {
-			defer w.turns.Release(1)
+			defer release()
 			defer func() {
 				// One object that nobody thought of must not stop the work on all others.
 				if p := recover(); p != nil {
@@ -70,15 +73,30 @@ func (w *Writer) Each(ctx context.Context, tenant string, n int, next func() err
 	return b.failed, err
 }
 
-// await waits for the turn of a tenant's batch.
-func (w *Writer) await(ctx context.Context, name string) error {
+// await waits for the turn of a tenant's batch, until release is called.
+func (w *Writer) await(ctx context.Context, name string) (release func(), err error) {
 	t := w.enter(name)
-	defer w.leave(name, t)
-	if err := t.turns.Acquire(ctx, 1); err != nil {
-		return err
+	defer func() {
+		if err != nil {
+			w.leave(name, t)
+		}
+	}()
+	if err := t.next.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
-	defer t.turns.Release(1)
-	return w.turns.Acquire(ctx, 1)
+	defer t.next.Release(1)
+	if err := t.turns.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	if err := w.turns.Acquire(ctx, 1); err != nil {
+		t.turns.Release(1)
+		return nil, err
+	}
+	return func() {
+		w.turns.Release(1)
+		t.turns.Release(1)
+		w.leave(name, t)
+	}, nil
 }
 
 func (w *Writer) enter(name string) *tenant {
@@ -86,17 +104,17 @@ func (w *Writer) enter(name string) *tenant {
 	defer w.mu.Unlock()
 	t := w.tenants[name]
 	if t == nil {
-		t = &tenant{turns: semaphore.NewWeighted(1)}
+		t = &tenant{next: semaphore.NewWeighted(1), turns: semaphore.NewWeighted(int64(w.concurrency))}
 		w.tenants[name] = t
 	}
-	t.batches++
+	t.writes++
 	return t
 }
 
 func (w *Writer) leave(name string, t *tenant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t.batches--; t.batches == 0 {
+	if t.writes--; t.writes == 0 {
 		delete(w.tenants, name)
 	}
 }
@@ -112,24 +130,25 @@ type batch struct {
 	failed   []error
 }
 
-// begin waits until a write may be begun. After an error there is nothing to release.
-func (b *batch) begin(ctx context.Context, w *Writer, tenant string, next func() error) error {
+// begin waits until a write may be begun, and returns what is to be called when it has ended. After an error there is
+// nothing to release.
+func (b *batch) begin(ctx context.Context, w *Writer, tenant string, next func() error) (release func(), err error) {
 	select {
 	case <-b.window:
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if b.isRefused() {
-		return ErrRefused
+		return nil, ErrRefused
 	}
-	if err := w.await(ctx, tenant); err != nil {
-		return err
+	if release, err = w.await(ctx, tenant); err != nil {
+		return nil, err
 	}
 	if err := next(); err != nil {
-		w.turns.Release(1)
-		return err
+		release()
+		return nil, err
 	}
-	return nil
+	return release, nil
 }
 
 func (b *batch) isRefused() bool {

@@ -99,6 +99,35 @@ func TestFairness(t *testing.T) {
 	})
 }
 
+// TestHangingWrites: a tenant whose writes all hang, as behind a webhook, does not hold up another one.
+func TestHangingWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, ended := New(4), make(chan struct{})
+		for range 10 {
+			go w.Each(t.Context(), "a", 1, always, func(int) error {
+				<-ended
+				return nil
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if _, err := w.Each(t.Context(), "b", 10, always, func(int) error {
+			time.Sleep(time.Second)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("ten writes of another tenant took %s", took)
+		}
+		close(ended)
+		synctest.Wait()
+		if len(w.tenants) != 0 {
+			t.Errorf("%d tenants in the end", len(w.tenants))
+		}
+	})
+}
+
 // TestRefusals: where all is refused little is tried, one at a time; where some is, the others are made.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {

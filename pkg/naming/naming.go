@@ -1,5 +1,6 @@
-// Package naming gives the names that belong to a node: the name of its Service in a LocalService, and the value of
-// the node label on its pods. It is stable over releases, so that clients can compute the names they connect to.
+// Package naming gives the names that belong to a node: the name of its Service in a LocalService, its hostname in one
+// with mode: Hostnames, and the value of the node label on its pods. It is stable over releases, so that clients can
+// compute the names they connect to.
 package naming
 
 import (
@@ -63,6 +64,21 @@ func hashedServiceName(localService, node string) string {
 	return prefix + "-" + readable + "-" + hash(hashed)
 }
 
+// Hostname returns the hostname that a node, or with groupBy the value of a node label, has in a LocalService with mode:
+// Hostnames: the value itself where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case letters,
+// digits and '-'). Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname, and two
+// values never share one.
+func Hostname(value string) string {
+	if isDNS1123Label(value) {
+		return value
+	}
+	readable := cut(sanitize(value), validation.DNS1123LabelMaxLength-1-hashLength)
+	if readable == "" {
+		return hash(value)
+	}
+	return readable + "-" + hash(value)
+}
+
 // NodeLabelValue returns the value of the node label for the node named node: the name itself where that is a valid
 // label value (at most 63 characters; dots are fine), which is nearly always; otherwise as much of it as fits, and a
 // hash of the whole name.
@@ -81,6 +97,19 @@ func NodeLabelValue(node string) string {
 // it runs for every node in every sync.
 func isDNS1035Label(s []byte) bool {
 	if len(s) == 0 || len(s) > validation.DNS1035LabelMaxLength || s[0] < 'a' || s[0] > 'z' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if !isLabelChar(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// isDNS1123Label says whether s is a valid hostname: validation.IsDNS1123Label without its allocations.
+func isDNS1123Label(s string) bool {
+	if len(s) == 0 || len(s) > validation.DNS1123LabelMaxLength || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
 	}
 	for i := range len(s) {

@@ -46,6 +46,24 @@ func TestNamesGolden(t *testing.T) {
 	}
 }
 
+// TestHostnamesGolden holds the hostnames of a release.
+func TestHostnamesGolden(t *testing.T) {
+	for value, want := range map[string]string{
+		"k8s03":                    "k8s03",
+		"1":                        "1",
+		"eu-west-1a":               "eu-west-1a",
+		"ip-10-0-0-3.ec2.internal": "ip-10-0-0-3-ec2-internal-kzjq6nuiht",
+		"Rack_12":                  "rack-12-c7qh6quoaa",
+		"-":                        "hfz6aixjgi",
+		node63:                     node63,
+		node63 + "n":               "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo",
+	} {
+		if got := Hostname(value); got != want {
+			t.Errorf("Hostname(%q) = %q, want %q", value, got, want)
+		}
+	}
+}
+
 // TestNamesReadable: a hashed name begins with as much of the node's name as fits.
 func TestNamesReadable(t *testing.T) {
 	if got := ServiceName("demo", "worker-0.example.com"); !strings.HasPrefix(got, "demo-worker-0-example-com-") {
@@ -119,6 +137,23 @@ func FuzzNodeLabelValue(f *testing.F) {
 		}
 		if len(node1) <= 63 && len(validation.IsDNS1123Subdomain(node1)) == 0 && v1 != node1 {
 			t.Fatalf("NodeLabelValue(%q) = %q, want the name itself", node1, v1)
+		}
+	})
+}
+
+// FuzzHostname: whatever comes in, the hostname is valid, and two values never share one.
+func FuzzHostname(f *testing.F) {
+	f.Add("a.b", "a-b")
+	f.Add("Rack_12", "rack-12")
+	f.Add("", "-")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		for _, value := range []string{a, b} {
+			if problems := validation.IsDNS1123Label(Hostname(value)); len(problems) > 0 {
+				t.Errorf("Hostname(%q) = %q: %v", value, Hostname(value), problems)
+			}
+		}
+		if a != b && Hostname(a) == Hostname(b) && Hostname(a) != a && Hostname(b) != b {
+			t.Errorf("%q and %q share %q", a, b, Hostname(a))
 		}
 	})
 }

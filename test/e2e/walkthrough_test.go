@@ -16,7 +16,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// The walk-through of README.md is what stands in its code blocks between these two lines. In a block, a line that
+// The walk-through of a document is what stands in its console blocks between these two lines. In a block, a line that
 // begins with "$ " is a command. The lines up to the next command are the command's output, both outputs together;
 // without any, the output may be anything.
 const (
@@ -26,7 +26,7 @@ const (
 
 // step is a command of the walk-through, with the output that the reader is told to expect.
 type step struct {
-	line    int // in README.md
+	line    int // in the document
 	command string
 	output  []string
 }
@@ -40,7 +40,7 @@ func parseWalkThrough(document string) (steps []step) {
 		case line == walkThroughBegin || line == walkThroughEnd:
 			inside = line == walkThroughBegin
 		case strings.HasPrefix(line, "```"):
-			fenced = !fenced && inside
+			fenced = !fenced && inside && line == "```console"
 		case fenced && isCommand:
 			steps = append(steps, step{line: i + 1, command: command})
 		case fenced && len(steps) > 0:
@@ -202,26 +202,30 @@ func (r *reader) start(command string, want []string) error {
 // skipped are commands that the reader has to type, and that were run before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
-// TestWalkThrough types the commands of README.md, one after the other, and compares what they print with what it says.
+// TestWalkThrough types the commands of README.md, and then those of the recipes, one after the other, and compares what
+// they print with what it says there.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile(framework.MustModuleFile(t, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps, r := parseWalkThrough(string(document)), newReader(t)
-	if len(steps) < 10 {
-		t.Fatalf("the walk-through of README.md has %d commands", len(steps))
-	}
-	for _, st := range steps {
-		if skipped.MatchString(st.command) {
-			continue
+	r := newReader(t)
+	for _, name := range []string{"README.md", "docs/recipes.md"} {
+		document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(name, "/")...))
+		if err != nil {
+			t.Fatal(err)
 		}
-		began := time.Now()
-		if err := r.follow(st); err != nil {
-			t.Fatalf("README.md:%d: $ %s\n%v", st.line, st.command, err)
+		steps := parseWalkThrough(string(document))
+		if len(steps) < 10 {
+			t.Fatalf("the walk-through of %s has %d commands", name, len(steps))
 		}
-		t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
+		for _, st := range steps {
+			if skipped.MatchString(st.command) {
+				continue
+			}
+			began := time.Now()
+			if err := r.follow(st); err != nil {
+				t.Fatalf("%s:%d: $ %s\n%v", name, st.line, st.command, err)
+			}
+			t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
+		}
 	}
 }
 

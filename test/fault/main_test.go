@@ -11,9 +11,11 @@ import (
 // so they run one after the other.
 var shared *framework.Cluster
 
-// controlPlane is a cluster without nodes, and without the controllers that make EndpointSlices.
+// controlPlane is a cluster without nodes, and without the controllers that make EndpointSlices. Its audit log is one
+// file, however much is in it: all requests are counted.
 func controlPlane() framework.ClusterOptions {
 	return framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{
+		"--apiserver-flag=--audit-log-maxsize=16384",
 		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"}}
 }
 

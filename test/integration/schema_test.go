@@ -327,13 +327,17 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 		mu.Lock()
 		accepted++
 		mu.Unlock()
-		template, err := plan.NewTemplate(ls, nodeLabel)
+		templates, err := plan.NewTemplates(ls, nodeLabel)
 		if err != nil {
 			t.Errorf("spec %d is accepted, and invalid: %v", i, err)
 			return nil
 		}
 		for _, s := range []*scene{single, dual} {
-			service := template.Service([]string{"node1", "10.0.0.1.example.com", strings.Repeat("n.", 120) + "n"}[i%3])
+			template, node := templates[i%len(templates)], ""
+			if len(templates) == 1 {
+				node = []string{"node1", "10.0.0.1.example.com", strings.Repeat("n.", 120) + "n"}[i%3]
+			}
+			service := template.Service(node)
 			service.Namespace = s.Namespace
 			dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 			_, err := s.ServiceClient().Create(s.Ctx(), service, dryRun)

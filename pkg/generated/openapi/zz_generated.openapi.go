@@ -124,7 +124,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalService(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LocalService gives every node a Service of its own. The controller creates one Service per node, named <name>-<node>, which selects only the pods on that node, so that http://<name>-<node> always answers from there. A Service is created when a node joins and deleted when it leaves; all of them follow changes of this spec, and are deleted with it.",
+				Description: "LocalService gives every node a Service of its own. The controller creates one Service per node, named <name>-<node>, which selects only the pods on that node, so that http://<name>-<node> always answers from there. A Service is created when a node joins and deleted when it leaves; all of them follow changes of this spec, and are deleted with it. With mode: Hostnames there is one Service for all nodes, and http://<node>.<name> answers from there.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -226,6 +226,20 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 				Description: "LocalServiceSpec is the part of a Service's spec that can be repeated for every node, and the choice of the nodes.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"mode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames: one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for thousands of nodes. It may be changed: the new names answer before the old ones go.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groupBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
 							Description: "type of every node's Service: ClusterIP (default), NodePort or LoadBalancer. A NodePort or LoadBalancer is allocated for each node's Service, so N nodes use N node ports or N load balancers.",
@@ -433,7 +447,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"nodes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "nodes is the number of nodes that spec.nodeSelector selects.",
+							Description: "nodes is the number of nodes that spec.nodeSelector selects; with groupBy that of their groups. Each has a name.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -441,7 +455,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"services": {
 						SchemaProps: spec.SchemaProps{
-							Description: "services is the number of Services that are in place and up to date.",
+							Description: "services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames two, of which one selects the pods, and one has the names.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -449,7 +463,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"readyNodes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyNodes is the number of selected nodes whose Service has at least one ready endpoint.",
+							Description: "readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -472,7 +486,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services) and NearCapacity (there are more Services than a cluster is known to stand).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known to stand) and, after a change of the mode, Retiring (the names of the mode before are about to go).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -14,12 +14,24 @@ const (
 	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
 	// known to stand.
 	ConditionNearCapacity = "NearCapacity"
+	// ConditionRetiring is there while a LocalService whose mode was changed has the Services of the mode before. It is
+	// True from when all names of the new mode answer; a while later, when no cache of DNS answers any more that they do
+	// not exist, those Services are deleted.
+	ConditionRetiring = "Retiring"
 )
 
 // Reasons of the conditions of a LocalService.
 const (
 	// ReasonServicesInPlace: every selected node has its Service (Ready), or nothing is left to do (Progressing).
 	ReasonServicesInPlace = "ServicesInPlace"
+	// ReasonHostnamesInPlace: every name of mode Hostnames is published.
+	ReasonHostnamesInPlace = "HostnamesInPlace"
+	// ReasonHostnamesNotPermitted: the controller may not write EndpointSlices, which mode Hostnames needs.
+	ReasonHostnamesNotPermitted = "HostnamesNotPermitted"
+	// ReasonNoEndpointSlices: Kubernetes has not published the pods of mode Hostnames yet.
+	ReasonNoEndpointSlices = "NoEndpointSlices"
+	// ReasonChangingMode: the names of the mode before stay until those of the new one answer.
+	ReasonChangingMode = "ChangingMode"
 	// ReasonNoNodes: no node matches spec.nodeSelector. There is nothing to do, so the LocalService is ready.
 	ReasonNoNodes = "NoNodes"
 	// ReasonWritingServices: Services are being created, changed or deleted.

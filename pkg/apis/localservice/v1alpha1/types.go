@@ -22,6 +22,20 @@ const (
 	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
 	// somebody else has set.
 	AppliedMetadataAnnotationKey = "localservice.dev/applied-metadata"
+	// HostnamesLabelKey is the label on the Services and EndpointSlices of a LocalService with mode: Hostnames. Its value
+	// tells what each is for.
+	HostnamesLabelKey = "localservice.dev/hostnames"
+	// HostnamesSource is the value of HostnamesLabelKey on the Service that selects the pods, and on its EndpointSlices,
+	// which Kubernetes keeps.
+	HostnamesSource = "source"
+	// HostnamesPublished is the value of HostnamesLabelKey on the Service that has the names, and on its EndpointSlices,
+	// which the controller keeps.
+	HostnamesPublished = "published"
+	// GroupByAnnotationKey is the annotation on the Service that has the names that holds the spec.groupBy they go by.
+	GroupByAnnotationKey = "localservice.dev/group-by"
+	// EndpointSliceManager is the value of the label endpointslice.kubernetes.io/managed-by on the EndpointSlices that the
+	// controller keeps.
+	EndpointSliceManager = "local-service-controller.localservice.dev"
 	// FieldManager is who the controller is in the managedFields of what it writes.
 	FieldManager = "local-service-controller"
 )
@@ -31,9 +45,10 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=localservices,singular=localservice,shortName=lsvc,categories=all,scope=Namespaced
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects."
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects; with groupBy, groups of them."
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date."
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="Selected nodes whose Service has at least one ready endpoint, of all selected nodes."
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="Names with at least one ready endpoint, of all names: one for each selected node, or group of them."
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published; Services where it is empty.",priority=1
 // +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the condition Ready is True or False.",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",message="metadata.name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
@@ -42,7 +57,8 @@ const (
 // LocalService gives every node a Service of its own. The controller creates one Service per node, named
 // <name>-<node>, which selects only the pods on that node, so that http://<name>-<node> always answers from there.
 // A Service is created when a node joins and deleted when it leaves; all of them follow changes of this spec, and
-// are deleted with it.
+// are deleted with it. With mode: Hostnames there is one Service for all nodes, and http://<node>.<name> answers from
+// there.
 type LocalService struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -57,9 +73,19 @@ type LocalService struct {
 	Status LocalServiceStatus `json:"status,omitempty"`
 }
 
+// Mode is how a LocalService publishes the names of nodes.
+type Mode string
+
+const (
+	// ModeServices is a Service for each node.
+	ModeServices Mode = "Services"
+	// ModeHostnames is one headless Service, in which each node has a hostname.
+	ModeHostnames Mode = "Hostnames"
+)
+
 // LocalServiceSpec is the part of a Service's spec that can be repeated for every node, and the choice of the nodes.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.clusterIP) && self.clusterIP == 'None') || (has(self.ports) && size(self.ports) > 0)",message="ports is empty: a Service with a cluster IP needs at least one port; add one, or set clusterIP: None"
+// +kubebuilder:validation:XValidation:rule="(has(self.clusterIP) && self.clusterIP == 'None') || (has(self.ports) && size(self.ports) > 0) || (has(self.mode) && self.mode == 'Hostnames')",message="ports is empty: a Service with a cluster IP needs at least one port; add one, or set clusterIP: None"
 // +kubebuilder:validation:XValidation:rule="!(has(self.clusterIP) && self.clusterIP == 'None') || !has(self.type) || self.type == 'ClusterIP'",message="clusterIP: None (headless) works only with type: ClusterIP; a NodePort or LoadBalancer Service needs a cluster IP: remove clusterIP or change type"
 // +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || (has(self.type) && self.type in ['NodePort', 'LoadBalancer'])",message="externalTrafficPolicy has a meaning only with type: NodePort or LoadBalancer; remove it or change type"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || (has(self.type) && self.type == 'LoadBalancer')",message="loadBalancerClass has a meaning only with type: LoadBalancer; remove it or change type"
@@ -67,7 +93,25 @@ type LocalService struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.allocateLoadBalancerNodePorts) || (has(self.type) && self.type == 'LoadBalancer')",message="allocateLoadBalancerNodePorts has a meaning only with type: LoadBalancer; remove it or change type"
 // +kubebuilder:validation:XValidation:rule="!has(self.sessionAffinityConfig) || (has(self.sessionAffinity) && self.sessionAffinity == 'ClientIP')",message="sessionAffinityConfig has a meaning only with sessionAffinity: ClientIP; set that or remove sessionAffinityConfig"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) < 2 || !has(self.ipFamilyPolicy) || self.ipFamilyPolicy != 'SingleStack'",message="two ipFamilies contradict ipFamilyPolicy: SingleStack; name one family, or use PreferDualStack or RequireDualStack"
+// +kubebuilder:validation:XValidation:rule="!has(self.groupBy) || (has(self.mode) && self.mode == 'Hostnames')",message="groupBy works only with mode: Hostnames; set that or remove groupBy"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.type) || self.type == 'ClusterIP'",message="mode: Hostnames publishes one headless Service, which has no node port and no load balancer; remove type, or use mode: Services"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.sessionAffinity) || self.sessionAffinity == 'None'",message="sessionAffinity has no effect with mode: Hostnames, whose Service is headless: clients choose the pod; remove it, or use mode: Services"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.internalTrafficPolicy) || self.internalTrafficPolicy == 'Cluster'",message="internalTrafficPolicy has no effect with mode: Hostnames, whose Service is headless; remove it, or use mode: Services"
 type LocalServiceSpec struct {
+	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
+	// one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for
+	// thousands of nodes. It may be changed: the new names answer before the old ones go.
+	// +optional
+	// +kubebuilder:validation:Enum=Services;Hostnames
+	Mode Mode `json:"mode,omitempty"`
+
+	// groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each
+	// node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="groupBy must be the key of a node label: a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
+	GroupBy string `json:"groupBy,omitempty"`
+
 	// type of every node's Service: ClusterIP (default), NodePort or LoadBalancer. A NodePort or LoadBalancer is
 	// allocated for each node's Service, so N nodes use N node ports or N load balancers.
 	// +optional
@@ -246,7 +290,7 @@ type ServiceMetadata struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self)",message="the labels owner and vm/rack on the Services belong to the controller; remove them from serviceMetadata.labels"
+	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self) && !('localservice.dev/hostnames' in self)",message="the labels owner, vm/rack and localservice.dev/hostnames on the Services belong to the controller; remove them from serviceMetadata.labels"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="serviceMetadata.labels has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Labels map[string]string `json:"labels,omitempty"`
@@ -271,15 +315,16 @@ type LocalServiceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// nodes is the number of nodes that spec.nodeSelector selects.
+	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy that of their groups. Each has a name.
 	// +optional
 	Nodes int32 `json:"nodes"`
 
-	// services is the number of Services that are in place and up to date.
+	// services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames
+	// two, of which one selects the pods, and one has the names.
 	// +optional
 	Services int32 `json:"services"`
 
-	// readyNodes is the number of selected nodes whose Service has at least one ready endpoint.
+	// readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.
 	// +optional
 	ReadyNodes int32 `json:"readyNodes"`
 
@@ -289,8 +334,8 @@ type LocalServiceStatus struct {
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
-	// policy changes what is written to the Services) and NearCapacity (there are more Services than a cluster is known
-	// to stand).
+	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
+	// to stand) and, after a change of the mode, Retiring (the names of the mode before are about to go).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

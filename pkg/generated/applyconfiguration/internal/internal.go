@@ -78,6 +78,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: externalTrafficPolicy
       type:
         scalar: string
+    - name: groupBy
+      type:
+        scalar: string
     - name: internalTrafficPolicy
       type:
         scalar: string
@@ -99,6 +102,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: mode
+      type:
+        scalar: string
     - name: nodeSelector
       type:
         map:

@@ -33,7 +33,8 @@ import (
 // LocalService gives every node a Service of its own. The controller creates one Service per node, named
 // <name>-<node>, which selects only the pods on that node, so that http://<name>-<node> always answers from there.
 // A Service is created when a node joins and deleted when it leaves; all of them follow changes of this spec, and
-// are deleted with it.
+// are deleted with it. With mode: Hostnames there is one Service for all nodes, and http://<node>.<name> answers from
+// there.
 type LocalServiceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

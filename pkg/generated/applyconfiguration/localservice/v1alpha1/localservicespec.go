@@ -19,6 +19,7 @@ limitations under the License.
 package v1alpha1
 
 import (
+	localservicev1alpha1 "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -27,6 +28,13 @@ import (
 //
 // LocalServiceSpec is the part of a Service's spec that can be repeated for every node, and the choice of the nodes.
 type LocalServiceSpecApplyConfiguration struct {
+	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
+	// one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for
+	// thousands of nodes. It may be changed: the new names answer before the old ones go.
+	Mode *localservicev1alpha1.Mode `json:"mode,omitempty"`
+	// groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each
+	// node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
+	GroupBy *string `json:"groupBy,omitempty"`
 	// type of every node's Service: ClusterIP (default), NodePort or LoadBalancer. A NodePort or LoadBalancer is
 	// allocated for each node's Service, so N nodes use N node ports or N load balancers.
 	Type *v1.ServiceType `json:"type,omitempty"`
@@ -77,6 +85,22 @@ type LocalServiceSpecApplyConfiguration struct {
 // apply.
 func LocalServiceSpec() *LocalServiceSpecApplyConfiguration {
 	return &LocalServiceSpecApplyConfiguration{}
+}
+
+// WithMode sets the Mode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *LocalServiceSpecApplyConfiguration) WithMode(value localservicev1alpha1.Mode) *LocalServiceSpecApplyConfiguration {
+	b.Mode = &value
+	return b
+}
+
+// WithGroupBy sets the GroupBy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the GroupBy field is set to the value of the last call.
+func (b *LocalServiceSpecApplyConfiguration) WithGroupBy(value string) *LocalServiceSpecApplyConfiguration {
+	b.GroupBy = &value
+	return b
 }
 
 // WithType sets the Type field in the declarative configuration to the given value

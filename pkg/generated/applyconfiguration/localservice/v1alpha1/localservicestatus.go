@@ -29,18 +29,19 @@ import (
 type LocalServiceStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the rest of this status speaks of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// nodes is the number of nodes that spec.nodeSelector selects.
+	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy that of their groups. Each has a name.
 	Nodes *int32 `json:"nodes,omitempty"`
-	// services is the number of Services that are in place and up to date.
+	// services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames
+	// two, of which one selects the pods, and one has the names.
 	Services *int32 `json:"services,omitempty"`
-	// readyNodes is the number of selected nodes whose Service has at least one ready endpoint.
+	// readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.
 	ReadyNodes *int32 `json:"readyNodes,omitempty"`
 	// ready is readyNodes of nodes, for people to read: 2/3.
 	Ready *string `json:"ready,omitempty"`
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
-	// policy changes what is written to the Services) and NearCapacity (there are more Services than a cluster is known
-	// to stand).
+	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
+	// to stand) and, after a change of the mode, Retiring (the names of the mode before are about to go).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// hostnames publishes the names of LocalServices with mode Hostnames, as a part of their sync. It watches the
+// EndpointSlices in which Kubernetes publishes the pods of the Source, which selects them; it owns their copies, with a
+// hostname for each endpoint, which make up the Published Service; it writes those.
+type hostnames struct {
+	clock        clock.PassiveClock
+	nodeLabelKey string
+	caches       *cache.Caches
+	slices       *writer.Slices
+	lookAgain    func(types.NamespacedName, time.Duration)
+}
+
+func newHostnames(deps app.Dependencies, services *writer.Services,
+	lookAgain func(types.NamespacedName, time.Duration)) *hostnames {
+	return &hostnames{lookAgain: lookAgain, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey, caches: deps.Caches,
+		slices: writer.NewSlices(deps.Kube, services,
+			func(slice *discoveryv1.EndpointSlice) { deps.Caches.HostnameSlices.Wrote(slice) })}
+}
+
+// published is what a sync knows of the names of a LocalService.
+type published struct {
+	plan.Copies
+	*plan.Hostnames
+	service plan.Service // nil unless the LocalService has it
+}
+
+// plan decides about the copies, and completes a plan of Services and the report about it: see tell and holdRetired. It
+// does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names are
+// kept up to date.
+func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
+	names := &published{service: h.ours(ls, plan.Published)}
+	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
+		if node := h.caches.Nodes.Get("", name); node != nil {
+			return node.Labels
+		}
+		return nil
+	})
+	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
+		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested})
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		names.tell(report, nodes)
+	}
+	if again := h.holdRetired(ls, p, names, report, nodes); again > 0 {
+		h.lookAgain(keyOf(ls), again)
+	}
+	return names
+}
+
+// ours is the Service that a LocalService has for a purpose, nil if there is none, or it is somebody else's.
+func (h *hostnames) ours(ls *v1alpha1.LocalService, purpose plan.Purpose) plan.Service {
+	service := h.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, purpose, ""))
+	if plan.HolderOf(ls, purpose, "", h.nodeLabelKey, service) != plan.Ours || service.Terminating() {
+		return nil
+	}
+	return service
+}
+
+// tell completes a report about a LocalService with mode Hostnames.
+func (p *published) tell(report *status.Report, nodes []string) {
+	report.Nodes = p.Count(nodes)
+	report.ReadyNodes = min(len(p.Ready), report.Nodes) // Pods may be known before their nodes.
+	report.Hostnames = &status.Hostnames{Unpublished: p.Sources == 0 && len(report.Conflicts) == 0}
+	for i := range p.Changes {
+		if p.Changes[i].Action == plan.Wait {
+			report.Hostnames.Waiting++
+		}
+	}
+	if p.Contested > 0 {
+		report.ContestedFields = append(report.ContestedFields, "endpoints")
+	}
+}
+
+// holdRetired takes the deletion of the Services of the mode before out of a plan until nobody needs them any more: all
+// that is reached by their names is reached by the new ones, and has been for a while. It returns when to look again, 0
+// for not before something changes.
+func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *published, report *status.Report,
+	nodes []string) (again time.Duration) {
+	if report.Retiring = p.Count(plan.Retire); report.Retiring == 0 {
+		return 0
+	}
+	report.Unanswered = -1
+	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
+	if len(p.Changes) == report.Retiring && (!isHostnames || names.IsInPlace()) {
+		report.Unanswered = h.unanswered(ls, names, nodes)
+	}
+	left, known := status.LeftToRetire(ls, h.clock.Now())
+	switch {
+	case len(p.With(plan.Action.IsWrite)) > report.Retiring || len(names.Changes) > 0:
+		again = progressInterval // What is written now may be all that is missing.
+	case report.Unanswered != 0: // An event will tell.
+	case !known:
+		again = status.RetireAfter
+	case left > 0:
+		again = left
+	default:
+		return 0
+	}
+	p.Changes = p.With(func(action plan.Action) bool { return action != plan.Retire })
+	return again
+}
+
+// unanswered counts the nodes that are reached by a name of the mode before, and by none of the new one.
+func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, nodes []string) (n int) {
+	ready := h.caches.ReadyServices(ls)
+	for _, node := range nodes {
+		byService, byHostname := ready[plan.ServiceName(ls.Name, plan.ForNode, node)], names.ReadyNodes[node]
+		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
+		if isHostnames && byService && !byHostname && names.Of(node) != "" || !isHostnames && byHostname && !byService {
+			n++
+		}
+	}
+	return n
+}
+
+// write makes the changes of the copies, and adds what became of them to an outcome.
+func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, outcome *writer.Outcome,
+	next func() error) {
+	if len(names.Changes) == 0 || outcome.Stopped != nil {
+		return
+	}
+	out := h.slices.Write(ctx, ls.Namespace, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
+		return plan.Copy(change, names.service, names.Hostnames)
+	}, next)
+	outcome.Refused = append(outcome.Refused, out.Refused...)
+	outcome.Stale = append(outcome.Stale, out.Stale...)
+	outcome.Contested.Insert(out.Contested.UnsortedList()...)
+	outcome.Stopped = out.Stopped
+	out.AwaitSlices(ctx, h.caches.HostnameSlices.HasReached)
+}
+
+// hostnameSliceChanged finds the LocalService of an EndpointSlice.
+func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
+	isSame := before != nil && after != nil && before.Same(after)
+	if after != nil && c.caches.HostnameSlices.IsEcho(after) || isSame {
+		return
+	}
+	for _, slice := range []*cache.HostnameSlice{before, after} {
+		if slice == nil {
+			continue
+		}
+		delay := batchPeriod // Somebody changes what is ours, and may do so as often as we put it right.
+		if slice.Manager() == plan.KubernetesSliceManager {
+			delay = 0
+		}
+		key := slice.LocalService()
+		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
+			c.loop.AddAfterBackoff(key, delay)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package cache
+
+import (
+	"unique"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// HostnameSlice is what the cache keeps of an EndpointSlice that mode Hostnames copies, or has copied. It is a
+// plan.EndpointSlice.
+type HostnameSlice struct {
+	Identity
+	uid          types.UID
+	controller   unique.Handle[plan.Controller]
+	manager      unique.Handle[string]
+	localService unique.Handle[string]
+	sum          plan.SliceSum
+	encoded      string // the addresses as protobuf, of one that is to be copied
+}
+
+func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) {
+	controller := plan.ControllerOf(full)
+	manager := full.Labels[discoveryv1.LabelManagedBy]
+	s := &HostnameSlice{
+		Identity:     identityOf(full),
+		uid:          full.UID,
+		controller:   unique.Make(controller),
+		manager:      unique.Make(manager),
+		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
+	}
+	var err error
+	if s.sum, err = plan.SumOf(full); err != nil {
+		return nil, err
+	}
+	if manager == plan.KubernetesSliceManager {
+		content := discoveryv1.EndpointSlice{AddressType: full.AddressType, Endpoints: full.Endpoints, Ports: full.Ports}
+		encoded, err := content.Marshal()
+		s.encoded = string(encoded)
+		return s, err
+	}
+	// The Service of a copy has the name of its LocalService, whatever has become of the labels.
+	s.localService = unique.Make(controller.Name)
+	s.sum.Endpoints = nil
+	return s, nil
+}
+
+// LocalService returns the key of the LocalService that the EndpointSlice says it is of.
+func (s *HostnameSlice) LocalService() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
+}
+
+// GetUID returns the UID of the EndpointSlice.
+func (s *HostnameSlice) GetUID() types.UID { return s.uid }
+
+// Controller returns the object that controls the EndpointSlice, the zero value if none does.
+func (s *HostnameSlice) Controller() plan.Controller { return s.controller.Value() }
+
+// Manager returns who says that it manages the EndpointSlice.
+func (s *HostnameSlice) Manager() string { return s.manager.Value() }
+
+// Sum returns the sum of the content.
+func (s *HostnameSlice) Sum() plan.SliceSum { return s.sum }
+
+// Get decodes the addresses of an EndpointSlice that Kubernetes manages.
+func (s *HostnameSlice) Get() *discoveryv1.EndpointSlice {
+	out := &discoveryv1.EndpointSlice{}
+	if err := out.Unmarshal([]byte(s.encoded)); err != nil {
+		panic(err) // It was encoded by trimHostnameSlice.
+	}
+	return out
+}
+
+// Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
+func (s *HostnameSlice) Same(other *HostnameSlice) bool {
+	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
+		s.localService == other.localService && s.sum.Same(other.sum)
+}
+
+// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+func (s *HostnameSlice) DeepCopyObject() runtime.Object { return new(*s) }
+
+func indexByLocalService(obj any) ([]string, error) {
+	return []string{obj.(*HostnameSlice).LocalService().String()}, nil
+}

@@ -1,0 +1,290 @@
+package plan
+
+import (
+	"hash/maphash"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// KubernetesSliceManager is who manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
+const KubernetesSliceManager = "endpointslice-controller.k8s.io"
+
+// EndpointSlice is what a plan reads of an EndpointSlice: one of the Source, or one of the Published Service, which is
+// the copy of one of the Source with hostnames.
+type EndpointSlice interface {
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+	// Controller is the object that controls the EndpointSlice, the zero value if none does.
+	Controller() Controller
+	// Manager is who says that it manages the EndpointSlice.
+	Manager() string
+	// Sum is that of all that is published.
+	Sum() SliceSum
+	// Get returns the addresses, of a Source's EndpointSlice.
+	Get() *discoveryv1.EndpointSlice
+}
+
+// SliceSum stands for the content of an EndpointSlice: two that are the same in all but their hostnames have the same
+// Rest and Endpoints. Sums are of this process: another one has others for the same content.
+type SliceSum struct {
+	Rest      uint64
+	Endpoints []EndpointSum
+	Hostnames uint64
+}
+
+// Same reports whether two EndpointSlices publish the same, hostnames included.
+func (s SliceSum) Same(other SliceSum) bool {
+	return s.Rest == other.Rest && s.Hostnames == other.Hostnames
+}
+
+// EndpointSum stands for an endpoint without its hostname.
+type EndpointSum struct {
+	Sum   uint64
+	Node  unique.Handle[string] // "" for none
+	Ready bool
+}
+
+var seed = maphash.MakeSeed()
+
+// SumOf returns the sum of an EndpointSlice, which it does not change. Of one that Kubernetes does not manage, that is of
+// a copy, it takes in whether it has the labels of one.
+func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
+	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
+	encoded, err := rest.Marshal()
+	if err != nil {
+		return SliceSum{}, err
+	}
+	sum := SliceSum{Rest: maphash.Bytes(seed, encoded)}
+	if slice.Labels[discoveryv1.LabelManagedBy] != KubernetesSliceManager &&
+		!contains(slice.Labels, copyLabels(ControllerOf(slice).Name)) {
+		sum.Rest++
+	}
+	var hostnames hostnamesSum
+	for _, endpoint := range slice.Endpoints {
+		hostname, node := value(endpoint.Hostname), value(endpoint.NodeName)
+		endpoint.Hostname = nil
+		if encoded, err = endpoint.Marshal(); err != nil {
+			return SliceSum{}, err
+		}
+		of := EndpointSum{Sum: maphash.Bytes(seed, encoded), Node: unique.Make(node),
+			Ready: endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready} // Unknown means ready, says the API.
+		sum.Endpoints = append(sum.Endpoints, of)
+		hostnames.add(of.Sum, hostname)
+	}
+	sum.Hostnames = hostnames.sum
+	return sum, nil
+}
+
+// hostnamesSum is the sum of endpoints with their hostnames, in order.
+type hostnamesSum struct{ sum uint64 }
+
+func (h *hostnamesSum) add(endpoint uint64, hostname string) {
+	h.sum = maphash.Comparable(seed, [3]uint64{h.sum, endpoint, maphash.String(seed, hostname)})
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// LabelsPods reports whether a LocalService needs the node label on its pods: not with mode Hostnames, once the Services
+// of nodes that it had before are gone.
+func LabelsPods(ls *v1alpha1.LocalService) bool {
+	return ls.Spec.Mode != v1alpha1.ModeHostnames ||
+		meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
+}
+
+// Hostnames says which hostname the pods on a node have.
+type Hostnames struct {
+	localService *v1alpha1.LocalService
+	groupBy      string
+	labels       func(node string) Labels
+}
+
+// NewHostnames makes the Hostnames of a LocalService. labels returns the labels of a node, nil if there is none of the
+// name. published is the Service that has the names: while the LocalService has another mode already, it tells how the
+// names go. It is nil if there is none.
+func NewHostnames(ls *v1alpha1.LocalService, published Service, labels func(node string) Labels) *Hostnames {
+	h := &Hostnames{localService: ls, groupBy: ls.Spec.GroupBy, labels: labels}
+	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
+		h.groupBy = published.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
+	}
+	return h
+}
+
+// Of returns the hostname of a node, "" if it has none.
+func (h *Hostnames) Of(node string) string {
+	if node == "" {
+		return ""
+	}
+	named := node
+	if h.groupBy != "" || len(h.localService.Spec.NodeSelector) > 0 {
+		labels := h.labels(node)
+		if labels == nil || !Selects(h.localService, labels) {
+			return ""
+		}
+		if h.groupBy != "" {
+			named, _ = labels.Lookup(h.groupBy)
+		}
+	}
+	if named == "" {
+		return ""
+	}
+	return naming.Hostname(named)
+}
+
+// Count is how many names some nodes have.
+func (h *Hostnames) Count(nodes []string) int {
+	if h.groupBy == "" {
+		return len(nodes)
+	}
+	names := map[string]bool{}
+	for _, node := range nodes {
+		if name := h.Of(node); name != "" {
+			names[name] = true
+		}
+	}
+	return len(names)
+}
+
+// CopyInput is what a plan of copies is computed from.
+type CopyInput struct {
+	Hostnames *Hostnames
+	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without both,
+	// nothing is published.
+	Source, Published Service
+	// Slices are EndpointSlices of the LocalService, as their labels say, by name.
+	Slices map[string]EndpointSlice
+	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then.
+	IsContested func(current EndpointSlice, want SliceSum) bool
+}
+
+// CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
+type CopyChange struct {
+	Action Action
+	Name   string
+	// Source is what it is a copy of, nil for Delete.
+	Source EndpointSlice
+	// Current is the copy as the cache has it, nil for Create.
+	Current EndpointSlice
+}
+
+// Copies is what to do so that the names are published as Kubernetes has published the pods.
+type Copies struct {
+	Changes []CopyChange
+	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left as they are.
+	Sources, Contested int
+	// Ready has the names with a ready endpoint, and ReadyNodes the nodes that those are on.
+	Ready, ReadyNodes map[string]bool
+}
+
+// ComputeCopies compares the copies that should be with those that are. Only what Kubernetes has published for the
+// Source is copied, and only what the Published Service controls is changed: labels anybody may write.
+func ComputeCopies(in CopyInput) Copies {
+	out := Copies{Ready: map[string]bool{}, ReadyNodes: map[string]bool{}}
+	if in.Source == nil || in.Published == nil {
+		return out // The garbage collector deletes the copies with their Service.
+	}
+	copied := map[string]bool{}
+	for name, source := range in.Slices {
+		if source.Manager() != KubernetesSliceManager || source.Controller().UID != in.Source.GetUID() {
+			continue
+		}
+		out.Sources++
+		copied[copyName(name)] = true
+		sum := source.Sum()
+		want := SliceSum{Rest: sum.Rest, Hostnames: out.hostnames(in.Hostnames, sum.Endpoints)}
+		change := CopyChange{Name: copyName(name), Source: source, Current: in.Slices[copyName(name)]}
+		switch {
+		case change.Current == nil:
+			change.Action = Create
+		case change.Current.Controller().UID != in.Published.GetUID():
+			change.Action = Wait // It is of a Service that is gone, and will go with that.
+		case change.Current.Sum().Same(want):
+			continue
+		case in.IsContested(change.Current, want):
+			out.Contested++
+			continue
+		default:
+			change.Action = Update
+		}
+		out.Changes = append(out.Changes, change)
+	}
+	for name, current := range in.Slices {
+		// While there is nothing to copy, Kubernetes has not published the pods yet: it does so also where there are none.
+		if out.Sources > 0 && current.Controller().UID == in.Published.GetUID() && !copied[name] {
+			out.Changes = append(out.Changes, CopyChange{Action: Delete, Name: name, Current: current})
+		}
+	}
+	return out
+}
+
+// hostnames is the sum that a copy of endpoints has. It takes in who is ready.
+func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64 {
+	var sum hostnamesSum
+	for _, endpoint := range endpoints {
+		node := endpoint.Node.Value()
+		hostname := hostnames.Of(node)
+		if hostname == "" {
+			continue
+		}
+		sum.add(endpoint.Sum, hostname)
+		if endpoint.Ready {
+			c.Ready[hostname], c.ReadyNodes[node] = true, true
+		}
+	}
+	return sum.sum
+}
+
+// IsInPlace reports whether nothing is left to publish.
+func (c *Copies) IsInPlace() bool { return c.Sources > 0 && len(c.Changes) == 0 && c.Contested == 0 }
+
+// copyName is the name of the copy of an EndpointSlice. It follows from that, so that it is never made twice.
+func copyName(source string) string { return source + "-named" }
+
+// Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes
+// without one are left out.
+func Copy(change *CopyChange, published Service, hostnames *Hostnames) *discoveryv1.EndpointSlice {
+	out := change.Source.Get()
+	ls := hostnames.localService
+	out.ObjectMeta = metav1.ObjectMeta{
+		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls.Name),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
+			&metav1.ObjectMeta{Name: published.GetName(), UID: published.GetUID()},
+			corev1.SchemeGroupVersion.WithKind("Service"))},
+	}
+	if change.Current != nil {
+		out.UID, out.ResourceVersion = change.Current.GetUID(), change.Current.GetResourceVersion()
+	}
+	var kept []discoveryv1.Endpoint
+	for _, endpoint := range out.Endpoints {
+		if hostname := hostnames.Of(value(endpoint.NodeName)); hostname != "" {
+			endpoint.Hostname = &hostname
+			kept = append(kept, endpoint)
+		}
+	}
+	out.Endpoints = kept
+	return out
+}
+
+// copyLabels are the labels of a copy, whose Service has the name of the LocalService. That of headless Services keeps kube-proxy from watching it.
+func copyLabels(localService string) map[string]string {
+	return map[string]string{
+		discoveryv1.LabelServiceName: localService,
+		discoveryv1.LabelManagedBy:   v1alpha1.EndpointSliceManager,
+		corev1.IsHeadlessService:     "",
+		v1alpha1.OwnerLabelKey:       localService,
+		v1alpha1.HostnamesLabelKey:   v1alpha1.HostnamesPublished,
+	}
+}
