@@ -5,6 +5,11 @@ SHELL := bash
 
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
+# IMAGE is the name that the image has in the store that it is loaded into.
+IMAGE ?= localhost/local-service-controller:dev
+# REPOSITORY is where the image of a release is to be pulled from, and DIST where the release goes.
+REPOSITORY ?= localhost/local-service-controller
+DIST ?= dist
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
 
@@ -38,6 +43,27 @@ fault: build playground ## Have everything go wrong in every way, for half an ho
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
+.PHONY: test-chart
+test-chart: chart playground ## Render the Helm chart, compare it with artifacts/deploy, and install it with Helm 3 and 4
+	cd hack/chart && CGO_ENABLED=0 go test -count=1 ./...
+	hack/test-chart.sh
+
+.PHONY: test-image
+test-image: ## Make the image twice and look into it; 4 minutes the first time, then 1
+	cd hack/image && CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
+
+.PHONY: test-release
+test-release: chart build playground ## Make a release, check that it is complete, and install it on three nodes
+	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
+	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
+	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
+
+.PHONY: test-arm64
+test-arm64: ## Check the code for arm64, and run the tests of the packages in an emulator (Debian's qemu-user-static)
+	@hack/packages.sh --arm64
+	GOARCH=arm64 CGO_ENABLED=0 go vet . ./internal/... ./pkg/... ./cmd/...
+	GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -timeout 30m -exec qemu-aarch64-static ./internal/... ./pkg/naming
+
 .PHONY: test-e2e
 test-e2e: build playground ## Run everything in a cluster of three real nodes
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./e2e/...
@@ -65,14 +91,31 @@ verify: packages build playground ## Check generated code, format, static analys
 	hack/verify.sh
 
 .PHONY: generate
-generate: ## Generate everything that follows from pkg/apis
+generate: ## Generate everything that follows from pkg/apis, from manifests and from the chart's values
 	hack/update-codegen.sh
+	hack/update-chart.sh
+
+.PHONY: chart
+chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4) from their modules
+	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm3 helm.sh/helm/v3/cmd/helm
+	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm4 helm.sh/helm/v4/cmd/helm
+	@bin/helm4 package artifacts/chart/local-service-controller --destination bin
 
 .PHONY: build
 build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/local-service-controller .
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/kubectl-localservice ./cmd/kubectl-localservice
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
+
+.PHONY: image
+image: ## Make the image for amd64 and arm64, with its bill of materials, in bin/image (IMAGE=name:tag)
+	@CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
+	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -out bin/image \
+	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
+
+.PHONY: release
+release: chart ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
+	@hack/release.sh '$(VERSION)' '$(REPOSITORY)' '$(DIST)'
 
 .PHONY: playground
 playground: packages ## Build the three-node cluster into bin/ (5 minutes for the first time)

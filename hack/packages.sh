@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Gets the Debian packages that the demo, the build and the tests need, or with --demo only those that the demo needs:
-# installs the missing ones if it may, else prints the one line that does.
+# Gets the Debian packages that the demo, the build and the tests need, or with --demo only those that the demo needs,
+# with --arm64 also the emulator: installs the missing ones if it may, else prints the one line that does.
 set -euo pipefail
 
 # A command and the package that has it.
 needed=(make:make curl:curl nft:nftables crun:crun nsenter:util-linux)
 [[ ${1:-} == --demo ]] || needed+=(gcc:gcc git:git shellcheck:shellcheck)
+[[ ${1:-} != --arm64 ]] || needed+=(qemu-aarch64-static:qemu-user-static)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()

@@ -21,7 +21,7 @@ for document in "${documents[@]}"; do
     # shellcheck disable=SC2016
     while IFS= read -r target; do
         grep -q "^$target:" Makefile || complain "$document: there is no make target $target"
-    done < <(grep -oP '(`|\$ )make \K[a-z-]+' "$document" | sort -u || true)
+    done < <(grep -oP '(`|\$ )make \K[a-z0-9-]+' "$document" | sort -u || true)
 done
 
 # The table of flags says what -help says.

@@ -18,8 +18,11 @@ import (
 	"github.com/distribution/reference"
 )
 
-// imageSource is a static binary and the name of the image that it becomes.
+// imageSource is a static binary and the name of the image that it becomes; or a tarball that has an image already, in
+// any form that containerd reads, and under that name.
 type imageSource struct{ Ref, Binary string }
+
+func (s imageSource) isTarball() bool { return filepath.Ext(s.Binary) == ".tar" }
 
 // pauseImage is what holds the namespaces of every pod. CoreDNS runs in it, too, from a mounted binary.
 func pauseImage(playground string) imageSource {
@@ -40,7 +43,11 @@ func parseImageSource(s string) (imageSource, error) {
 	if err != nil {
 		return imageSource{}, fmt.Errorf("making the path of %s absolute: %w", binary, err)
 	}
-	return imageSource{Ref: name.String(), Binary: path}, checkStatic(path)
+	source := imageSource{Ref: name.String(), Binary: path}
+	if source.isTarball() {
+		return source, nil
+	}
+	return source, checkStatic(path)
 }
 
 // checkStatic reports a binary that could not run as the only file of an image.
@@ -81,7 +88,7 @@ func (s imageSource) write(dir workdir) (err error) {
 	return nil
 }
 
-// archive writes a docker-archive: an image with one layer, which has the binary as its only file.
+// archive writes a docker-archive: an image with one layer, which has the binary as its only file. A tarball is copied.
 func (s imageSource) archive(out io.Writer) error {
 	name := filepath.Base(s.Binary)
 	f, err := os.Open(s.Binary)
@@ -89,6 +96,10 @@ func (s imageSource) archive(out io.Writer) error {
 		return err
 	}
 	defer f.Close()
+	if s.isTarball() {
+		_, err := io.Copy(out, f)
+		return err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return err

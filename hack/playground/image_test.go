@@ -56,6 +56,18 @@ func TestImageArchive(t *testing.T) {
 	}
 }
 
+func TestTarballIsCopied(t *testing.T) {
+	tarball := filepath.Join(t.TempDir(), "image.tar")
+	must(t, os.WriteFile(tarball, []byte("an image"), 0o600))
+	source, err := parseImageSource("localhost/app:1=" + tarball)
+	must(t, err)
+	var archive bytes.Buffer
+	must(t, source.archive(&archive))
+	if archive.String() != "an image" {
+		t.Errorf("the archive has %q", &archive)
+	}
+}
+
 func untar(t *testing.T, r io.Reader) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}

@@ -1,0 +1,63 @@
+{{- define "lsc.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "lsc.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains (include "lsc.name" .) .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "lsc.name" .) | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "lsc.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "lsc.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "lsc.labels" -}}
+{{ include "lsc.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "lsc.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{- /* A list of arguments. Numbers come as floats, and large ones would be written 1e+06. */ -}}
+{{- define "lsc.args" -}}
+{{- $flags := deepCopy .Values.flags }}
+{{- with .Values.leaderElection }}
+{{- if not .enabled }}{{ $_ := set $flags "leader-elect" false }}{{ end }}
+{{- with .leaseDuration }}{{ $_ := set $flags "leader-election-lease-duration" . }}{{ end }}
+{{- end }}
+{{- range $name, $value := $flags }}
+{{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
+- {{ printf "-%s=%v" $name $value | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* The admission policies are written for the default label and the default service account. */ -}}
+{{- define "lsc.policies" -}}
+{{- $user := printf "system:serviceaccount:%s:%s" .context.Release.Namespace (include "lsc.fullname" .context) }}
+{{- $key := index .context.Values.flags "node-label-key" | default "vm/rack" }}
+{{- range regexSplit "\n---\n" (.context.Files.Get .file) -1 }}
+{{- $text := . | replace "system:serviceaccount:local-service-system:local-service-controller" $user }}
+{{- $policy := $text | replace "vm/rack" $key | fromYaml }}
+{{- $labels := merge (fromYaml (include "lsc.labels" $.context)) $policy.metadata.labels }}
+{{- $_ := set $policy.metadata "labels" $labels }}
+---
+{{ toYaml $policy }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,434 @@
+// Package chart tests the Helm chart, with Helm 3 and Helm 4 as libraries: no cluster is needed.
+package chart
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	lint3 "helm.sh/helm/v3/pkg/lint"
+	lint4 "helm.sh/helm/v4/pkg/chart/v2/lint"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestDefaultsAreTheManifests compares the default rendering with artifacts/deploy, so that the two cannot drift apart.
+// Names of roles for users and labels may differ: what the controller may do, and how it runs, may not.
+func TestDefaultsAreTheManifests(t *testing.T) {
+	want := decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml", "../../artifacts/examples/crd.yaml")
+	delete(want, "Namespace "+namespace) // `helm install --create-namespace` makes it
+	for _, role := range []string{"edit", "view"} {
+		old := "ClusterRole local-service-" + role
+		want["ClusterRole "+name+"-"+role] = want[old]
+		delete(want, old)
+	}
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		got := mustRender(t, helm, "")
+		checkLabels(t, got)
+		if diff := cmp.Diff(keys(want), keys(got)); diff != "" {
+			t.Errorf("the objects are not those of artifacts/deploy (-want, +got):\n%s", diff)
+		}
+		for key, object := range got {
+			if diff := cmp.Diff(comparable(want[key]), comparable(object)); diff != "" {
+				t.Errorf("%s is not that of artifacts/deploy (-want, +got):\n%s", key, diff)
+			}
+		}
+		crd := find[*apiextensionsv1.CustomResourceDefinition](t, got)
+		if crd.Annotations["helm.sh/resource-policy"] != "keep" {
+			t.Error("an uninstall would delete the CustomResourceDefinition, and with it all LocalServices")
+		}
+	})
+}
+
+// comparable is a copy of an object without its labels, but for those that aggregate roles.
+func comparable(object runtime.Object) runtime.Object {
+	if object == nil {
+		return nil
+	}
+	object = object.DeepCopyObject()
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return object
+	}
+	kept := accessor.GetLabels()
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.Contains(key, "/aggregate-to-") })
+	if len(kept) == 0 {
+		kept = nil
+	}
+	accessor.SetLabels(kept)
+	switch object := object.(type) {
+	case *rbacv1.ClusterRole:
+		object.Name = ""
+	case *policyv1.PodDisruptionBudget:
+		object.Spec.Selector = nil
+	case *apiextensionsv1.CustomResourceDefinition:
+		delete(object.Annotations, "helm.sh/resource-policy")
+	case *appsv1.Deployment:
+		object.Spec.Selector, object.Spec.Template.Labels = nil, nil
+		for i := range object.Spec.Template.Spec.TopologySpreadConstraints {
+			object.Spec.Template.Spec.TopologySpreadConstraints[i].LabelSelector = nil
+		}
+	}
+	return object
+}
+
+// checkLabels checks that everything that selects the pods does.
+func checkLabels(t *testing.T, all objects) {
+	t.Helper()
+	deployment := find[*appsv1.Deployment](t, all)
+	pods := deployment.Spec.Template.Labels
+	selects := func(what string, selector *metav1.LabelSelector, set map[string]string) {
+		t.Helper()
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil || parsed.Empty() || !parsed.Matches(labels.Set(set)) {
+			t.Errorf("%s selects %s, not %v (%v)", what, parsed, set, err)
+		}
+	}
+	selects("the Deployment", deployment.Spec.Selector, pods)
+	for _, constraint := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
+		selects("the spread", constraint.LabelSelector, pods)
+	}
+	for key, object := range all {
+		switch object := object.(type) {
+		case *policyv1.PodDisruptionBudget:
+			selects(key, object.Spec.Selector, pods)
+		case *networkingv1.NetworkPolicy:
+			selects(key, &object.Spec.PodSelector, pods)
+		case *corev1.Service:
+			selects(key, &metav1.LabelSelector{MatchLabels: object.Spec.Selector}, pods)
+		case *monitoringv1.ServiceMonitor:
+			selects(key, &object.Spec.Selector, find[*corev1.Service](t, all).Labels)
+		}
+	}
+}
+
+// TestValues renders the chart with each of its values, and looks at what it changes.
+func TestValues(t *testing.T) {
+	container := func(t *testing.T, all objects) corev1.Container {
+		return find[*appsv1.Deployment](t, all).Spec.Template.Spec.Containers[0]
+	}
+	tests := map[string]struct {
+		values      string
+		more, fewer []string // objects, beside the default ones
+		check       func(t *testing.T, all objects)
+	}{
+		"without CustomResourceDefinition": {
+			values: "crds: {install: false}",
+			fewer:  []string{"CustomResourceDefinition localservices.localservice.dev"},
+		},
+		"without roles for users": {
+			values: "rbac: {aggregate: false}",
+			fewer:  []string{"ClusterRole " + name + "-edit", "ClusterRole " + name + "-view"},
+		},
+		"without disruption budget": {
+			values: "podDisruptionBudget: {enabled: false}",
+			fewer:  []string{"PodDisruptionBudget " + name},
+		},
+		"disruption budget": {
+			values: "podDisruptionBudget: {maxUnavailable: 50%}",
+			check: func(t *testing.T, all objects) {
+				equal(t, "50%", find[*policyv1.PodDisruptionBudget](t, all).Spec.MaxUnavailable.String())
+			},
+		},
+		"hostnames": {
+			values: "hostnames: {enabled: true}",
+			more:   []string{"ClusterRole " + name + "-hostnames", "ClusterRoleBinding " + name + "-hostnames"},
+			check: func(t *testing.T, all objects) {
+				shipped := decodeFiles(t, "../../artifacts/deploy/hostnames.yaml")
+				equal(t, find[*rbacv1.ClusterRole](t, shipped).Rules,
+					find[*rbacv1.ClusterRole](t, all, name+"-hostnames").Rules)
+				binding := find[*rbacv1.ClusterRoleBinding](t, all, name+"-hostnames")
+				equal(t, name+"-hostnames", binding.RoleRef.Name)
+				equal(t, find[*rbacv1.ClusterRoleBinding](t, shipped).Subjects, binding.Subjects)
+			},
+		},
+		"admission": {
+			values: "admission: {enabled: true}",
+			more:   policies(t),
+			check: func(t *testing.T, all objects) {
+				for key, want := range shippedPolicies(t) {
+					equal(t, comparable(want), comparable(all[key]))
+				}
+			},
+		},
+		"admission for another label and another name": {
+			values: "{admission: {enabled: true}, flags: {node-label-key: example.com/node}, fullnameOverride: other}",
+			more:   policies(t),
+			check: func(t *testing.T, all objects) {
+				maps.DeleteFunc(all, func(key string, _ runtime.Object) bool { return !strings.Contains(key, "Admission") })
+				if strings.Contains(text(t, all), "vm/rack") {
+					t.Error("the policies still have vm/rack")
+				}
+				guard := find[*admissionv1.ValidatingAdmissionPolicy](t, all)
+				equal(t, "['system:serviceaccount:"+namespace+":other']", guard.Spec.Variables[1].Expression)
+			},
+		},
+		"metrics Service": {
+			values: "metrics: {service: {enabled: true, port: 9000, annotations: {a: b}}}",
+			more:   []string{"Service " + name + "-metrics"},
+			check: func(t *testing.T, all objects) {
+				service := find[*corev1.Service](t, all)
+				equal(t, int32(9000), service.Spec.Ports[0].Port)
+				equal(t, container(t, all).Ports[0].Name, service.Spec.Ports[0].TargetPort.StrVal)
+				equal(t, map[string]string{"a": "b"}, service.Annotations)
+			},
+		},
+		"ServiceMonitor": {
+			values: "metrics: {service: {enabled: true}, serviceMonitor: {enabled: true, labels: {a: b}, interval: 30s, " +
+				"metricRelabelings: [{action: drop, regex: go_.*, sourceLabels: [__name__]}]}}",
+			more: []string{"Service " + name + "-metrics", "ServiceMonitor " + name},
+			check: func(t *testing.T, all objects) {
+				monitor := find[*monitoringv1.ServiceMonitor](t, all)
+				endpoint := monitor.Spec.Endpoints[0]
+				equal(t, find[*corev1.Service](t, all).Spec.Ports[0].Name, endpoint.Port)
+				equal(t, monitoringv1.Duration("30s"), endpoint.Interval)
+				equal(t, "drop", endpoint.MetricRelabelConfigs[0].Action)
+				equal(t, "b", monitor.Labels["a"])
+			},
+		},
+		"NetworkPolicy": {
+			values: "networkPolicy: {enabled: true, apiServerPorts: [6443], metricsFrom: [{namespaceSelector: {}}]}",
+			more:   []string{"NetworkPolicy " + name},
+			check: func(t *testing.T, all objects) {
+				spec := find[*networkingv1.NetworkPolicy](t, all).Spec
+				equal(t, 6443, spec.Egress[0].Ports[0].Port.IntValue())
+				equal(t, container(t, all).Ports[0].Name, spec.Ingress[0].Ports[0].Port.StrVal)
+				equal(t, 1, len(spec.Ingress[0].From))
+				equal(t, 2, len(spec.PolicyTypes))
+			},
+		},
+		"image": {
+			values: "image: {repository: registry.example.com/lsc, tag: v1.2.3, pullPolicy: Always}",
+			check: func(t *testing.T, all objects) {
+				equal(t, "registry.example.com/lsc:v1.2.3", container(t, all).Image)
+				equal(t, corev1.PullAlways, container(t, all).ImagePullPolicy)
+			},
+		},
+		"image by digest": {
+			values: "image: {repository: lsc, tag: v1, digest: 'sha256:" + strings.Repeat("0", 64) + "'}",
+			check: func(t *testing.T, all objects) {
+				equal(t, "lsc@sha256:"+strings.Repeat("0", 64), container(t, all).Image)
+			},
+		},
+		"flags": {
+			values: "flags: {v: 2, logging-format: json, max-services-per-namespace: 5000000, max-delete-fraction: 0.5, " +
+				"label-all-pods: true}",
+			check: func(t *testing.T, all objects) {
+				equal(t, []string{
+					"-label-all-pods=true", "-logging-format=json", "-max-delete-fraction=0.5",
+					"-max-services-per-namespace=5000000", "-v=2",
+				}, container(t, all).Args)
+			},
+		},
+		"lease": {
+			values: "leaderElection: {leaseDuration: 30s}",
+			check: func(t *testing.T, all objects) {
+				equal(t, []string{"-leader-election-lease-duration=30s"}, container(t, all).Args)
+			},
+		},
+		"one replica": {
+			values: "{replicas: 1, leaderElection: {enabled: false}}",
+			check: func(t *testing.T, all objects) {
+				equal(t, []string{"-leader-elect=false"}, container(t, all).Args)
+				deployment := find[*appsv1.Deployment](t, all)
+				equal(t, int32(1), *deployment.Spec.Replicas)
+				equal(t, appsv1.RecreateDeploymentStrategyType, deployment.Spec.Strategy.Type)
+			},
+		},
+		"pods": {
+			values: `
+priorityClassName: mine
+nodeSelector: {disk: ssd}
+tolerations: [{key: control-plane, operator: Exists}]
+affinity: {nodeAffinity: {}}
+topologySpreadConstraints: [{topologyKey: zone, maxSkew: 2, whenUnsatisfiable: DoNotSchedule}]
+resources: {requests: {memory: 128Mi}, limits: {memory: 1Gi}}
+imagePullSecrets: [{name: secret}]
+podLabels: {a: b}
+podAnnotations: {c: d}
+commonLabels: {e: f}
+serviceAccount: {annotations: {g: h}}
+`,
+			check: func(t *testing.T, all objects) {
+				template := find[*appsv1.Deployment](t, all).Spec.Template
+				equal(t, "mine", template.Spec.PriorityClassName)
+				equal(t, map[string]string{"disk": "ssd"}, template.Spec.NodeSelector)
+				equal(t, "control-plane", template.Spec.Tolerations[0].Key)
+				equal(t, true, template.Spec.Affinity.NodeAffinity != nil)
+				equal(t, 1, len(template.Spec.TopologySpreadConstraints))
+				equal(t, "zone", template.Spec.TopologySpreadConstraints[0].TopologyKey)
+				equal(t, "secret", template.Spec.ImagePullSecrets[0].Name)
+				equal(t, "1Gi", template.Spec.Containers[0].Resources.Limits.Memory().String())
+				equal(t, "b", template.Labels["a"])
+				equal(t, "d", template.Annotations["c"])
+				equal(t, "h", find[*corev1.ServiceAccount](t, all).Annotations["g"])
+				for key, object := range all {
+					if accessor, err := meta.Accessor(object); err != nil || accessor.GetLabels()["e"] != "f" {
+						t.Errorf("%s lacks the common label (%v)", key, err)
+					}
+				}
+			},
+		},
+		"pods without any choice": {
+			values: "{priorityClassName: '', topologySpreadConstraints: [], resources: {requests: null}}",
+			check: func(t *testing.T, all objects) {
+				spec := find[*appsv1.Deployment](t, all).Spec.Template.Spec
+				equal(t, "", spec.PriorityClassName)
+				equal(t, 0, len(spec.TopologySpreadConstraints))
+				equal(t, 0, len(spec.Containers[0].Resources.Requests))
+			},
+		},
+	}
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		standard := keys(mustRender(t, helm, ""))
+		for what, test := range tests {
+			t.Run(what, func(t *testing.T) {
+				all := mustRender(t, helm, test.values)
+				checkLabels(t, all)
+				if !strings.Contains(test.values, "fullnameOverride") {
+					want := slices.DeleteFunc(slices.Concat(standard, test.more),
+						func(key string) bool { return slices.Contains(test.fewer, key) })
+					slices.Sort(want)
+					equal(t, want, keys(all))
+				}
+				if test.check != nil {
+					test.check(t, all)
+				}
+			})
+		}
+	})
+}
+
+func shippedPolicies(t *testing.T) objects {
+	return decodeFiles(t, "../../artifacts/admission/node-label.yaml", "../../artifacts/admission/node-label-guard.yaml")
+}
+
+func policies(t *testing.T) []string { return keys(shippedPolicies(t)) }
+
+// TestRules gives the chart a file of rules, as it may have none of its own.
+func TestRules(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(chartFolder)); err != nil {
+		t.Fatal(err)
+	}
+	rules := "groups:\n- name: test\n  rules:\n  - alert: Test\n    expr: up == 0\n    annotations:\n" +
+		"      summary: '{{ $labels.instance }} is down'\n"
+	if err := os.WriteFile(filepath.Join(folder, "files", "rules.yaml"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		values := parse(t, "metrics: {prometheusRule: {enabled: true, labels: {a: b}}}")
+		all, err := render(t, helm, folder, name, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := find[*monitoringv1.PrometheusRule](t, all)
+		equal(t, "b", rule.Labels["a"])
+		equal(t, "{{ $labels.instance }} is down", rule.Spec.Groups[0].Rules[0].Annotations["summary"])
+	})
+}
+
+// TestRefused has values that cannot work refused before anything is installed.
+func TestRefused(t *testing.T) {
+	tests := map[string]string{ // values -> a part of the error
+		"replica: 3":                                 "replica",
+		"replicas: many":                             "replicas",
+		"image: {tag: 1}":                            "tag",
+		"image: {digest: abc}":                       "digest",
+		"flags: {http-address: ':80'}":               "flags",
+		"flags: {-v: 2}":                             "flags",
+		"flags: {leader-elect: false}":               "flags",
+		"fullnameOverride: Upper":                    "fullnameOverride",
+		"hostnames: true":                            "hostnames",
+		"metrics: {service: {port: 0}}":              "port",
+		"leaderElection: {enabled: false}":           "replicas: 1",
+		"metrics: {serviceMonitor: {enabled: true}}": "metrics.service.enabled",
+	}
+	if _, err := os.Stat(filepath.Join(chartFolder, "files", "rules.yaml")); err != nil {
+		tests["metrics: {prometheusRule: {enabled: true}}"] = "no alert rules"
+	}
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		for values, want := range tests {
+			_, err := render(t, helm, chartFolder, name, parse(t, values))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error is %v, which does not name %s", values, err, want)
+			}
+		}
+	})
+}
+
+// TestNames checks that no name of a release makes names that are too long, and that two have none in common.
+func TestNames(t *testing.T) {
+	const everything = `{hostnames: {enabled: true}, networkPolicy: {enabled: true}, metrics: {service: {enabled: true}}}`
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		long, err := render(t, helm, chartFolder, strings.Repeat("x", 53), parse(t, everything))
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, err := render(t, helm, chartFolder, "x", parse(t, everything))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key := range long {
+			_, name, _ := strings.Cut(key, " ")
+			if len(name) > 63 {
+				t.Errorf("%s is too long", key)
+			}
+			if short[key] != nil && !strings.HasPrefix(key, "CustomResourceDefinition ") {
+				t.Errorf("two releases both have %s", key)
+			}
+		}
+		checkLabels(t, long)
+	})
+}
+
+func TestLint(t *testing.T) {
+	for _, m := range lint3.All(chartFolder, nil, namespace, true).Messages {
+		if m.Severity > 1 { // 1: a chart may have an icon
+			t.Error(m)
+		}
+	}
+	for _, m := range lint4.RunAll(chartFolder, nil, namespace).Messages {
+		if m.Severity > 1 {
+			t.Error(m)
+		}
+	}
+}
+
+func forEveryHelm(t *testing.T, test func(t *testing.T, helm string)) {
+	for helm := range everyHelm {
+		t.Run(helm, func(t *testing.T) { test(t, helm) })
+	}
+}
+
+func mustRender(t *testing.T, helm, values string) objects {
+	t.Helper()
+	all, err := render(t, helm, chartFolder, name, parse(t, values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func keys(all objects) []string { return slices.Sorted(maps.Keys(all)) }
+
+func equal(t *testing.T, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want, +got)\n%s", diff)
+	}
+}

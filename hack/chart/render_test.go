@@ -1,0 +1,187 @@
+package chart
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"reflect"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	loader3 "helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	engine3 "helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	loader4 "helm.sh/helm/v4/pkg/chart/v2/loader"
+	engine4 "helm.sh/helm/v4/pkg/engine"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartFolder = "../../artifacts/chart/local-service-controller"
+	name        = "local-service-controller"
+	namespace   = "local-service-system"
+)
+
+var everyHelm = map[string]func(folder, release string, values map[string]any) (map[string]string, error){
+	"Helm 3": func(folder, release string, values map[string]any) (map[string]string, error) {
+		chart, err := loader3.Load(folder)
+		if err != nil {
+			return nil, err
+		}
+		options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
+		all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
+		if err != nil {
+			return nil, err
+		}
+		return engine3.Engine{Strict: true}.Render(chart, all)
+	},
+	"Helm 4": func(folder, release string, values map[string]any) (map[string]string, error) {
+		chart, err := loader4.Load(folder)
+		if err != nil {
+			return nil, err
+		}
+		options := common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
+		all, err := util.ToRenderValues(chart, values, options, common.DefaultCapabilities)
+		if err != nil {
+			return nil, err
+		}
+		return engine4.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
+	},
+}
+
+// objects are what a rendering or a manifest has, by kind and name.
+type objects map[string]runtime.Object
+
+// decoder knows every kind that the chart may have, and refuses fields that the kind has not.
+var decoder = func() runtime.Decoder {
+	all := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		scheme.AddToScheme, apiextensionsv1.AddToScheme, monitoringv1.AddToScheme,
+	} {
+		utilruntime.Must(add(all))
+	}
+	options := json.SerializerOptions{Yaml: true, Strict: true}
+	return json.NewSerializerWithOptions(json.DefaultMetaFactory, all, all, options)
+}()
+
+// decode reads manifests into objects.
+func decode(manifests string, into objects) error {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifests)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var content map[string]any
+		if err := yaml.Unmarshal(document, &content); err != nil {
+			return fmt.Errorf("%w in\n%s", err, document)
+		}
+		if len(content) == 0 { // comments only
+			continue
+		}
+		object, kind, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			return fmt.Errorf("%w in\n%s", err, document)
+		}
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			return err
+		}
+		key := kind.Kind + " " + accessor.GetName()
+		if into[key] != nil {
+			return fmt.Errorf("there are two: %s", key)
+		}
+		into[key] = object
+	}
+}
+
+// decodeFiles reads manifests from files.
+func decodeFiles(t *testing.T, files ...string) objects {
+	t.Helper()
+	found := objects{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := decode(string(data), found); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	return found
+}
+
+// render has one Helm render the chart, and decodes all that comes of it.
+func render(t *testing.T, helm, folder, release string, values map[string]any) (objects, error) {
+	t.Helper()
+	files, err := everyHelm[helm](folder, release, values)
+	if err != nil {
+		return nil, err
+	}
+	found := objects{}
+	for file, content := range files {
+		if path.Ext(file) != ".yaml" {
+			continue
+		}
+		if err := decode(content, found); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	return found, nil
+}
+
+// find returns the one object of a type, or with a name the one that is called so.
+func find[T runtime.Object](t *testing.T, from objects, name ...string) T {
+	t.Helper()
+	var found []T
+	for key, object := range from {
+		if typed, ok := object.(T); ok && (len(name) == 0 || strings.HasSuffix(key, " "+name[0])) {
+			found = append(found, typed)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("there are %d objects %s %v, not 1", len(found), reflect.TypeFor[T](), name)
+	}
+	return found[0]
+}
+
+// parse reads values as a user writes them.
+func parse(t *testing.T, values string) map[string]any {
+	t.Helper()
+	parsed := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// text is all of the objects, to search for what must not be there.
+func text(t *testing.T, all objects) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, object := range all {
+		data, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(data)
+	}
+	return out.String()
+}

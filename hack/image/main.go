@@ -1,0 +1,164 @@
+// image makes the controller's image without a container engine: for every platform a static binary, a bill of
+// materials (SPDX 2.3) and an image that holds nothing but the binary; and of the images an OCI layout and its tarball.
+// With -release it makes all the other binaries of a release, too. The same commit gives the same files, wherever and
+// whenever they are built with the same version of Go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+const (
+	name    = "local-service-controller"
+	module  = "github.com/localservice-dev/local-service-controller"
+	source  = "https://" + module
+	license = "Apache-2.0"
+)
+
+// platforms are those of the image; otherPlatforms are those on which people work.
+var (
+	platforms      = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+	otherPlatforms = []v1.Platform{{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"}}
+)
+
+// program is a command, and where its sources are.
+type program struct{ name, folder string }
+
+var (
+	controller = program{name: name, folder: "."}
+	plugin     = program{name: "kubectl-localservice", folder: "./cmd/kubectl-localservice"}
+)
+
+// release is what an image tells about itself: all that may differ between two builds of the same sources.
+type release struct {
+	version  string    // as the controller reports it
+	revision string    // the commit
+	created  time.Time // the commit's time: the time of the build would give every build another digest
+	ref      string    // the name that the tarball has in the store that it is loaded into
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot make the image:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var r release
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	root := flags.String("root", ".", "`folder` of the sources")
+	out := flags.String("out", "bin/image", "`folder` to write to")
+	created := flags.String("created", "", "`time` of the commit, as git prints it with %cI")
+	all := flags.Bool("release", false, "make all binaries of a release, too")
+	flags.StringVar(&r.version, "version", "", "`version` that the controller reports")
+	flags.StringVar(&r.revision, "revision", "", "`commit` that it is built from")
+	flags.StringVar(&r.ref, "ref", "localhost/"+name+":dev", "`name` of the image, with its tag")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if r.created, err = time.Parse(time.RFC3339, *created); err != nil {
+		return fmt.Errorf("read -created: %w", err)
+	}
+	if r.version == "" || r.revision == "" {
+		return errors.New("-version and -revision are needed")
+	}
+	r.created = r.created.UTC()
+	digest, err := makeImage(ctx, r, *root, *out)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s %s\n%s\n", r.ref, digest, filepath.Join(*out, name+".oci.tar"))
+	if *all {
+		return makeBinaries(ctx, r, *root, *out)
+	}
+	return nil
+}
+
+// makeBinaries builds what makeImage leaves: the controller for other platforms, and the plugin for all, in archives as
+// plugin managers want them.
+func makeBinaries(ctx context.Context, r release, root, out string) error {
+	for _, platform := range otherPlatforms {
+		if err := makeBinary(ctx, r, controller, platform, root, controller.file(out, platform)); err != nil {
+			return err
+		}
+	}
+	for _, platform := range slices.Concat(platforms, otherPlatforms) {
+		binary := plugin.file(out, platform)
+		if err := makeBinary(ctx, r, plugin, platform, root, binary); err != nil {
+			return err
+		}
+		completion := filepath.Join(root, plugin.folder, "kubectl_complete-localservice")
+		err := writeArchive(r.created, binary+".tar.gz", map[string]string{
+			plugin.name: binary, filepath.Base(completion): completion, "LICENSE": filepath.Join(root, "LICENSE"),
+		})
+		if err != nil {
+			return fmt.Errorf("write the archive of %s: %w", binary, err)
+		}
+		if err := os.Remove(binary); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeBinary builds a program and writes its bill of materials.
+func makeBinary(ctx context.Context, r release, p program, platform v1.Platform, root, binary string) error {
+	if err := build(ctx, r.version, p, platform, root, binary); err != nil {
+		return err
+	}
+	if err := writeSBOM(r, binary); err != nil {
+		return fmt.Errorf("write the bill of materials of %s: %w", binary, err)
+	}
+	return nil
+}
+
+// makeImage builds all from the sources in root, writes it to out, and returns the digest of the image's index.
+func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error) {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return v1.Hash{}, err
+	}
+	images := make([]v1.Image, len(platforms))
+	for i, platform := range platforms {
+		binary := controller.file(out, platform)
+		err := makeBinary(ctx, r, controller, platform, root, binary)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		if images[i], err = newImage(r, platform, binary); err != nil {
+			return v1.Hash{}, fmt.Errorf("make an image of %s: %w", binary, err)
+		}
+	}
+	index, err := newIndex(r, images)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	folder := filepath.Join(out, name)
+	if err := writeLayout(r, index, folder); err != nil {
+		return v1.Hash{}, fmt.Errorf("write the OCI layout %s: %w", folder, err)
+	}
+	if err := writeTarball(r.created, folder, folder+".oci.tar"); err != nil {
+		return v1.Hash{}, fmt.Errorf("write the tarball of %s: %w", folder, err)
+	}
+	return index.Digest()
+}
+
+// file is where a program's binary is, or goes.
+func (p program) file(folder string, platform v1.Platform) string {
+	return filepath.Join(folder, p.name+"_"+platform.OS+"_"+platform.Architecture)
+}

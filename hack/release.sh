@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Puts all files of a release into a folder, which it replaces: hack/release.sh VERSION REPOSITORY FOLDER. It signs and
+# pushes nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+version=$1 repository=$2 dist=$3
+if ! [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
+    echo "$version is no version: run \`make release VERSION=v0.1.0\`, say" >&2
+    exit 1
+fi
+rm -rf "$dist"
+mkdir -p "$dist"
+
+created=$(git log -1 --format=%cI)
+CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
+bin/make-image -release -version "$version" -ref "$repository:$version" -out "$dist" \
+    -revision "$(git rev-parse HEAD)" -created "$created"
+rm -r "$dist/local-service-controller" # the layout, which the tarball has, too
+
+released() {
+    sed -i -e "s#localhost/local-service-controller:dev#$repository:$version#" \
+        -e "s#localhost/local-service-controller#$repository#" "$@"
+}
+cp artifacts/deploy/install.yaml "$dist"
+chart=$(mktemp -d)
+trap 'rm -rf "$chart"' EXIT
+cp -a artifacts/chart/local-service-controller "$chart"
+released "$dist/install.yaml" "$chart"/local-service-controller/{Chart.yaml,README.md,values.yaml}
+find "$chart" -exec touch --date="$created" {} + # the times of the files are all that would differ in the package
+bin/helm4 package "$chart/local-service-controller" --destination "$dist" \
+    --version "${version#v}" --app-version "$version"
+
+cd "$dist"
+sums=$(sha256sum -- *)
+echo "$sums" >checksums.txt

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Has Helm 3 and 4 install, upgrade, roll back and uninstall the chart at a real API server without nodes, and take over
+# what was installed from install.yaml. What the chart renders, and that pods run, is tested elsewhere.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+chart=artifacts/chart/local-service-controller
+# shellcheck source=hack/cluster.sh
+source hack/cluster.sh --control-plane-only
+export HELM_CACHE_HOME=$dir HELM_CONFIG_HOME=$dir HELM_DATA_HOME=$dir
+
+deployment=deployment/local-service-controller
+replicas() { kubectl get "$deployment" -n local-service-system -o 'jsonpath={.spec.replicas}'; }
+expect() { [[ $2 == "$3" ]] || { echo "$helm: $1: $2, not $3" >&2; exit 1; }; }
+
+# A user's way from the one file to the chart.
+kubectl apply -f artifacts/deploy/install.yaml
+kubectl wait --for=condition=Established crd/localservices.localservice.dev
+kubectl create -n default -f - <<<'{"apiVersion": "localservice.dev/v1alpha1", "kind": "LocalService",
+    "metadata": {"name": "kept"}, "spec": {"clusterIP": "None", "selector": {"app": "a"}, "ports": [{"port": 80}]}}'
+uid() { kubectl get localservice kept -n default -o 'jsonpath={.metadata.uid}'; }
+uid=$(uid)
+for name in helm3 helm4; do
+    helm=$name
+    run() { "bin/$helm" "$1" local-service-controller "${@:2}" --namespace local-service-system; }
+    # What has the same name has another selector, which cannot be changed.
+    kubectl delete -n local-service-system --ignore-not-found "$deployment"
+    run install "$chart" --take-ownership
+    run upgrade "$chart" --set replicas=3,hostnames.enabled=true,networkPolicy.enabled=true,admission.enabled=true \
+        --set metrics.service.enabled=true
+    expect "replicas after the upgrade" "$(replicas)" 3
+    run rollback 1
+    expect "replicas after the rollback" "$(replicas)" 2
+    expect "NetworkPolicies after the rollback" "$(kubectl get networkpolicies -n local-service-system -o name)" ""
+    run upgrade "$chart" --set crds.install=false
+    expect "the LocalService without the chart's CustomResourceDefinition" "$(uid)" "$uid"
+    run uninstall
+    expect "Deployments after the uninstall" "$(kubectl get deployments -n local-service-system -o name)" ""
+    expect "the LocalService after the uninstall" "$(uid)" "$uid"
+    "bin/$helm" install other "$chart" --take-ownership --namespace other --create-namespace
+    "bin/$helm" uninstall other --namespace other
+    expect "the LocalService after a release of another name" "$(uid)" "$uid"
+done
+echo "the chart can be installed, upgraded, rolled back and uninstalled"

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Has a cluster of three nodes live on the files of a release alone: image, chart, plugin, install.yaml.
+#   hack/test-release.sh VERSION REPOSITORY FOLDER
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+version=$1 repository=$2 dist=$3
+((EUID == 0)) || { echo "run it as root: where there is no other user, the image's cannot be had" >&2; exit 1; }
+# shellcheck source=hack/cluster.sh
+source hack/cluster.sh --image "$repository:$version=$dist/local-service-controller.oci.tar" \
+    --image localhost/localservice-app:1=bin/localservice-app
+export HELM_CACHE_HOME=$dir HELM_CONFIG_HOME=$dir HELM_DATA_HOME=$dir
+
+# Until every node's name answers from that node, or a minute is over.
+answers() {
+    local node deadline=$((SECONDS + 60))
+    for node in k8s01 k8s02 k8s03; do
+        until [[ $(bin/playground run -- curl -s --max-time 2 "http://localservice-app-$node:8080") == *"/$node" ]]; do
+            ((SECONDS < deadline)) || { echo "$1: localservice-app-$node does not answer" >&2; exit 1; }
+            sleep 0.2
+        done
+    done
+    echo "$1: every node's name answers"
+}
+
+tar -xzf "$dist/kubectl-localservice_linux_$(go env GOARCH).tar.gz" -C "$dir"
+controller=(--namespace local-service-system)
+bin/helm4 install lsc "$dist/local-service-controller-${version#v}.tgz" "${controller[@]}" --create-namespace --wait
+kubectl create -f artifacts/examples/example.yaml
+kubectl rollout status deployment/localservice-app --timeout=90s
+answers "installed with Helm"
+"$dir/kubectl-localservice" nodes localservice-app
+bin/helm4 uninstall lsc "${controller[@]}" --wait
+answers "uninstalled with Helm"
+
+kubectl apply -f "$dist/install.yaml"
+kubectl rollout status deployment/local-service-controller "${controller[@]}" --timeout=90s
+kubectl wait --for=condition=Ready lsvc/localservice-app --timeout=30s
+kubectl delete services -l owner=localservice-app # the controller of install.yaml brings them back
+answers "installed with install.yaml"

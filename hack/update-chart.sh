@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Generates what follows from other files: the chart's copies of the CustomResourceDefinition and of the admission
+# policies, its README, and artifacts/deploy/install.yaml.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+chart=artifacts/chart/local-service-controller
+# Copies, because a chart is packaged without what is outside of it, and some tools refuse links that lead there.
+mkdir -p "$chart/files"
+cp artifacts/examples/crd.yaml artifacts/admission/node-label{,-guard}.yaml "$chart/files/"
+
+CGO_ENABLED=0 go build -C hack/chart -o ../../bin/helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs
+bin/helm-docs --log-level warning --chart-search-root "$chart" --sort-values-order file
+
+# Without the comment that a file begins with, which is about that file.
+body() { sed '1,/^[^#]/{/^#/d}' "$1"; }
+{
+    echo "# All that a cluster needs, in one file: kubectl apply -f install.yaml"
+    echo "#"
+    echo "# Generated from crd.yaml and local-service-controller.yaml by hack/update-chart.sh: do not edit."
+    echo "# To uninstall, delete local-service-controller.yaml: with this file, all LocalServices would go, too."
+    body artifacts/examples/crd.yaml
+    echo ---
+    body artifacts/deploy/local-service-controller.yaml
+} >artifacts/deploy/install.yaml

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Fails if a file is not what hack/update-chart.sh makes of its sources, or if the chart does not do what it should.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+mkdir -p bin
+cp -a artifacts hack "$copy"
+ln -s "$PWD/bin" "$copy/bin"
+"$copy/hack/update-chart.sh"
+diff -ur artifacts "$copy/artifacts" || { echo "generated files are stale: run \`make generate\`" >&2; exit 1; }
+
+cd hack/chart
+CGO_ENABLED=0 go test ./...
