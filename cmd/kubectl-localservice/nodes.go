@@ -33,7 +33,7 @@ how many of its endpoints are ready, and if not all are well, why:
   ServiceMissing         there is no Service of that name
   ServiceTerminating     the Service is being deleted
   ServiceOutdated        the Service is not as the LocalService says
-  SourceMissing          with mode: Hostnames, there is no Service that selects the pods
+  SourceMissing          with mode: Hostnames, the Service that selects the pods is missing, or its name is taken
   NameOutdated           with mode: Hostnames, the name is not published as Kubernetes has published its pods
   PodsOfOtherNode        pods on another node have this node's label
   PodsUnlabelled         pods on the node do not have its label

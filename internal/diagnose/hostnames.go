@@ -134,12 +134,12 @@ func retiring(ls *v1alpha1.LocalService) string {
 	if c == nil {
 		return ""
 	}
-	before, until := ls.Name+"-<node>", c.Message
+	before, until := ls.Name+"-<node>", ": "+c.Message
 	if ls.Spec.Mode != v1alpha1.ModeHostnames {
 		before = "<node>." + ls.Name
 	}
 	if left, known := status.LeftToRetire(ls, c.LastTransitionTime.Time); known {
-		until = "until " + c.LastTransitionTime.Add(left).UTC().Format(time.RFC3339)
+		until = " until " + c.LastTransitionTime.Add(left).UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("The mode is being changed: the names of the mode before, %s, are still there: %s.", before, until)
+	return fmt.Sprintf("The mode is being changed: the names of the mode before, %s, are still there%s.", before, until)
 }

@@ -271,9 +271,9 @@ func TestRetiring(t *testing.T) {
 	}
 	for want, ls := range map[string]*v1alpha1.LocalService{
 		"": localService(),
-		"demo-<node>, are still there: 2 nodes wait.":               localService(hostnamesMode, told("False", 2)),
-		"<node>.demo, are still there: 2 nodes wait.":               localService(told("True", 1)), // of an older spec
-		"<node>.demo, are still there: until 2030-01-02T03:04:36Z.": localService(told("True", 2)),
+		"demo-<node>, are still there: 2 nodes wait.":              localService(hostnamesMode, told("False", 2)),
+		"<node>.demo, are still there: 2 nodes wait.":              localService(told("True", 1)), // of an older spec
+		"<node>.demo, are still there until 2030-01-02T03:04:36Z.": localService(told("True", 2)),
 	} {
 		if want != "" {
 			want = "The mode is being changed: the names of the mode before, " + want
