@@ -196,7 +196,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		names.tell(&report, nodes)
 	}
 	if again := c.hostnames.holdRetired(ls, &p, names, &report, nodes, c.clock.Now()); again > 0 {
-		c.loop.AddAfter(key, again)
+		c.loop.AddAfterBackoff(key, again)
 	}
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
