@@ -316,6 +316,24 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	})
 }
 
+// TestChangeOfModeNotPermitted: what is refused is not tried more often because a change of the mode waits for it.
+func TestChangeOfModeNotPermitted(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(), testNodes(1), func(w *hostnamesWorld) {
+		tries := 0
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			tries++
+			return true, nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", fmt.Errorf("no"))
+		})
+		w.edit(hostnamesMode)
+		w.publish("1", "node00")
+		time.Sleep(5 * time.Minute)
+		if tries == 0 || tries > 8 { // 10 s, 20 s, ... 2 minutes later
+			t.Errorf("%d tries within 5 minutes", tries)
+		}
+		w.service("demo-node00")
+	})
+}
+
 // TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.
 func TestChangeOfMode(t *testing.T) {
 	retired := status.RetireAfter + 2*time.Second
@@ -365,7 +383,8 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo", "demo-a", "demo-b", sourceName)
 			w.set(testSlice("demo-b", true))
-			time.Sleep(5 * time.Second)                                                         // Not when the controller writes the status, which would be lost.
+			// Not when the controller writes the status, which would be lost.
+			time.Sleep(5 * time.Second)
 			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true }) // Everything begins anew.
 			time.Sleep(status.RetireAfter - 5*time.Second)
 			services("demo", "demo-a", "demo-b", sourceName)

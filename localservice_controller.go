@@ -88,7 +88,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	c.hostnames = newHostnames(deps, c.services, c.loop.AddAfter)
+	c.hostnames = newHostnames(deps, c.services, c.loop.AddAfterBackoff)
 	c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),

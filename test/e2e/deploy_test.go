@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -70,6 +71,7 @@ func TestPermissions(t *testing.T) {
 	s.wantServices(ls, nodes...)
 	s.MustKubectl("patch", "localservice", ls.Name, "--type=merge", `--patch={"spec":{"nodeSelector":{"none":"such"}}}`)
 	s.wantServices(ls)
+	s.writeSlices()
 
 	account := "system:serviceaccount:" + controllerNamespace + ":" + controllerName
 	granted := s.granted(account)
@@ -85,6 +87,26 @@ func TestPermissions(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// writeSlices makes the controller do all that it ever does to EndpointSlices.
+func (s *scene) writeSlices() {
+	s.T.Helper()
+	names := s.hostnames("names")
+	s.wantAnswers(nodes[:1], nodes, s.byHostname(names))
+	const published = "--selector=" + v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesPublished
+	// One that has lost its label is out of sight until its name is found to be taken.
+	s.MustKubectl("label", "endpointslices", published, v1alpha1.HostnamesLabelKey+"-")
+	s.Eventually("the EndpointSlice has its label", func(context.Context) error {
+		if s.MustKubectl("get", "endpointslices", published, "--output=name") == "" {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	// Its successor has another name.
+	s.MustKubectl("delete", "endpointslices",
+		"--selector="+v1alpha1.HostnamesLabelKey+"="+v1alpha1.HostnamesSource)
+	s.wantAnswers(nodes[:1], nodes, s.byHostname(names))
 }
 
 // granted are the verbs and resources that the controller may use in its own namespace, where it may most, through
@@ -113,6 +135,7 @@ func (s *scene) granted(account string) map[string]bool {
 		return verb == "list" || verb == "watch" || // A watch is told when it ends; a list is how it may begin.
 			strings.HasPrefix(resource, "selfsubject") || // Everybody may ask what he may do.
 			permission == "update localservices/finalizers" || // Asked for by an admission plug-in that is not on here.
+			permission == "update services/finalizers" || // The same.
 			permission == "patch events" // For events that come again and again.
 	})
 	return granted

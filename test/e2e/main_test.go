@@ -84,6 +84,13 @@ func installController(ctx context.Context) error {
 	if _, err := cluster.Kubectl(ctx, "create", "-f", path); err != nil {
 		return err
 	}
+	hostnames, err := framework.ModuleFile("artifacts", "deploy", "hostnames.yaml")
+	if err != nil {
+		return err
+	}
+	if _, err := cluster.Kubectl(ctx, "create", "-f", hostnames); err != nil {
+		return err
+	}
 	return waitRollout(ctx)
 }
 

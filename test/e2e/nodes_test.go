@@ -17,7 +17,7 @@ const addedNode = "k8s04.example.internal"
 func TestNodeComesAndGoes(t *testing.T) {
 	s := newScene(t)
 	ls, virtual := s.localService("demo"), s.localService("virtual", framework.WithClusterIP)
-	ways := []access{s.byName(ls), s.byName(virtual)}
+	ways := []access{s.byName(ls), s.byName(virtual), s.byHostname(s.hostnames("names"))}
 	all := append(slices.Clone(nodes), addedNode)
 	s.deploy(3)
 	s.waitForPods(1, nodes...)

@@ -16,7 +16,8 @@ import (
 // It takes 20 seconds, or with FAULT=whole, as `make fault` has it, 10 minutes.
 func TestPartsThatHang(t *testing.T) {
 	s := newScene(t)
-	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP))}
+	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP)),
+		s.byHostname(s.hostnames("names"))}
 	s.deploy(6)
 	s.waitForPods(2, nodes...)
 	s.wantAnswers(nodes, nodes, ways...)

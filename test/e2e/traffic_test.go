@@ -21,6 +21,7 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	s := newScene(t)
 	headless, clusterIP := s.localService("headless"), s.localService("virtual", framework.WithClusterIP)
 	nodePort := s.localService("port", framework.OfType(corev1.ServiceTypeNodePort))
+	hostnames := s.hostnames("names")
 	s.deploy(6)
 	s.waitForPods(2, nodes...)
 	for _, ls := range []*v1alpha1.LocalService{headless, clusterIP, nodePort} {
@@ -38,6 +39,7 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	})
 	t.Run("headless", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byName(headless)) })
 	t.Run("cluster IP", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byName(clusterIP)) })
+	t.Run("hostname", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byHostname(hostnames)) })
 	t.Run("node port", func(t *testing.T) {
 		s := s.in(t)
 		for i, client := range nodes {
@@ -56,7 +58,8 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 // one's to nothing.
 func TestPodMoves(t *testing.T) {
 	s := newScene(t)
-	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP))}
+	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP)),
+		s.byHostname(s.hostnames("names"))}
 	s.deploy(1)
 	name, node := s.anyPod()
 	s.wantAnswers(nodes, nodes, ways...)

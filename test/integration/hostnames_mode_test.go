@@ -104,8 +104,8 @@ func TestHostnamesChangeOfModeBack(t *testing.T) {
 	}
 }
 
-// TestHostnamesChangeOfModeInterrupted kills the controller in the middle of a change: once while it makes the new names
-// and once while the old ones are kept. The next one goes on, and deletes nothing too early.
+// TestHostnamesChangeOfModeInterrupted kills the controller in the middle of a change: once while it makes the new
+// names and once while the old ones are kept. The next one goes on, and deletes nothing too early.
 func TestHostnamesChangeOfModeInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "killed")

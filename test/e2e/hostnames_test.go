@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// byHostname asks for the names of mode Hostnames.
+func (s *scene) byHostname(ls *v1alpha1.LocalService) access {
+	return func(name string) string {
+		return fmt.Sprintf("http://%s.%s.%s:%d/", naming.Hostname(name), ls.Name, s.Namespace, appPort)
+	}
+}
+
+// hostnames makes a LocalService with mode Hostnames for the demo app on all nodes.
+func (s *scene) hostnames(name string, changes ...framework.Change) *v1alpha1.LocalService {
+	s.T.Helper()
+	return s.localService(name, append([]framework.Change{framework.WithHostnames}, changes...)...)
+}
+
+// TestHostnamesOfEveryWorkload has pods of a Deployment, of a StatefulSet, and of a DaemonSet on the nodes' own
+// network: from every node each is reached by its node's name.
+func TestHostnamesOfEveryWorkload(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	ls := s.hostnames("demo")
+	s.deploy(3)
+	selector := &metav1.LabelSelector{MatchLabels: app}
+	onHost, stateful := podTemplate(), podTemplate()
+	onHost.Spec.HostNetwork, onHost.Spec.TerminationGracePeriodSeconds = true, new(int64)
+	_, err := s.Kube.AppsV1().DaemonSets(s.Namespace).Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec:       appsv1.DaemonSetSpec{Selector: selector, Template: onHost},
+	}, metav1.CreateOptions{})
+	s.Must(err)
+	stateful.Labels["set"] = "db"
+	_, err = s.Kube.AppsV1().StatefulSets(s.Namespace).Create(t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Template: stateful,
+			Selector:            &metav1.LabelSelector{MatchLabels: stateful.Labels},
+			PodManagementPolicy: appsv1.ParallelPodManagement},
+	}, metav1.CreateOptions{})
+	s.Must(err)
+	var pods []string
+	s.Eventually("all pods are ready", func(ctx context.Context) error {
+		byNode, err := s.podsByNode(ctx)
+		pods = slices.Concat(slices.Collect(maps.Values(byNode))...)
+		return errors.Join(err, framework.Equal("pods", len(pods), 9))
+	})
+	s.WaitStatusNodes(ls.Name, len(nodes))
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	for _, name := range pods {
+		if pod := s.GetPod(name); pod.Labels[v1alpha1.DefaultNodeLabelKey] != "" {
+			t.Errorf("pod %s was labelled: %v", name, pod.Labels)
+		}
+	}
+}
+
+// TestHostnamesFollowReadiness tests that a name leads to no pod that is not ready, or that is ending and still runs.
+func TestHostnamesFollowReadiness(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	ls := s.hostnames("demo")
+	const gate = "example.com/gate"
+	for i, node := range nodes {
+		pod := barePod(fmt.Sprint("pod-", i), node, nil)
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(300))
+		pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+			PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 290}}}
+		s.Launch(pod)
+	}
+	set := func(pod string, status corev1.ConditionStatus) {
+		t.Helper()
+		s.MustKubectl("patch", "pod", pod, "--subresource=status",
+			fmt.Sprintf(`--patch={"status":{"conditions":[{"type":%q,"status":%q}]}}`, gate, status))
+	}
+	for i := range nodes {
+		set(fmt.Sprint("pod-", i), corev1.ConditionTrue)
+	}
+	s.waitForPods(1, nodes...)
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	set("pod-0", corev1.ConditionFalse)
+	s.waitForPods(1, nodes[1:]...)
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	set("pod-0", corev1.ConditionTrue)
+	s.MustKubectl("delete", "pod", "pod-1", "--wait=false")
+	s.waitForPods(1, nodes[0], nodes[2])
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	if pod := s.GetPod("pod-1"); pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod that is ending is not running any more: %+v", pod.Status)
+	}
+	s.MustKubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+}
+
+// TestHostnamesOfGroups asks for names of groups of nodes, of which one changes its group.
+func TestHostnamesOfGroups(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	key := "example.com/" + s.Namespace
+	put := func(node, group string) {
+		t.Helper()
+		s.MustKubectl("label", "--overwrite", "node", node, key+"="+group)
+	}
+	t.Cleanup(func() {
+		args := append(append([]string{"label", "node"}, nodes...), key+"-")
+		if _, err := s.Kubectl(context.Background(), args...); err != nil {
+			t.Error(err)
+		}
+	})
+	put(nodes[0], "eu-west-1a")
+	put(nodes[1], "eu-west-1a")
+	put(nodes[2], "Rack_12")
+	ls := s.hostnames("demo", func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key })
+	s.deploy(6)
+	s.waitForPods(2, nodes...)
+	s.wantGroups(s.byHostname(ls), map[string][]string{"eu-west-1a": nodes[:2], "Rack_12": nodes[2:]})
+	s.WaitStatusNodes(ls.Name, 2)
+	put(nodes[1], "Rack_12")
+	s.wantGroups(s.byHostname(ls), map[string][]string{"eu-west-1a": nodes[:1], "Rack_12": nodes[1:]})
+	s.MustKubectl("label", "node", nodes[0], key+"-")
+	s.wantGroups(s.byHostname(ls), map[string][]string{"eu-west-1a": nil, "Rack_12": nodes[1:]})
+}
+
+// wantGroups waits until, from each node, the names of groups are answered by exactly the pods on their nodes.
+func (s *scene) wantGroups(url access, groups map[string][]string) {
+	s.T.Helper()
+	names := slices.Sorted(maps.Keys(groups))
+	for _, client := range nodes {
+		s.Eventually(fmt.Sprintf("from %s, the names of %v are right", client, groups), func(ctx context.Context) error {
+			byNode, err := s.podsByNode(ctx)
+			if err != nil {
+				return err
+			}
+			urls := make([]string, len(names))
+			for i, name := range names {
+				urls[i] = url(name)
+			}
+			replies, err := ask(ctx, client, urls)
+			if err != nil {
+				return err
+			}
+			for i, name := range names {
+				var want, got []string
+				for _, node := range groups[name] {
+					want = append(want, byNode[node]...)
+				}
+				for _, body := range replies[i].Bodies {
+					pod, _, _ := strings.Cut(strings.TrimPrefix(body, "hello  this message from "), "/")
+					got = append(got, pod)
+				}
+				slices.Sort(want)
+				slices.Sort(got)
+				err = errors.Join(err, framework.Equal("pods of "+name, slices.Compact(got), want))
+			}
+			return err
+		})
+	}
+}
+
+// TestHostnamesChangeOfMode changes the mode in both directions while clients on all nodes ask: whoever uses the old
+// name until it is gone, and the new one from then on, always has an answer, and never from a wrong node.
+func TestHostnamesChangeOfMode(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	ls := s.localService("demo")
+	s.deploy(3)
+	s.waitForPods(1, nodes...)
+	s.wantServices(ls, nodes...)
+	s.wantAnswers(nodes, nodes, s.byName(ls))
+	stop := s.watchEither(nodes, s.byName(ls), s.byHostname(ls))
+	s.Update(ls.Name, framework.WithHostnames)
+	s.WaitServices(ls, ls.Name, plan.ServiceName(ls.Name, plan.Source, ""))
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	stop()
+
+	stop = s.watchEither(nodes, s.byHostname(ls), s.byName(ls))
+	s.Update(ls.Name, func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices })
+	s.wantServices(ls, nodes...)
+	s.wantAnswers(nodes, nodes, s.byName(ls))
+	stop()
+}
+
+// watchEither asks, from each of some nodes, for all nodes' names of two kinds until the function that it returns is
+// called: first for the old one, and where that is not answered for the new one. No answer of either fails the test,
+// and so does one from a wrong node.
+func (s *scene) watchEither(from []string, before, after access) (stop func()) {
+	ctx, cancel := context.WithCancel(s.Ctx())
+	var watching sync.WaitGroup
+	for _, client := range from {
+		watching.Go(func() {
+			asked := 0
+			for ctx.Err() == nil {
+				left, problem := slices.Clone(nodes), ""
+				for _, url := range []access{before, after} {
+					answers, err := askNodes(ctx, client, left, url)
+					if err != nil {
+						if ctx.Err() == nil {
+							s.T.Error(err)
+						}
+						return
+					}
+					left = slices.DeleteFunc(left, func(node string) bool { return answers[node].err == "" })
+					for _, node := range left {
+						problem += answers[node].err + "; "
+					}
+				}
+				if len(left) > 0 {
+					s.T.Errorf("from %s, %v were reached by neither name: %s", client, left, problem)
+				}
+				asked++
+			}
+			if asked == 0 {
+				s.T.Errorf("nothing was asked from %s", client)
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		watching.Wait()
+	})
+	s.T.Cleanup(stop)
+	return stop
+}
+
+// TestHostnamesWithoutController tests that the names go on answering while no controller runs, and that the next one
+// makes up for what has happened meanwhile.
+func TestHostnamesWithoutController(t *testing.T) {
+	s := newScene(t)
+	ls := s.hostnames("demo")
+	s.deploy(6)
+	s.waitForPods(2, nodes...)
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	scale := func(replicas string) {
+		t.Helper()
+		_, err := s.Kubectl(context.Background(), "--namespace="+controllerNamespace, "scale", "deployment/"+controllerName,
+			"--replicas="+replicas)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() {
+		scale("2")
+		if err := waitRollout(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	scale("0")
+	s.Eventually("no controller runs", func(ctx context.Context) error {
+		list, err := s.Kube.CoreV1().Pods(controllerNamespace).List(ctx,
+			metav1.ListOptions{LabelSelector: labels.Set{"app": controllerName}.String()})
+		return errors.Join(err, framework.Equal("controllers", len(list.Items), 0))
+	})
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+	byNode := s.waitForPods(2, nodes...)
+	s.MustKubectl("delete", "pod", byNode[nodes[0]][0], byNode[nodes[1]][0])
+	s.waitForPods(2, nodes...)
+	scale("2")
+	s.wantAnswers(nodes, nodes, s.byHostname(ls))
+}
