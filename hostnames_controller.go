@@ -29,7 +29,8 @@ type hostnames struct {
 
 func newHostnames(deps app.Dependencies, services *writer.Services,
 	lookAgain func(types.NamespacedName, time.Duration)) *hostnames {
-	return &hostnames{lookAgain: lookAgain, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey, caches: deps.Caches,
+	return &hostnames{lookAgain: lookAgain, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey,
+		caches: deps.Caches,
 		slices: writer.NewSlices(deps.Kube, services,
 			func(slice *discoveryv1.EndpointSlice) { deps.Caches.HostnameSlices.Wrote(slice) })}
 }
@@ -42,8 +43,8 @@ type published struct {
 }
 
 // plan decides about the copies, and completes a plan of Services and the report about it: see tell and holdRetired. It
-// does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names are
-// kept up to date.
+// does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names
+// are kept up to date.
 func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
 	names := &published{service: h.ours(ls, plan.Published)}
 	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {

@@ -222,8 +222,8 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 }
 
 // isCurrent makes sure, before Services are changed or deleted, or made in the place of such as have gone, that the
-// LocalService still asks for that. The cache may not know yet that it was changed; or that it is deleted, when it knows
-// already that its Services were orphaned by the same command: adopted then, they would be deleted with it.
+// LocalService still asks for that. The cache may not know yet that it was changed; or that it is deleted, when it
+// knows already that its Services were orphaned by the same command: adopted then, they would be deleted with it.
 func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
 	_, vanished := c.vanished.Load(keyOf(ls))
 	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {

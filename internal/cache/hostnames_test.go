@@ -18,8 +18,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestHostnameSlice: of an EndpointSlice that is to be copied all that is published is kept, of a copy what tells it from
-// another one; and of both, whose they are.
+// TestHostnameSlice: of an EndpointSlice that is to be copied all that is published is kept, of a copy what tells it
+// from another one; and of both, whose they are.
 func TestHostnameSlice(t *testing.T) {
 	full := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default", UID: "u", ResourceVersion: "1",

@@ -171,8 +171,8 @@ func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
 
-// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is that, or what
-// stands there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
+// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is that, or
+// what stands there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
 func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		if service == nil {
@@ -185,7 +185,8 @@ func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName
 		}
 		// With mode Hostnames, a LocalService has a Service of its own name.
 		ls := c.LocalServices.Store.Get(namespace, name)
-		if ls != nil && ls.Spec.Mode == v1alpha1.ModeHostnames && !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
+		isName := ls != nil && ls.Spec.Mode == v1alpha1.ModeHostnames
+		if isName && !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
 			return
 		}
 		for i := range name {

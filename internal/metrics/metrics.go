@@ -54,7 +54,8 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 
 // Register makes the metrics visible.
 var Register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding, InvalidLocalServices)
+	legacyregistry.MustRegister(ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding,
+		InvalidLocalServices)
 })
 
 // reasons are those that the API server itself gives. An admission webhook may give any, of which each would be a time

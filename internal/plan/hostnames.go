@@ -54,8 +54,8 @@ func (s apiSlice) Sum() SliceSum                   { return s.sum }
 func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
 
 // SliceSum stands for the content of an EndpointSlice: two that are the same in all but their hostnames have the same
-// Rest and Endpoints, but for a copy that has not the labels of one. Sums are of this process: another one has others for
-// the same content.
+// Rest and Endpoints, but for a copy that has not the labels of one. Sums are of this process: another one has others
+// for the same content.
 type SliceSum struct {
 	Rest      uint64
 	Endpoints []EndpointSum
@@ -76,8 +76,8 @@ type EndpointSum struct {
 
 var seed = maphash.MakeSeed()
 
-// SumOf returns the sum of an EndpointSlice, which it does not change. Of one that Kubernetes does not manage, that is of
-// a copy, it takes in whether it has the labels of one.
+// SumOf returns the sum of an EndpointSlice, which it does not change. Of one that Kubernetes does not manage, that is
+// of a copy, it takes in whether it has the labels of one.
 func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
 	encoded, err := rest.Marshal()
@@ -119,8 +119,8 @@ func value(s *string) string {
 	return *s
 }
 
-// LabelsPods reports whether a LocalService needs the node label on its pods: not with mode Hostnames, once the Services
-// of nodes that it had before are gone.
+// LabelsPods reports whether a LocalService needs the node label on its pods: not with mode Hostnames, once the
+// Services of nodes that it had before are gone.
 func LabelsPods(ls *v1alpha1.LocalService) bool {
 	return ls.Spec.Mode != v1alpha1.ModeHostnames ||
 		meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
@@ -300,7 +300,8 @@ func Copy(change *CopyChange, published Service, hostnames *Hostnames) *discover
 	return out
 }
 
-// copyLabels are the labels of a copy, whose Service has the name of the LocalService. That of headless Services keeps kube-proxy from watching it.
+// copyLabels are the labels of a copy, whose Service has the name of the LocalService. That of headless Services keeps
+// kube-proxy from watching it.
 func copyLabels(localService string) map[string]string {
 	return map[string]string{
 		discoveryv1.LabelServiceName: localService,

@@ -22,8 +22,8 @@ func groupedBy(key string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key }
 }
 
-// TestTemplatesOfHostnames: the two Services of mode Hostnames. What is put on the generated Services is on the one with
-// the names.
+// TestTemplatesOfHostnames: the two Services of mode Hostnames. What is put on the generated Services is on the one
+// with the names.
 func TestTemplatesOfHostnames(t *testing.T) {
 	ls := localService(specs["metadata"], specs["not ready addresses"], specs["cluster IP"], hostnamesMode, groupedBy("zone"))
 	both := templates(t, ls)
@@ -170,8 +170,8 @@ func sourceSlice(source Service, name string, nodes ...string) apiSlice {
 	return fromAPI(s)
 }
 
-// TestComputeCopies: a copy for each of Kubernetes' EndpointSlices, and none for those of others; and what is copied is in
-// place then.
+// TestComputeCopies: a copy for each of Kubernetes' EndpointSlices, and none for those of others; and what is copied is
+// in place then.
 func TestComputeCopies(t *testing.T) {
 	ls := localService(hostnamesMode)
 	both := templates(t, ls)

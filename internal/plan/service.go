@@ -168,9 +168,9 @@ const (
 	Foreign Holder = "Foreign"
 )
 
-// HolderOf reports who holds the name of a LocalService's Service for a purpose; node is "" where that is no node's.
-// service is nil if there is none of the name. It goes by the
-// UID in the controller reference, never by a name or label alone, which anybody may write.
+// HolderOf reports who holds the name of a LocalService's Service for a purpose; node is "" where that is no node's,
+// and service nil if there is none of the name. It goes by the UID in the controller reference, never by a name or
+// label alone, which anybody may write.
 func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey string, service Service) Holder {
 	if service == nil {
 		return Nobody

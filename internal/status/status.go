@@ -94,8 +94,8 @@ func TellsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
 		ready.ObservedGeneration == ls.Generation
 }
 
-// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec that
-// begins anew.
+// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec
+// that begins anew.
 func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
 	if r.Invalid != nil {
 		return
@@ -223,8 +223,8 @@ func (r *Report) contested() metav1.Condition {
 			"from it", strings.Join(r.ContestedFields, ", "))}
 }
 
-const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does not have: " +
-	"the cluster's administrator grants it with artifacts/deploy/hostnames.yaml; or use mode: Services"
+const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does not " +
+	"have: the cluster's administrator grants it with artifacts/deploy/hostnames.yaml; or use mode: Services"
 
 // isNotPermitted reports whether a write was refused because nobody has granted the controller to write EndpointSlices:
 // an admission policy says no with the same code, and in other words.
@@ -248,8 +248,8 @@ func withheld(w *plan.Withheld) (reason, message string) {
 			"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
 	}
 	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services would be deleted, because no selected node "+
-		"wants them, or replaced, because a field cannot be changed in place. They stay, because at once they were more than "+
-		"the controller's flag -max-delete-fraction=%g allows: correct the spec, or annotate this LocalService with "+
+		"wants them, or replaced, because a field cannot be changed in place. They stay, because at once they were more "+
+		"than the controller's flag -max-delete-fraction=%g allows: correct the spec, or annotate this LocalService with "+
 		"%s=true if it is meant",
 		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
 }

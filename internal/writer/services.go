@@ -99,9 +99,9 @@ func (o *Outcome) Counts() map[plan.Action]int {
 // more.
 var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Update}, {plan.Replace}, {plan.Retire}}
 
-// Write makes changes of a LocalService's Services, in random order within each batch, so that no refused one comes first
-// each time. next is called before each write, with the number of Services put in place; when it returns an error, no
-// other write is begun.
+// Write makes changes of a LocalService's Services, in random order within each batch, so that no refused one comes
+// first each time. next is called before each write, with the number of Services put in place; when it returns an
+// error, no other write is begun.
 func (s *Services) Write(ctx context.Context, namespace string, changes []plan.Change,
 	next func(inPlace int) error) Outcome {
 	w := &execution{Services: s, next: next, out: Outcome{Contested: sets.Set[string]{}}}
@@ -255,8 +255,8 @@ type contestedError struct{ fields []string }
 
 func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", ErrContested, e.fields) }
 
-// replace deletes a Service and creates its successor, once the API server has said that it would accept that, and store
-// it as it is.
+// replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
+// store it as it is.
 func replace(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) (*corev1.Service, error) {
 	template := change.Template
 	successor := template.Service(change.Node)

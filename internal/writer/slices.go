@@ -38,8 +38,8 @@ func NewSlices(kube kubernetes.Interface, services *Services, wrote func(*discov
 		contested: utilcache.NewLRUExpireCache(maxContested)}
 }
 
-// IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it is
-// wanted now. Somebody, such as an admission webhook, would have it so again.
+// IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
+// is wanted now. Somebody, such as an admission webhook, would have it so again.
 func (s *Slices) IsContested(current plan.EndpointSlice, want plan.SliceSum) bool {
 	stored, known := s.contested.Get(current.GetUID())
 	return known && stored.(plan.SliceSum).Same(want)

@@ -19,9 +19,10 @@ const maxRefusals = 10
 var ErrRefused = errors.New("too many writes in a row have failed")
 
 // Writer bounds the writes that are under way, of each tenant and of all. Every batch has at most one write waiting for
-// its turn, and who waits first is served first: so a short batch is not held up by long ones, and a batch that is alone
-// has all the room of a tenant. Of the batches of a tenant one waits with those of others: so a tenant with many batches
-// does not hold up the others. Nor does one whose writes all hang: there are some turns more than one tenant can have.
+// its turn, and who waits first is served first: so a short batch is not held up by long ones, and a batch that is
+// alone has all the room of a tenant. Of the batches of a tenant one waits with those of others: so a tenant with many
+// batches does not hold up the others. Nor does one whose writes all hang: there are some turns more than one tenant
+// can have.
 type Writer struct {
 	concurrency int                 // of a tenant
 	turns       *semaphore.Weighted // serves its waiters in their order

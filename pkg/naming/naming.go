@@ -64,10 +64,10 @@ func hashedServiceName(localService, node string) string {
 	return prefix + "-" + readable + "-" + hash(hashed)
 }
 
-// Hostname returns the hostname that a node, or with groupBy the value of a node label, has in a LocalService with mode:
-// Hostnames: the value itself where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case letters,
-// digits and '-'). Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname, and two
-// values never share one.
+// Hostname returns the hostname that a node, or with groupBy the value of a node label, has in a LocalService with
+// mode: Hostnames: the value itself where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case
+// letters, digits and '-'). Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid
+// hostname, and two values never share one.
 func Hostname(value string) string {
 	if isDNS1123Label(value) {
 		return value

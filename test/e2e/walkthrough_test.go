@@ -202,8 +202,8 @@ func (r *reader) start(command string, want []string) error {
 // skipped are commands that the reader has to type, and that were run before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
-// TestWalkThrough types the commands of README.md, and then those of the recipes, one after the other, and compares what
-// they print with what it says there.
+// TestWalkThrough types the commands of README.md, and then those of the recipes, one after the other, and compares
+// what they print with what it says there.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)

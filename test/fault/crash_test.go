@@ -49,8 +49,8 @@ var scenarios = []scenario{
 	}},
 }
 
-// TestCrashAtEveryWrite kills the controller before and after the API server has taken each of its writes, and begins it
-// anew. The part of it is one write of each scenario.
+// TestCrashAtEveryWrite kills the controller before and after the API server has taken each of its writes, and begins
+// it anew. The part of it is one write of each scenario.
 func TestCrashAtEveryWrite(t *testing.T) {
 	random, crashes := random(t), []fault{crashFirst, crashAfter}
 	for _, s := range scenarios {

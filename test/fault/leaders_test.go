@@ -19,8 +19,8 @@ import (
 // leaseDuration is the shortest that the controller takes.
 const leaseDuration = 3 * time.Second
 
-// TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, has the world change,
-// and lets the first go on, which does not know yet that it leads no more.
+// TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, has the world
+// change, and lets the first go on, which does not know yet that it leads no more.
 func TestPausedLeader(t *testing.T) {
 	random, rounds := random(t), 2
 	if whole() {
@@ -169,7 +169,8 @@ func TestNoisyTenant(t *testing.T) {
 	<-done
 }
 
-// TestSecondAPIServer moves the controller to another API server on the same storage, and back, by a failover each time.
+// TestSecondAPIServer moves the controller to another API server on the same storage, and back, by a failover each
+// time.
 func TestSecondAPIServer(t *testing.T) {
 	random, steps := random(t), 2
 	if whole() {

@@ -7,8 +7,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// shared is the cluster of the campaigns that leave it as it is. Each has a namespace, nodes and a controller of its own;
-// so they run one after the other.
+// shared is the cluster of the campaigns that leave it as it is. Each has a namespace, nodes and a controller of its
+// own; so they run one after the other.
 var shared *framework.Cluster
 
 // controlPlane is a cluster without nodes, and without the controllers that make EndpointSlices. Its audit log is one

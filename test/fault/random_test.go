@@ -179,8 +179,8 @@ func TestBadAnswers(t *testing.T) {
 // watched are the resources that a LocalService's Services depend on.
 var watched = []string{"localservices", "nodes", "services"}
 
-// TestLaggingWatches has the watches of some resources tell nothing while changes are made, and tell all of it later, or
-// never, so that only a new list shows what is there.
+// TestLaggingWatches has the watches of some resources tell nothing while changes are made, and tell all of it later,
+// or never, so that only a new list shows what is there.
 func TestLaggingWatches(t *testing.T) {
 	random, steps := random(t), 10
 	if whole() {

@@ -136,8 +136,8 @@ func (w *world) unseen(creates, deletes map[string]bounds) {
 	}
 }
 
-// disordered lets Services that were not steady be created and deleted a few times: the controller may have seen a change
-// of one resource before, or after, a change of another.
+// disordered lets Services that were not steady be created and deleted a few times: the controller may have seen a
+// change of one resource before, or after, a change of another.
 func (w *world) disordered() { w.allow(4, w.known) }
 
 // allow lets Services of some nodes that were not steady be created and deleted so many times more.

@@ -159,7 +159,8 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// TestGoodSpecsOfHostnames tests what mode Hostnames takes that a Service for each node does not, and what has no effect.
+// TestGoodSpecsOfHostnames tests what mode Hostnames takes that a Service for each node does not, and what has no
+// effect.
 func TestGoodSpecsOfHostnames(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "good")

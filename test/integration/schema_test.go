@@ -25,8 +25,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// schemaPart is a part of the CustomResourceDefinition's schema, and where it is: the names of fields, and * for an item
-// of a list or a value of a map.
+// schemaPart is a part of the CustomResourceDefinition's schema, and where it is: the names of fields, and * for an
+// item of a list or a value of a map.
 type schemaPart struct {
 	path []string
 	is   map[string]any

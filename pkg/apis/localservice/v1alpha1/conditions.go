@@ -48,7 +48,8 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotContested: the Services are stored as they are written.
 	ReasonNotContested = "NotContested"
-	// ReasonDeletionHeld: more Services would be deleted, or replaced, at once than the controller's flag -max-delete-fraction allows.
+	// ReasonDeletionHeld: more Services would be deleted, or replaced, at once than the controller's flag
+	// -max-delete-fraction allows.
 	ReasonDeletionHeld = "DeletionHeld"
 	// ReasonTooManyServices: the namespace would have more Services than the controller's flag
 	// -max-services-per-namespace allows, so none is created.
