@@ -74,7 +74,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	defer stopEvents()
 	deps.Caches, err = cache.New(cache.Options{Kube: deps.Kube, Metadata: deps.Metadata,
 		LocalServices: cache.NewLocalServiceInformer(dyn, opts.resyncPeriod), NodeLabelKey: opts.NodeLabelKey,
-		AllPods: opts.LabelAllPods,
+		AllPods:      opts.LabelAllPods,
 		OnWatchError: watchErrorHandler})
 	if err != nil {
 		return err
