@@ -382,7 +382,8 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo", "demo-a", "demo-b", sourceName)
 			w.set(testSlice("demo-b", true))
-			time.Sleep(2 * time.Second)                                                         // Not when the controller writes the status, which would be lost.
+			// Not when the controller writes the status, which would be lost.
+			time.Sleep(2 * time.Second)
 			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true }) // Everything begins anew.
 			time.Sleep(status.RetireAfter - 5*time.Second)
 			services("demo", "demo-a", "demo-b", sourceName)

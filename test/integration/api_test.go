@@ -159,7 +159,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// TestGoodSpecsOfHostnames tests what mode Hostnames takes that a Service for each node does not, and what has no effect.
+// TestGoodSpecsOfHostnames tests what mode Hostnames takes that a Service for each node does not.
 func TestGoodSpecsOfHostnames(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "good")
@@ -168,7 +168,8 @@ func TestGoodSpecsOfHostnames(t *testing.T) {
 		"mode: Hostnames, ports: []",
 		"mode: Hostnames, groupBy: topology.kubernetes.io/zone",
 		"mode: Hostnames, type: ClusterIP, clusterIP: None, sessionAffinity: None, internalTrafficPolicy: Cluster",
-		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true, trafficDistribution: PreferClose",
+		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true",
+		"mode: Hostnames, trafficDistribution: PreferClose",
 	} {
 		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
 			t.Errorf("%s: %v", fields, err)
