@@ -91,7 +91,9 @@ func (p *Pods) run(ctx context.Context) {
 				unwanted = nil
 			}
 		case <-unwanted:
-			stop()
+			if stop != nil {
+				stop()
+			}
 			stop, unwanted = nil, nil
 		}
 	}

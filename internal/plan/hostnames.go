@@ -2,6 +2,7 @@ package plan
 
 import (
 	"hash/maphash"
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -231,9 +232,10 @@ func ComputeCopies(in CopyInput) Copies {
 		switch {
 		case change.Current == nil:
 			change.Action = Create
-		case change.Current.Controller().UID != in.Published.GetUID():
+		case !IsCopy(change.Current, in.Published.GetUID()):
 			change.Action = Wait // It is of a Service that is gone, and will go with that.
-		case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager:
+		case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager &&
+			change.Current.Controller() != (Controller{}):
 			continue
 		case in.IsContested != nil && in.IsContested(change.Current, want):
 			out.Contested++
@@ -245,7 +247,7 @@ func ComputeCopies(in CopyInput) Copies {
 	}
 	for name, current := range in.Slices {
 		// While there is nothing to copy, Kubernetes has not published the pods yet: it does so also where there are none.
-		if out.Sources > 0 && current.Controller().UID == in.Published.GetUID() && !copied[name] {
+		if out.Sources > 0 && IsCopy(current, in.Published.GetUID()) && !copied[name] {
 			out.Changes = append(out.Changes, CopyChange{Action: Delete, Name: name, Current: current})
 		}
 	}
@@ -272,8 +274,21 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 // IsInPlace reports whether nothing is left to publish.
 func (c *Copies) IsInPlace() bool { return c.Sources > 0 && len(c.Changes) == 0 && c.Contested == 0 }
 
-// copyName is the name of the copy of an EndpointSlice. It follows from that, so that it is never made twice.
-func copyName(source string) string { return source + "-named" }
+// copySuffix ends the name of a copy, which follows from that of its source, so that it is never made twice.
+const copySuffix = "-named"
+
+func copyName(source string) string { return source + copySuffix }
+
+// SourceName is the name of the EndpointSlice of which one is the copy.
+func SourceName(copied string) string { return strings.TrimSuffix(copied, copySuffix) }
+
+// IsCopy reports whether an EndpointSlice is a copy for a Published Service, by the UID of that: one that the Service
+// controls, or that nothing does and that says that it is managed by this program, as after `kubectl delete service
+// --cascade=orphan`.
+func IsCopy(slice EndpointSlice, published types.UID) bool {
+	controller := slice.Controller()
+	return controller.UID == published || controller == (Controller{}) && slice.Manager() == v1alpha1.EndpointSliceManager
+}
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes
 // without one are left out.

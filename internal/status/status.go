@@ -94,8 +94,8 @@ func TellsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
 		ready.ObservedGeneration == ls.Generation
 }
 
-// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec
-// that begins anew.
+// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec that
+// begins anew; not while pods come and go, which are not known under both names at the same moment.
 func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
 	if r.Invalid != nil {
 		return
@@ -110,7 +110,7 @@ func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation in
 	c := metav1.Condition{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionFalse,
 		ObservedGeneration: generation, Reason: v1alpha1.ReasonChangingMode}
 	switch {
-	case r.Unanswered == 0:
+	case r.Unanswered == 0, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRetiring):
 		c.Status = metav1.ConditionTrue
 		c.Message = fmt.Sprintf("the new names answer; the Services of the mode before are deleted after %s, when no "+
 			"cache of DNS says any more that the new ones do not exist", RetireAfter)

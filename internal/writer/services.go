@@ -75,6 +75,8 @@ type Outcome struct {
 	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan, from
 	// a newer cache, will be right.
 	Refused, Stale []error
+	// Known are writes that were not tried again, because they have failed a moment ago.
+	Known []error
 	// Contested are the names of fields that have come back from the API server other than they were written: an
 	// admission webhook or policy sets them.
 	Contested sets.Set[string]
@@ -202,11 +204,13 @@ func await[T any](ctx context.Context, left []T, shows func(*T) bool) {
 // MayPass reports whether all that failed did so for reasons that may pass in a moment: the API server could not be
 // reached, or was busy. What it has refused it will refuse again.
 func (o *Outcome) MayPass() bool {
-	return !slices.ContainsFunc(o.Refused, func(err error) bool {
-		_, answered := errors.AsType[*apierrors.StatusError](err)
-		return answered && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
-			!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
-	})
+	return !slices.ContainsFunc(o.Refused, func(err error) bool { return !mayPass(err) })
+}
+
+func mayPass(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return !answered || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 func (o *Outcome) addFailures(errs []error) {

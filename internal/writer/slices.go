@@ -3,8 +3,10 @@ package writer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -28,21 +31,50 @@ type Slices struct {
 	kube   kubernetes.Interface
 	writer *Writer
 	wrote  func(*discoveryv1.EndpointSlice)
-	// contested has what was wanted, and stored in another way, by the UID of the EndpointSlice.
+	// contested has what was wanted and what was stored instead, by the UID of the EndpointSlice.
 	contested *utilcache.LRUExpireCache
+	// refused has the errors of writes that were refused, by namespace and name: an EndpointSlice that is refused does not
+	// hold up the others, which follow the pods all the time, and is not tried again with each of them.
+	refused *utilcache.LRUExpireCache
+	// doomed has since when EndpointSlices are to go, by UID.
+	doomed *utilcache.LRUExpireCache
 }
+
+const (
+	// RefusedFor is how long an EndpointSlice that was refused is not tried again.
+	RefusedFor = time.Minute
+	// doomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
+	// publishes the pods anew, but not all in one moment.
+	doomedFor = 2 * time.Second
+	// Of more than maxRemembered EndpointSlices some are forgotten.
+	maxRemembered = 10000
+)
+
+// contest is what was wanted of an EndpointSlice and what was stored.
+type contest struct{ want, have plan.SliceSum }
 
 // NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers.
 func NewSlices(kube kubernetes.Interface, services *Services, wrote func(*discoveryv1.EndpointSlice)) *Slices {
 	return &Slices{kube: kube, writer: services.writer, wrote: wrote,
-		contested: utilcache.NewLRUExpireCache(maxContested)}
+		contested: utilcache.NewLRUExpireCache(maxRemembered), refused: utilcache.NewLRUExpireCache(maxRemembered),
+		doomed: utilcache.NewLRUExpireCache(maxRemembered)}
 }
 
 // IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
 // is wanted now. Somebody, such as an admission webhook, would have it so again.
 func (s *Slices) IsContested(current plan.EndpointSlice, want plan.SliceSum) bool {
 	stored, known := s.contested.Get(current.GetUID())
-	return known && stored.(plan.SliceSum).Same(want)
+	return known && stored.(contest).want.Same(want) && stored.(contest).have.Same(current.Sum())
+}
+
+// IsDoomed reports whether an EndpointSlice whose source is gone has stayed for long enough.
+func (s *Slices) IsDoomed(current plan.EndpointSlice, now time.Time) bool {
+	since, known := s.doomed.Get(current.GetUID())
+	if !known {
+		s.doomed.Add(current.GetUID(), now, time.Minute)
+		return false
+	}
+	return now.Sub(since.(time.Time)) >= doomedFor
 }
 
 // isStored reports whether what is stored is what was asked for, and remembers it if not.
@@ -52,13 +84,13 @@ func (s *Slices) isStored(asked, stored *discoveryv1.EndpointSlice) bool {
 	if err1 != nil || err2 != nil || have.Same(want) {
 		return true // What cannot be encoded was not sent.
 	}
-	want.Endpoints = nil
-	s.contested.Add(stored.UID, want, ContestedFor)
+	want.Endpoints, have.Endpoints = nil, nil
+	s.contested.Add(stored.UID, contest{want, have}, ContestedFor)
 	return false
 }
 
 // Write makes changes. copyOf returns the EndpointSlice to write. next is called before each write; when it returns an
-// error, no other is begun. What is published comes before what goes.
+// error, no other is begun. What is published comes before what goes, which stays if anything is refused.
 func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.CopyChange,
 	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice, next func() error) Outcome {
 	out := Outcome{Contested: sets.Set[string]{}}
@@ -67,9 +99,17 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 	for _, deletions := range []bool{false, true} {
 		var batch []plan.CopyChange
 		for _, change := range changes {
-			if change.Action != plan.Wait && (change.Action == plan.Delete) == deletions {
-				batch = append(batch, change)
+			if change.Action == plan.Wait || (change.Action == plan.Delete) != deletions {
+				continue
 			}
+			if err, known := s.refused.Get(namespace + "/" + change.Name); known {
+				out.Known = append(out.Known, err.(error))
+				continue
+			}
+			batch = append(batch, change)
+		}
+		if deletions && len(out.Refused)+len(out.Stale)+len(out.Known) > 0 {
+			return out
 		}
 		failed, err := s.writer.Each(ctx, namespace, len(batch), next, func(i int) error {
 			asked, written, err := s.write(ctx, namespace, &batch[i], copyOf)
@@ -106,6 +146,9 @@ func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyC
 		asked = copyOf(change)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
+		if err = s.isGone(ctx, client, change); err != nil {
+			break
+		}
 		uid, version := change.Current.GetUID(), change.Current.GetResourceVersion()
 		err = client.Delete(ctx, change.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
@@ -115,13 +158,31 @@ func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyC
 	}
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
-		return nil, nil, &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: namespace,
+		err := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: namespace,
 			Name: change.Name, Err: err}
+		if !isStale(err) && !mayPass(err) {
+			s.refused.Add(namespace+"/"+change.Name, err, RefusedFor)
+		}
+		return nil, nil, err
 	}
 	if written != nil {
 		s.wrote(written)
 	}
 	return asked, written, nil
+}
+
+// isGone returns nil if the API server knows nothing of what an EndpointSlice was copied from: the cache does not see
+// one that has lost its labels.
+func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
+	change *plan.CopyChange) error {
+	_, err := client.Get(ctx, plan.SourceName(change.Name), metav1.GetOptions{})
+	if err == nil {
+		return reconcile.Stale(errors.New("what it was copied from is there"))
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("is what it was copied from gone? %w", err)
 }
 
 // create creates an EndpointSlice, or takes the one that is there with its name, if that is of the same Service: the
@@ -136,7 +197,7 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	if getErr != nil {
 		return nil, err // It may have gone meanwhile.
 	}
-	if plan.ControllerOf(live) != plan.ControllerOf(slice) {
+	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
 		return nil, errors.New("the name is taken by an EndpointSlice that this LocalService does not control: delete " +
 			"that")
 	}

@@ -76,22 +76,30 @@ func askNodes(ctx context.Context, client string, of []string, url access) (map[
 	}
 	answers := map[string]nodeAnswers{}
 	for i, node := range of {
-		var pods []string
-		for _, body := range replies[i].Bodies {
-			m := answerPattern.FindStringSubmatch(body)
-			if m == nil {
-				return nil, fmt.Errorf("%s: the answer %q is not the demo app's", urls[i], body)
-			}
-			if m[2] != node {
-				return nil, framework.Hopeless(fmt.Errorf("%w: %s, asked from %s, answered from %s, by pod %s; want %s",
-					errWrongNode, urls[i], client, m[2], m[1], node))
-			}
-			pods = append(pods, m[1])
+		pods, err := replies[i].podsOn(node, urls[i], client)
+		if err != nil {
+			return nil, err
 		}
 		slices.Sort(pods)
 		answers[node] = nodeAnswers{slices.Compact(pods), replies[i].Error}
 	}
 	return answers, nil
+}
+
+// podsOn are the pods that have answered a client's requests for what is on a node.
+func (r *reply) podsOn(node, url, client string) (pods []string, err error) {
+	for _, body := range r.Bodies {
+		m := answerPattern.FindStringSubmatch(body)
+		if m == nil {
+			return nil, fmt.Errorf("%s: the answer %q is not the demo app's", url, body)
+		}
+		if m[2] != node {
+			return nil, framework.Hopeless(fmt.Errorf("%w: %s, asked from %s, answered from %s, by pod %s; want %s",
+				errWrongNode, url, client, m[2], m[1], node))
+		}
+		pods = append(pods, m[1])
+	}
+	return pods, nil
 }
 
 // wantAnswers waits until, from each of some nodes, the Services of all nodes are answered by exactly their pods.

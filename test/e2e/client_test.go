@@ -18,6 +18,9 @@ import (
 // be there, and are slow to ask a hundred times.
 const clientCommand = "e2e-client"
 
+// watchCommand makes it a client that asks again and again.
+const watchCommand = "e2e-watch"
+
 // clientTimeout bounds what a client does. A name that is not there, and a port that nobody listens on, are answers
 // that come at once.
 const clientTimeout = 5 * time.Second
@@ -25,6 +28,12 @@ const clientTimeout = 5 * time.Second
 // clientTries is how often a client asks for each URL: often enough to ask every address that its name has, and to meet
 // every pod, by chance, behind an address that several share.
 const clientTries = 20
+
+// watchTime is for how long a client asks again and again, after a pause each time: it is not to keep the machine busy.
+const (
+	watchTime  = clientTimeout - time.Second
+	watchPause = 20 * time.Millisecond
+)
 
 // reply is what has been answered to a URL.
 type reply struct {
@@ -34,30 +43,44 @@ type reply struct {
 	Error string
 }
 
-// client asks for the URLs on its input and writes the replies to its output, both as JSON.
-func client(in io.Reader, out io.Writer) error {
+// client asks for the URLs on its input and writes the replies to its output, both as JSON: those of one round, or with
+// watchCommand of as many as there is time for, with one request for each URL.
+func client(command string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
 	var urls []string
 	if err := json.NewDecoder(in).Decode(&urls); err != nil {
 		return err
 	}
+	if command == clientCommand {
+		return json.NewEncoder(out).Encode([][]reply{askAll(ctx, urls, clientTries)})
+	}
+	var rounds [][]reply
+	for end := time.Now().Add(watchTime); time.Now().Before(end); {
+		rounds = append(rounds, askAll(ctx, urls, 1))
+		time.Sleep(watchPause)
+	}
+	return json.NewEncoder(out).Encode(rounds)
+}
+
+// askAll asks for URLs at the same time.
+func askAll(ctx context.Context, urls []string, tries int) []reply {
 	replies := make([]reply, len(urls))
 	var asking sync.WaitGroup
 	for i, url := range urls {
 		asking.Go(func() {
-			if err := replies[i].ask(ctx, url); err != nil {
+			if err := replies[i].ask(ctx, url, tries); err != nil {
 				replies[i].Error = err.Error()
 			}
 		})
 	}
 	asking.Wait()
-	return json.NewEncoder(out).Encode(replies)
+	return replies
 }
 
 // ask asks for a URL, in turn at each address of its name, on a connection of its own each time. It returns the first
 // error: the others are most likely the same.
-func (r *reply) ask(ctx context.Context, to string) (firstErr error) {
+func (r *reply) ask(ctx context.Context, to string, tries int) (firstErr error) {
 	at, err := url.Parse(to)
 	if err != nil {
 		return err
@@ -67,7 +90,7 @@ func (r *reply) ask(ctx context.Context, to string) (firstErr error) {
 	if err != nil {
 		return err
 	}
-	for i := range clientTries {
+	for i := range tries {
 		at.Host = net.JoinHostPort(addresses[i%len(addresses)], port)
 		if body, err := get(ctx, at.String()); err == nil {
 			r.Bodies = append(r.Bodies, body)
@@ -92,7 +115,7 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// clients bounds the clients that run at a time: each is a process, and the machine may have few processors.
+// clients bounds the clients that ask once at a time: each is a process, and the machine may have few processors.
 var clients = make(chan struct{}, 2)
 
 // ask asks for URLs from a node's network, with the cluster's DNS.
@@ -103,6 +126,15 @@ func ask(ctx context.Context, node string, urls []string) ([]reply, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	rounds, err := askRounds(ctx, clientCommand, node, urls)
+	if err != nil {
+		return nil, err
+	}
+	return rounds[0], nil
+}
+
+// askRounds has a client ask, and returns the replies of each round.
+func askRounds(ctx context.Context, command, node string, urls []string) ([][]reply, error) {
 	in, err := json.Marshal(urls)
 	if err != nil {
 		return nil, err
@@ -111,15 +143,15 @@ func ask(ctx context.Context, node string, urls []string) ([]reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, _, err := cluster.Playground(ctx, in, "run", "--node", node, "--", self, clientCommand)
+	out, _, err := cluster.Playground(ctx, in, "run", "--node", node, "--", self, command)
 	if err != nil {
 		return nil, err
 	}
-	var replies []reply
-	if err := json.Unmarshal([]byte(out), &replies); err != nil {
+	var rounds [][]reply
+	if err := json.Unmarshal([]byte(out), &rounds); err != nil {
 		return nil, fmt.Errorf("the client on node %s: %w: %s", node, err, out)
 	}
-	return replies, nil
+	return rounds, nil
 }
 
 // answerPattern is what the demo app says: which pod it is, and on which node. It is part of the contract, down to the

@@ -169,7 +169,8 @@ func TestGoodSpecsOfHostnames(t *testing.T) {
 		"mode: Hostnames, ports: []",
 		"mode: Hostnames, groupBy: topology.kubernetes.io/zone",
 		"mode: Hostnames, type: ClusterIP, clusterIP: None, sessionAffinity: None, internalTrafficPolicy: Cluster",
-		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true, trafficDistribution: PreferClose",
+		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true",
+		"mode: Hostnames, trafficDistribution: PreferClose",
 	} {
 		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
 			t.Errorf("%s: %v", fields, err)

@@ -215,3 +215,25 @@ func TestHostnamesNeedNoPods(t *testing.T) {
 		return atLeast(len(ofPods().Verb("watch")), 1)
 	})
 }
+
+// TestHostnamesChangeOfModeToATakenName tests that the Services of nodes stay as long as the new names cannot be made.
+func TestHostnamesChangeOfModeToATakenName(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "taken")
+	pass := s.newSliceFence()
+	node := s.AddNodes("a")[0]
+	ls := s.CreateReady("demo")
+	s.run("a", node, "10.1.0.1")
+	s.waitReadyNodes("1/1")
+	foreign := s.CreateService(framework.NewForeignService("demo", nil))
+	s.ResetCount()
+	s.Update("demo", framework.WithHostnames)
+	s.WaitNotReady("demo", v1alpha1.ReasonNameTaken, "demo")
+	s.waitRetiring(metav1.ConditionFalse)
+	pass()
+	s.WaitServices(ls, "demo-"+node, sourceName)
+	s.wantUntouched(foreign)
+	s.DeleteService("demo")
+	s.wantRetired(ls, s.answering("endpointslices"), "demo", sourceName)
+	s.wantNames("a=10.1.0.1")
+}
