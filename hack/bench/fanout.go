@@ -119,7 +119,7 @@ func (b *bench) grow(ctx context.Context, nodes int) growth {
 	b.withScene(ctx, nodes, func(s *scene) {
 		s.withController(ctx, func(ctx context.Context, p *controller) {
 			g.compared = s.fanOut(ctx, p, "app", growthLocalServices)
-			g.memory = s.settledMemory(ctx, p)
+			g.memory = s.settledMemory(ctx, p.usage)
 		})
 	})
 	g.floor = floor

@@ -87,12 +87,13 @@ func (s *scene) newApp() string {
 func (s *scene) seedPods(ctx context.Context, app string, n int, state podState) []*corev1.Pod {
 	prefix := s.newApp()
 	sample := try(s.Kube.CoreV1().Pods(s.name).Create(ctx, newPod(app, prefix+"-sample"), metav1.CreateOptions{}))
-	pods := make([]*corev1.Pod, n)
+	first, pods := s.pods, make([]*corev1.Pod, n)
+	s.pods += n
 	s.seed(ctx, n, func(i int) (string, runtime.Object) {
 		pod := sample.DeepCopy()
 		anew(&pod.ObjectMeta, fmt.Sprintf("%s-%06d", prefix, i))
 		if state != podPending {
-			start(pod, s.nodes[i%len(s.nodes)])
+			start(pod, s.nodes[i%len(s.nodes)], podAddress(first+i))
 		}
 		if state == podLabelled {
 			pod.Labels[v1alpha1.DefaultNodeLabelKey] = pod.Spec.NodeName
@@ -115,11 +116,14 @@ func newPod(app, name string) *corev1.Pod {
 	})
 }
 
+// podAddress is the IP address of the i-th pod that is put in place.
+func podAddress(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff) }
+
 // start makes a pod look as if it ran on a node.
-func start(pod *corev1.Pod, node string) {
+func start(pod *corev1.Pod, node, address string) {
 	pod.Spec.NodeName = node
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.HostIP, pod.Status.PodIP = "192.0.2.1", "198.51.100.1"
+	pod.Status.HostIP, pod.Status.PodIP, pod.Status.PodIPs = "192.0.2.1", address, []corev1.PodIP{{IP: address}}
 	for _, kind := range []corev1.PodConditionType{
 		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
 	} {

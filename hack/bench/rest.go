@@ -69,7 +69,7 @@ func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
 	var rests []atRest
 	s.withController(ctx, func(ctx context.Context, p *controller) {
 		s.awaitRest(ctx, s.shorter(settleTime))
-		m := s.settledMemory(ctx, p)
+		m := s.settledMemory(ctx, p.usage)
 		progress("rows 4, 6, 7: %d pods: ready after %v, %v", pods, p.ready, m)
 		footprint.add(float64(pods), m.resident, m.peak)
 		used := check{what: what, unit: "MB", ours: m.resident, note: m.String()}
@@ -80,10 +80,12 @@ func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
 		if size == mostPods {
 			s.report.add(7, check{what: "ready after restart, " + what, unit: "s", ours: p.ready.Seconds()}.atMost(10))
 			s.report.count(7, "writes after a restart", float64(len(s.Audit.Since(mark).ByController().Writes())), 0)
-			rests = s.watchAtRest(ctx, p)
+			if s.opts.wants(4) {
+				rests = s.watchAtRest(ctx, p)
+			}
 		}
 	})
-	s.reportAtRest(what, rests, mark)
+	s.reportAtRest(4, what, rests, mark)
 }
 
 // atRest is what a controller did while only heartbeats came in.
@@ -95,9 +97,6 @@ type atRest struct {
 // watchAtRest watches a controller while kubelets send what they send, and while they update their status ten times as
 // often.
 func (s *scene) watchAtRest(ctx context.Context, p *controller) (rests []atRest) {
-	if !s.opts.wants(4) {
-		return nil
-	}
 	leases := s.createLeases(ctx)
 	for _, times := range []int{1, 10} {
 		var kubelets errgroup.Group
@@ -171,8 +170,8 @@ func (s *scene) everyNode(ctx context.Context, every time.Duration, do func(ctx 
 	return err
 }
 
-// reportAtRest reports row 4. The target is for what real kubelets send.
-func (s *scene) reportAtRest(what string, rests []atRest, mark framework.Mark) {
+// reportAtRest reports what a controller did at rest. The target is for what real kubelets send.
+func (s *scene) reportAtRest(row int, what string, rests []atRest, mark framework.Mark) {
 	for _, r := range rests {
 		elapsed := r.to.Sub(r.from).Seconds()
 		rate := func(resource string) float64 {
@@ -184,8 +183,8 @@ func (s *scene) reportAtRest(what string, rests []atRest, mark framework.Mark) {
 		if r.times == 1 {
 			cpu = cpu.atMost(1)
 		}
-		s.report.add(4, cpu)
-		s.report.count(4, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
-		s.report.count(4, "LISTs"+at, s.listed(mark, r.observed), 0)
+		s.report.add(row, cpu)
+		s.report.count(row, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
+		s.report.count(row, "LISTs"+at, s.listed(mark, r.observed), 0)
 	}
 }
