@@ -156,7 +156,7 @@ func TestParseRows(t *testing.T) {
 	if err := o.parseRows("3, 11"); err != nil || !slices.Equal(o.rows, []int{3, 11}) {
 		t.Errorf("got %v, %v", o.rows, err)
 	}
-	if err := o.parseRows("12"); err == nil {
+	if err := o.parseRows("17"); err == nil {
 		t.Error("a row that there is not must be an error")
 	}
 }

@@ -57,6 +57,10 @@ func rows() []row {
 		{[]int{9}, measurePlan},
 		{[]int{10}, measureAdmission},
 		{[]int{11}, measureFairness},
+		{[]int{12}, measurePublished},
+		{[]int{13, 14}, measureReadiness},
+		{[]int{15}, measureDNS},
+		{[]int{16}, measureHostnamesAtRest},
 	}
 }
 

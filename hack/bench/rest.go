@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -34,6 +35,9 @@ const (
 
 // memoryLimits are the targets of row 6, in MB, by the number of pods.
 var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
+
+// hostnamesMemoryLimit is the target of row 16, in MB.
+const hostnamesMemoryLimit = 45
 
 // measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
 func measureLoaded(ctx context.Context, b *bench) {
@@ -187,4 +191,34 @@ func (s *scene) reportAtRest(row int, what string, rests []atRest, mark framewor
 		s.report.count(row, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
 		s.report.count(row, "LISTs"+at, s.listed(mark, r.observed), 0)
 	}
+}
+
+// measureHostnamesAtRest measures row 16, which is rows 4 and 6 where all LocalServices have mode Hostnames.
+func measureHostnamesAtRest(ctx context.Context, b *bench) {
+	b.withOwnScene(ctx, b.n(5000), func(s *scene) { // No other LocalService may need the pods.
+		ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
+		defer cancel()
+		selected := b.n(mostPods) / 2
+		s.seedPods(ctx, "app000", selected, podRunning)
+		s.seedPods(ctx, "another", b.n(mostPods)-selected, podRunning)
+		defer s.startEndpointSlices(ctx).Kill()
+		s.withController(ctx, func(ctx context.Context, _ *controller) {
+			mark := s.Audit.Mark()
+			s.createLocalServices(ctx, "app", loadedLocalServices, inMode(v1alpha1.ModeHostnames))
+			try(s.await(ctx, mark, selected/endpointsPerSlice, copies))
+			s.awaitRest(ctx, s.shorter(settleTime))
+		})
+		what := fmt.Sprintf("%d pods, %d nodes, mode Hostnames", b.n(mostPods), len(s.nodes))
+		mark := s.Audit.Mark()
+		var rests []atRest
+		s.withController(ctx, func(ctx context.Context, p *controller) {
+			s.awaitRest(ctx, s.shorter(settleTime))
+			m := s.settledMemory(ctx, p.usage)
+			b.report.add(16, check{what: what, unit: "MB", ours: m.resident, note: m.String()}.atMost(hostnamesMemoryLimit))
+			rests = s.watchAtRest(ctx, p)
+		})
+		s.reportAtRest(16, what, rests, mark)
+		requests := s.Audit.Since(mark).ByController() // The log has a watch when that has ended.
+		b.report.count(16, "requests for pods", float64(len(requests.Resource("pods"))), 0)
+	})
 }
