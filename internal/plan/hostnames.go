@@ -59,6 +59,7 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		return SliceSum{}, err
 	}
 	sum := SliceSum{Rest: maphash.Bytes(seed, encoded)}
+	sum.Endpoints = make([]EndpointSum, 0, len(slice.Endpoints))
 	var hostnames hostnamesSum
 	for _, endpoint := range slice.Endpoints {
 		hostname, node := value(endpoint.Hostname), value(endpoint.NodeName)
