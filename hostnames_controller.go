@@ -37,8 +37,8 @@ type published struct {
 }
 
 // plan decides about the copies. It does so, too, for a LocalService whose mode has been changed, as long as it has the
-// Services: until then its names are kept up to date.
-func (h *hostnames) plan(ls *v1alpha1.LocalService) *published {
+// Services: until then its names are kept up to date. Nodes is how many it selects.
+func (h *hostnames) plan(ls *v1alpha1.LocalService, nodes int) *published {
 	p := &published{service: h.ours(ls, plan.Published)}
 	p.Hostnames = plan.NewHostnames(ls, p.service, func(name string) plan.Labels {
 		if node := h.caches.Nodes.Get("", name); node != nil {
@@ -47,7 +47,7 @@ func (h *hostnames) plan(ls *v1alpha1.LocalService) *published {
 		return nil
 	})
 	p.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: p.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: p.service, Slices: h.caches.Hostnames(ls)})
+		Published: p.service, Slices: h.caches.Hostnames(ls), Nodes: nodes})
 	return p
 }
 

@@ -190,7 +190,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
-	names := c.hostnames.plan(ls)
+	names := c.hostnames.plan(ls, len(nodes))
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		names.tell(&report, nodes)
 	}

@@ -158,6 +158,8 @@ type CopyInput struct {
 	Source, Published Service
 	// Slices are EndpointSlices of the LocalService, as their labels say, by name.
 	Slices map[string]EndpointSlice
+	// Nodes is how many nodes are selected, so that nothing has to grow: there is a plan for each change of a pod.
+	Nodes int
 }
 
 // CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
@@ -182,7 +184,7 @@ type Copies struct {
 // ComputeCopies compares the copies that should be with those that are. Only what Kubernetes has published for the
 // Source is copied, and only what the Published Service controls is changed: labels anybody may write.
 func ComputeCopies(in CopyInput) Copies {
-	out := Copies{Ready: map[string]bool{}, ReadyNodes: map[string]bool{}}
+	out := Copies{Ready: make(map[string]bool, in.Nodes), ReadyNodes: make(map[string]bool, in.Nodes)}
 	if in.Source == nil || in.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
