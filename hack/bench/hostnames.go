@@ -110,7 +110,8 @@ func (s *scene) withPublication(ctx context.Context, mode v1alpha1.Mode, apps in
 	p.before = s.apiserver().memory()
 	s.withController(whileRuns(ctx, endpointSlices.Process), func(ctx context.Context, c *controller) {
 		p.observed = s.observe(ctx, c, func(mark framework.Mark) { p.publish(ctx, mark) })
-		progress("%d LocalServices, mode %s: published after %v", apps, mode, p.published)
+		progress("%d LocalServices, mode %s: published after %v; written: %v", apps, mode, p.published,
+			p.requests.ByController().Writes())
 		p.stored, p.after = s.stored(ctx)-stored, s.apiserver().memory()
 		p.controller, p.dnsMemory = s.settledMemory(ctx, c.usage), p.dns.memory()
 		use(ctx, p)
