@@ -29,7 +29,7 @@ func (s *scene) fanOut(ctx context.Context, p *controller, prefix string, n int)
 		s.createLocalServices(ctx, prefix, n)
 		try(s.await(ctx, mark, n*len(s.nodes), createdServices))
 	})
-	elapsed := last(serviceCreates(o.requests)).Sub(first(o.requests.Resource("localservices").Verb("create")))
+	elapsed := serviceCreates(o.requests).Last().Sub(o.requests.Resource("localservices").Verb("create").First())
 	return compared{observed: o, elapsed: elapsed}
 }
 

@@ -128,9 +128,9 @@ func (p *publication) publish(ctx context.Context, mark framework.Mark) {
 	wrote := try(p.await(ctx, mark, slices, written))
 	p.dns.await(ctx, p.names()/answersEvery, func(i int) (string, string) { return p.name(i * answersEvery) })
 	answered, requests := time.Now(), p.Audit.Since(mark)
-	began := first(requests.Resource("localservices").Verb("create"))
-	p.sources = last(p.bySource(requests)).Sub(began)
-	p.published, p.answered = last(wrote).Sub(began), answered.Sub(began)
+	began := requests.Resource("localservices").Verb("create").First()
+	p.sources = p.bySource(requests).Last().Sub(began)
+	p.published, p.answered = wrote.Last().Sub(began), answered.Sub(began)
 }
 
 // slicesEach is how many EndpointSlices the pods of a LocalService need.

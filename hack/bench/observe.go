@@ -197,27 +197,8 @@ func (o observed) listed(r *framework.Request) bool {
 		r.RequestReceivedTimestamp.After(o.from) && r.RequestReceivedTimestamp.Time.Before(o.to)
 }
 
-// first is when the first of some requests was received.
-func first(rs framework.Requests) (t time.Time) {
-	for i := range rs {
-		if received := rs[i].RequestReceivedTimestamp.Time; i == 0 || received.Before(t) {
-			t = received
-		}
-	}
-	return t
-}
-
-// last is when the last of some requests was answered.
-func last(rs framework.Requests) (t time.Time) {
-	for i := range rs {
-		if answered := rs[i].StageTimestamp.Time; answered.After(t) {
-			t = answered
-		}
-	}
-	return t
-}
-
-func span(rs framework.Requests) time.Duration { return last(rs).Sub(first(rs)) }
+// span is from when the first of some requests was received until the last was answered.
+func span(rs framework.Requests) time.Duration { return rs.Last().Sub(rs.First()) }
 
 // await waits until the audit log has n of the picked requests after a mark, and returns them.
 func (c *cluster) await(ctx context.Context, mark framework.Mark, n int, picked pick) (framework.Requests, error) {

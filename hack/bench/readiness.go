@@ -76,12 +76,12 @@ func (k *kubelets) measureReady(ctx context.Context) {
 		for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
 			mark := k.Audit.Mark()
 			must(k.tell(ctx, i, ready, k.pods[i].Status.PodIP))
-			published := last(try(k.await(ctx, mark, 1, copies)))
+			published := try(k.await(ctx, mark, 1, copies)).Last()
 			requests := k.Audit.Since(mark)
-			source := last(k.bySource(requests))
+			source := k.bySource(requests).Last()
 			if ready == corev1.ConditionTrue {
 				more = append(more, milliseconds(published.Sub(source)))
-				kubernetes = append(kubernetes, milliseconds(source.Sub(last(requests.By(kubeletAgent)))))
+				kubernetes = append(kubernetes, milliseconds(source.Sub(requests.By(kubeletAgent).Last())))
 			}
 		}
 	}
