@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,13 +60,17 @@ func anew(meta *metav1.ObjectMeta, name string) {
 
 // learn waits until the API server knows all objects of a resource that have been put into etcd, of which sample is
 // one. Those of a transaction have one resource version, so that a watch that begins in between misses some. Behind
-// them comes a change of the sample, and the list is as new as that.
+// them comes a change of the sample, and the list is as new as that. It must not come from etcd, which takes too long.
 func (s *scene) learn(ctx context.Context, resource, sample string) {
 	client, namespaced := s.Kube.CoreV1().RESTClient(), resource != "nodes"
-	must(client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, namespaced).Resource(resource).Name(sample).
-		Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)).Do(ctx).Error())
-	must(client.Get().NamespaceIfScoped(s.name, namespaced).Resource(resource).
-		Param("labelSelector", seededKey).Do(ctx).Error())
+	changed := try(client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, namespaced).Resource(resource).
+		Name(sample).Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)).Do(ctx).Get())
+	version := try(meta.Accessor(changed)).GetResourceVersion()
+	must(framework.Poll(ctx, func(ctx context.Context) error {
+		return client.Get().NamespaceIfScoped(s.name, namespaced).Resource(resource).
+			Param("resourceVersion", version).Param("resourceVersionMatch", "NotOlderThan").
+			Param("labelSelector", seededKey).Do(ctx).Error()
+	}))
 }
 
 // podState is how far pods have come.
