@@ -42,12 +42,13 @@ type SliceSum struct {
 	Hostnames uint64
 }
 
-// EndpointSum stands for an endpoint without its hostname.
+// EndpointSum stands for an endpoint without its hostname. There are as many in memory as pods have names.
 type EndpointSum struct {
-	Sum   uint64
-	Node  unique.Handle[string] // "" for none
-	Ready bool
+	Sum  uint64                // odd if the endpoint is ready
+	Node unique.Handle[string] // "" for none
 }
+
+func (e EndpointSum) isReady() bool { return e.Sum&1 == 1 }
 
 var seed = maphash.MakeSeed()
 
@@ -67,8 +68,10 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		if encoded, err = endpoint.Marshal(); err != nil {
 			return SliceSum{}, err
 		}
-		of := EndpointSum{Sum: maphash.Bytes(seed, encoded), Node: unique.Make(node),
-			Ready: endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready} // Unknown means ready, says the API.
+		of := EndpointSum{Sum: maphash.Bytes(seed, encoded) &^ 1, Node: unique.Make(node)}
+		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready { // Unknown means ready, says the API.
+			of.Sum |= 1
+		}
 		sum.Endpoints = append(sum.Endpoints, of)
 		hostnames.add(of.Sum, hostname)
 	}
@@ -229,7 +232,7 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 			continue
 		}
 		sum.add(endpoint.Sum, hostname)
-		if endpoint.Ready {
+		if endpoint.isReady() {
 			c.Ready[hostname], c.ReadyNodes[node] = true, true
 		}
 	}
