@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,7 +185,7 @@ func (p *publication) what(what string) string {
 // checks compare a publication with another, or tell of it alone.
 func (p *publication) checks(other *publication) (checks []check) {
 	compare := func(what, unit, note string, value func(p *publication) float64) {
-		c := check{what: p.what(what), unit: unit, ours: value(p), note: note}
+		c := check{what: p.what(what), unit: unit, ours: value(p), note: strings.TrimPrefix(note, "; ")}
 		if other != p {
 			c = compareCosts(p.what(what), unit, value(p), value(other), "mode "+string(other.mode))
 			c.note += note
