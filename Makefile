@@ -71,7 +71,7 @@ test-e2e: build playground ## Run everything in a cluster of three real nodes
 	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: bench
-bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); half an hour
+bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); an hour
 	@CGO_ENABLED=0 go build -C hack/bench -o ../../bin/bench/ .
 	bin/bench/bench -row '$(ROW)'
 

@@ -54,7 +54,8 @@ func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status
 		return nil
 	})
 	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested})
+		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested,
+		Nodes: len(nodes)})
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		names.tell(report, nodes)
 	}

@@ -80,8 +80,8 @@ func (s *scene) sampleOnce(ctx context.Context, f *fairness, name, node string, 
 	try(s.create(ctx, s.localService(name, corev1.LabelHostname, node)))
 	must(s.Kube.CoreV1().Nodes().Delete(ctx, gone, metav1.DeleteOptions{}))
 	asked := s.Audit.Since(mark)
-	created := first(asked.Resource("localservices").Verb("create"))
-	deleted := first(asked.Resource("nodes").Verb("delete"))
+	created := asked.Resource("localservices").Verb("create").First()
+	deleted := asked.Resource("nodes").Verb("delete").First()
 	f.created = append(f.created, s.awaitSample(ctx, f, mark, created, createdServices, sets.New(name+"-"+node)))
 	f.deleted = append(f.deleted, s.awaitSample(ctx, f, mark, deleted, deletedServices, services))
 }
@@ -114,5 +114,5 @@ func (s *scene) awaitSample(ctx context.Context, f *fairness, mark framework.Mar
 		return sampleTimeout.Seconds()
 	}
 	must(err)
-	return last(found).Sub(asked).Seconds()
+	return found.Last().Sub(asked).Seconds()
 }

@@ -29,7 +29,7 @@ func (s *scene) fanOut(ctx context.Context, p *controller, prefix string, n int)
 		s.createLocalServices(ctx, prefix, n)
 		try(s.await(ctx, mark, n*len(s.nodes), createdServices))
 	})
-	elapsed := last(serviceCreates(o.requests)).Sub(first(o.requests.Resource("localservices").Verb("create")))
+	elapsed := serviceCreates(o.requests).Last().Sub(o.requests.Resource("localservices").Verb("create").First())
 	return compared{observed: o, elapsed: elapsed}
 }
 
@@ -119,7 +119,7 @@ func (b *bench) grow(ctx context.Context, nodes int) growth {
 	b.withScene(ctx, nodes, func(s *scene) {
 		s.withController(ctx, func(ctx context.Context, p *controller) {
 			g.compared = s.fanOut(ctx, p, "app", growthLocalServices)
-			g.memory = s.settledMemory(ctx, p)
+			g.memory = s.settledMemory(ctx, p.usage)
 		})
 	})
 	g.floor = floor

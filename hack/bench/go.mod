@@ -6,11 +6,12 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/localservice-dev/local-service-controller v0.0.0
 	github.com/localservice-dev/local-service-controller/test v0.0.0
+	github.com/miekg/dns v1.1.73
 	github.com/prometheus/procfs v0.21.1
 	go.etcd.io/etcd/client/v3 v3.7.0
 	go.uber.org/zap v1.27.1
 	golang.org/x/sync v0.23.0
-	golang.org/x/tools v0.47.0
+	golang.org/x/tools v0.48.0
 	gonum.org/v1/gonum v0.17.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2

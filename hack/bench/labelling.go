@@ -56,7 +56,7 @@ func (s *scene) labelRound(ctx context.Context, n int) compared {
 			try(s.await(ctx, mark, n, labelledPods))
 		})
 	})
-	c.elapsed = last(podPatches(c.requests)).Sub(first(c.requests.Resource("localservices").Verb("create")))
+	c.elapsed = podPatches(c.requests).Last().Sub(c.requests.Resource("localservices").Verb("create").First())
 	return c
 }
 

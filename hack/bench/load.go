@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,13 +60,17 @@ func anew(meta *metav1.ObjectMeta, name string) {
 
 // learn waits until the API server knows all objects of a resource that have been put into etcd, of which sample is
 // one. Those of a transaction have one resource version, so that a watch that begins in between misses some. Behind
-// them comes a change of the sample, and the list is as new as that.
+// them comes a change of the sample, and the list is as new as that. It must not come from etcd, which takes too long.
 func (s *scene) learn(ctx context.Context, resource, sample string) {
 	client, namespaced := s.Kube.CoreV1().RESTClient(), resource != "nodes"
-	must(client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, namespaced).Resource(resource).Name(sample).
-		Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)).Do(ctx).Error())
-	must(client.Get().NamespaceIfScoped(s.name, namespaced).Resource(resource).
-		Param("labelSelector", seededKey).Do(ctx).Error())
+	changed := try(client.Patch(types.MergePatchType).NamespaceIfScoped(s.name, namespaced).Resource(resource).
+		Name(sample).Body([]byte(`{"metadata":{"annotations":{"` + seededKey + `":"true"}}}`)).Do(ctx).Get())
+	version := try(meta.Accessor(changed)).GetResourceVersion()
+	must(framework.Poll(ctx, func(ctx context.Context) error {
+		return client.Get().NamespaceIfScoped(s.name, namespaced).Resource(resource).
+			Param("resourceVersion", version).Param("resourceVersionMatch", "NotOlderThan").
+			Param("labelSelector", seededKey).Do(ctx).Error()
+	}))
 }
 
 // podState is how far pods have come.
@@ -87,12 +92,13 @@ func (s *scene) newApp() string {
 func (s *scene) seedPods(ctx context.Context, app string, n int, state podState) []*corev1.Pod {
 	prefix := s.newApp()
 	sample := try(s.Kube.CoreV1().Pods(s.name).Create(ctx, newPod(app, prefix+"-sample"), metav1.CreateOptions{}))
-	pods := make([]*corev1.Pod, n)
+	first, pods := s.pods, make([]*corev1.Pod, n)
+	s.pods += n
 	s.seed(ctx, n, func(i int) (string, runtime.Object) {
 		pod := sample.DeepCopy()
 		anew(&pod.ObjectMeta, fmt.Sprintf("%s-%06d", prefix, i))
 		if state != podPending {
-			start(pod, s.nodes[i%len(s.nodes)])
+			start(pod, s.nodes[i%len(s.nodes)], podAddress(first+i))
 		}
 		if state == podLabelled {
 			pod.Labels[v1alpha1.DefaultNodeLabelKey] = pod.Spec.NodeName
@@ -115,11 +121,14 @@ func newPod(app, name string) *corev1.Pod {
 	})
 }
 
+// podAddress is the IP address of the i-th pod that is put in place.
+func podAddress(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff) }
+
 // start makes a pod look as if it ran on a node.
-func start(pod *corev1.Pod, node string) {
+func start(pod *corev1.Pod, node, address string) {
 	pod.Spec.NodeName = node
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.HostIP, pod.Status.PodIP = "192.0.2.1", "198.51.100.1"
+	pod.Status.HostIP, pod.Status.PodIP, pod.Status.PodIPs = "192.0.2.1", address, []corev1.PodIP{{IP: address}}
 	for _, kind := range []corev1.PodConditionType{
 		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
 	} {

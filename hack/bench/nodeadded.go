@@ -68,5 +68,5 @@ func (s *scene) addNodeAndWait(ctx context.Context, services int) float64 {
 	s.addNode(ctx)
 	created := try(s.await(ctx, mark, services, createdServices))
 	s.awaitRest(ctx, restTime)
-	return last(created).Sub(first(s.Audit.Since(mark).Resource("nodes").Verb("create"))).Seconds()
+	return created.Last().Sub(s.Audit.Since(mark).Resource("nodes").Verb("create").First()).Seconds()
 }

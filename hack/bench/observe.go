@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -24,7 +28,7 @@ const (
 // controller is a running process of the program that is measured.
 type controller struct {
 	*framework.Controller
-	proc  procfs.Proc
+	usage
 	ready time.Duration // from the start of the process to full caches
 }
 
@@ -35,7 +39,7 @@ func (s *scene) startController(args ...string) *controller {
 		Args: append([]string{"-kubeconfig=" + s.Kubeconfig, "-write-concurrency=" + concurrency}, args...),
 		Env:  []string{"KUBE_CACHE_MUTATION_DETECTOR=false"}, // It would be what is measured.
 	}))
-	return &controller{Controller: process, proc: try(procfs.NewProc(process.Pid()))}
+	return &controller{Controller: process, usage: usageOf(process.Pid())}
 }
 
 // withController calls use with a controller that is ready, and stops it afterwards. The context that use gets is done
@@ -44,18 +48,54 @@ func (s *scene) withController(ctx context.Context, use func(ctx context.Context
 	started := time.Now()
 	p := s.startController()
 	defer func() { s.note(p.Stop()) }()
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		<-p.Done()
-		cancel(fmt.Errorf("the controller has ended; its log ends with:\n%s", p.Tail(20)))
-	}()
+	ctx = whileRuns(ctx, p.Process)
 	must(p.WaitReady(ctx))
 	p.ready = time.Since(started)
 	use(ctx, p)
 }
 
+// whileRuns is a context that is done when a process ends.
+func whileRuns(ctx context.Context, p *framework.Process) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		<-p.Done()
+		cancel(fmt.Errorf("%s has ended; its log ends with:\n%s", p.Name(), p.Tail(20)))
+	}()
+	return ctx
+}
+
+// component is a part of Kubernetes that runs beside a control plane, and is measured, too.
+type component struct {
+	*framework.Process
+	usage
+}
+
+// startComponent starts a part of the playground with a command line of its own. Whoever calls it kills it.
+func (c *cluster) startComponent(name string, args ...string) *component {
+	cmd := exec.Command(try(framework.PlaygroundProgram.Path()), append([]string{name}, args...)...)
+	cmd.Env = []string{"HOME=" + c.Dir()}
+	process := try(framework.StartProcess(cmd, syscall.SIGKILL))
+	return &component{process, usageOf(process.Pid())}
+}
+
+// usage is what a running process uses, as /proc tells.
+type usage struct{ proc procfs.Proc }
+
+func usageOf(pid int) usage { return usage{try(procfs.NewProc(pid))} }
+
+// apiserver is the process of the cluster's API server.
+func (c *cluster) apiserver() usage {
+	for _, proc := range try(procfs.AllProcs()) {
+		line, err := proc.CmdLine() // Some have ended meanwhile.
+		if err == nil && len(line) > 0 && line[0] == "kube-apiserver" && slices.Contains(line, c.etcd.Endpoints()[0]) {
+			return usage{proc}
+		}
+	}
+	panic(failure{errors.New("no process is the API server")})
+}
+
 // cpu is the CPU time that the process has used so far. Its clock has steps of 10 ms.
-func (p *controller) cpu() time.Duration {
+func (p usage) cpu() time.Duration {
 	return time.Duration(try(p.proc.Stat()).CPUTime() * float64(time.Second))
 }
 
@@ -63,17 +103,20 @@ func (p *controller) cpu() time.Duration {
 // which the kernel can take back at any time.
 type memory struct{ resident, peak, program float64 }
 
+// own is what is there now but for the program file. That of the playground is all of Kubernetes.
+func (m memory) own() float64 { return m.resident - m.program }
+
 func (m memory) String() string {
 	return fmt.Sprintf("%.0f MB, %.0f MB of it the program file; peak %.0f MB", m.resident, m.program, m.peak)
 }
 
-func (p *controller) memory() memory {
+func (p usage) memory() memory {
 	status := try(p.proc.NewStatus())
 	return memory{float64(status.VmRSS) / 1e6, float64(status.VmHWM) / 1e6, float64(status.RssFile) / 1e6}
 }
 
 // settledMemory waits until the memory of a process that rests does not change any more.
-func (s *scene) settledMemory(ctx context.Context, p *controller) memory {
+func (s *scene) settledMemory(ctx context.Context, p usage) memory {
 	began := time.Now()
 	settled, since := p.memory(), began
 	for time.Since(since) < s.shorter(settleTime) && time.Since(began) < s.shorter(settleTimeout) {
@@ -154,27 +197,8 @@ func (o observed) listed(r *framework.Request) bool {
 		r.RequestReceivedTimestamp.After(o.from) && r.RequestReceivedTimestamp.Time.Before(o.to)
 }
 
-// first is when the first of some requests was received.
-func first(rs framework.Requests) (t time.Time) {
-	for i := range rs {
-		if received := rs[i].RequestReceivedTimestamp.Time; i == 0 || received.Before(t) {
-			t = received
-		}
-	}
-	return t
-}
-
-// last is when the last of some requests was answered.
-func last(rs framework.Requests) (t time.Time) {
-	for i := range rs {
-		if answered := rs[i].StageTimestamp.Time; answered.After(t) {
-			t = answered
-		}
-	}
-	return t
-}
-
-func span(rs framework.Requests) time.Duration { return last(rs).Sub(first(rs)) }
+// span is from when the first of some requests was received until the last was answered.
+func span(rs framework.Requests) time.Duration { return rs.Last().Sub(rs.First()) }
 
 // await waits until the audit log has n of the picked requests after a mark, and returns them.
 func (c *cluster) await(ctx context.Context, mark framework.Mark, n int, picked pick) (framework.Requests, error) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -34,6 +35,9 @@ const (
 
 // memoryLimits are the targets of row 6, in MB, by the number of pods.
 var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
+
+// hostnamesMemoryLimit is the target of row 16, in MB.
+const hostnamesMemoryLimit = 45
 
 // measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
 func measureLoaded(ctx context.Context, b *bench) {
@@ -69,7 +73,7 @@ func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
 	var rests []atRest
 	s.withController(ctx, func(ctx context.Context, p *controller) {
 		s.awaitRest(ctx, s.shorter(settleTime))
-		m := s.settledMemory(ctx, p)
+		m := s.settledMemory(ctx, p.usage)
 		progress("rows 4, 6, 7: %d pods: ready after %v, %v", pods, p.ready, m)
 		footprint.add(float64(pods), m.resident, m.peak)
 		used := check{what: what, unit: "MB", ours: m.resident, note: m.String()}
@@ -80,10 +84,12 @@ func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
 		if size == mostPods {
 			s.report.add(7, check{what: "ready after restart, " + what, unit: "s", ours: p.ready.Seconds()}.atMost(10))
 			s.report.count(7, "writes after a restart", float64(len(s.Audit.Since(mark).ByController().Writes())), 0)
-			rests = s.watchAtRest(ctx, p)
+			if s.opts.wants(4) {
+				rests = s.watchAtRest(ctx, p)
+			}
 		}
 	})
-	s.reportAtRest(what, rests, mark)
+	s.reportAtRest(4, what, rests, mark)
 }
 
 // atRest is what a controller did while only heartbeats came in.
@@ -95,9 +101,6 @@ type atRest struct {
 // watchAtRest watches a controller while kubelets send what they send, and while they update their status ten times as
 // often.
 func (s *scene) watchAtRest(ctx context.Context, p *controller) (rests []atRest) {
-	if !s.opts.wants(4) {
-		return nil
-	}
 	leases := s.createLeases(ctx)
 	for _, times := range []int{1, 10} {
 		var kubelets errgroup.Group
@@ -171,8 +174,8 @@ func (s *scene) everyNode(ctx context.Context, every time.Duration, do func(ctx 
 	return err
 }
 
-// reportAtRest reports row 4. The target is for what real kubelets send.
-func (s *scene) reportAtRest(what string, rests []atRest, mark framework.Mark) {
+// reportAtRest reports what a controller did at rest. The target is for what real kubelets send.
+func (s *scene) reportAtRest(row int, what string, rests []atRest, mark framework.Mark) {
 	for _, r := range rests {
 		elapsed := r.to.Sub(r.from).Seconds()
 		rate := func(resource string) float64 {
@@ -184,8 +187,39 @@ func (s *scene) reportAtRest(what string, rests []atRest, mark framework.Mark) {
 		if r.times == 1 {
 			cpu = cpu.atMost(1)
 		}
-		s.report.add(4, cpu)
-		s.report.count(4, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
-		s.report.count(4, "LISTs"+at, s.listed(mark, r.observed), 0)
+		s.report.add(row, cpu)
+		s.report.count(row, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
+		s.report.count(row, "LISTs"+at, s.listed(mark, r.observed), 0)
 	}
+}
+
+// measureHostnamesAtRest measures row 16, which is rows 4 and 6 where all LocalServices have mode Hostnames.
+func measureHostnamesAtRest(ctx context.Context, b *bench) {
+	b.withOwnScene(ctx, b.n(5000), func(s *scene) { // No other LocalService may need the pods.
+		ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
+		defer cancel()
+		selected := b.n(mostPods) / 2
+		s.seedPods(ctx, "app000", selected, podRunning)
+		s.seedPods(ctx, "another", b.n(mostPods)-selected, podRunning)
+		defer s.startEndpointSlices(ctx).Kill()
+		s.withController(ctx, func(ctx context.Context, _ *controller) {
+			mark := s.Audit.Mark()
+			s.createLocalServices(ctx, "app", loadedLocalServices, inMode(v1alpha1.ModeHostnames))
+			try(s.await(ctx, mark, selected/endpointsPerSlice, copies))
+			s.awaitRest(ctx, s.shorter(settleTime))
+		})
+		what := fmt.Sprintf("%d pods, %d nodes, mode Hostnames", b.n(mostPods), len(s.nodes))
+		mark := s.Audit.Mark()
+		var rests []atRest
+		s.withController(ctx, func(ctx context.Context, p *controller) {
+			s.awaitRest(ctx, s.shorter(settleTime))
+			m := s.settledMemory(ctx, p.usage)
+			progress("row 16: ready after %v, %v", p.ready, m)
+			b.report.add(16, check{what: what, unit: "MB", ours: m.resident, note: m.String()}.atMost(hostnamesMemoryLimit))
+			rests = s.watchAtRest(ctx, p)
+		})
+		s.reportAtRest(16, what, rests, mark)
+		requests := s.Audit.Since(mark).ByController() // The log has a watch when that has ended.
+		b.report.count(16, "requests for pods", float64(len(requests.Resource("pods"))), 0)
+	})
 }

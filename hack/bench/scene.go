@@ -34,15 +34,20 @@ type cluster struct {
 // withScene calls use with a namespace and nodes on a new control plane, and stops that afterwards. A smoke run has
 // only one control plane, for all rows.
 func (b *bench) withScene(ctx context.Context, nodes int, use func(s *scene)) {
-	c := b.shared
-	if c == nil {
-		c = b.startCluster(ctx)
+	if !b.opts.smoke {
+		b.withOwnScene(ctx, nodes, use)
+		return
 	}
-	if b.opts.smoke {
-		b.shared = c
-	} else {
-		defer func() { b.note(c.Stop()) }()
+	if b.shared == nil {
+		b.shared = b.startCluster(ctx)
 	}
+	use(b.newScene(ctx, b.shared, nodes))
+}
+
+// withOwnScene is withScene with a control plane of its own also in a smoke run.
+func (b *bench) withOwnScene(ctx context.Context, nodes int, use func(s *scene)) {
+	c := b.startCluster(ctx)
+	defer func() { b.note(c.Stop()) }()
 	use(b.newScene(ctx, c, nodes))
 }
 
@@ -74,6 +79,7 @@ type scene struct {
 	name  string
 	nodes []string
 	apps  int // groups of pods so far
+	pods  int // put in place so far
 }
 
 // newScene makes a namespace, in which pods can be created, and nodes.
@@ -156,11 +162,16 @@ func (s *scene) create(ctx context.Context, ls *v1alpha1.LocalService) (*v1alpha
 	return s.LocalServices.LocalserviceV1alpha1().LocalServices(s.name).Create(ctx, ls, metav1.CreateOptions{})
 }
 
-// createLocalServices creates n LocalServices for the nodes of the scene, several at a time.
-func (s *scene) createLocalServices(ctx context.Context, prefix string, n int) []*v1alpha1.LocalService {
+// createLocalServices creates n LocalServices for the nodes of the scene, several at a time, with some changes.
+func (s *scene) createLocalServices(ctx context.Context, prefix string, n int,
+	changes ...framework.Change) []*v1alpha1.LocalService {
 	created := make([]*v1alpha1.LocalService, n)
 	must(parallel(ctx, loadWorkers, n, func(ctx context.Context, _, i int) (err error) {
-		created[i], err = s.create(ctx, s.localService(fmt.Sprintf("%s%03d", prefix, i), framework.SceneLabel, s.name))
+		ls := s.localService(fmt.Sprintf("%s%03d", prefix, i), framework.SceneLabel, s.name)
+		for _, change := range changes {
+			change(ls)
+		}
+		created[i], err = s.create(ctx, ls)
 		return err
 	}))
 	return created

@@ -55,6 +55,6 @@ func (s *scene) takeOver(ctx context.Context, lease time.Duration, signal syscal
 	try(leader.Wait())
 	s.addNode(ctx)
 	created := try(s.await(ctx, mark, 1, createdServices))
-	progress("row 8: %v of the leader: work resumes after %v", signal, last(created).Sub(ended))
-	return last(created).Sub(ended)
+	progress("row 8: %v of the leader: work resumes after %v", signal, created.Last().Sub(ended))
+	return created.Last().Sub(ended)
 }

@@ -68,12 +68,13 @@ func (s SliceSum) Same(other SliceSum) bool {
 	return s.Rest == other.Rest && s.Hostnames == other.Hostnames
 }
 
-// EndpointSum stands for an endpoint without its hostname.
+// EndpointSum stands for an endpoint without its hostname. There are as many in memory as pods have names.
 type EndpointSum struct {
-	Sum   uint64
-	Node  unique.Handle[string] // "" for none
-	Ready bool
+	Sum  uint64                // odd if the endpoint is ready
+	Node unique.Handle[string] // "" for none
 }
+
+func (e EndpointSum) isReady() bool { return e.Sum&1 == 1 }
 
 var seed = maphash.MakeSeed()
 
@@ -97,8 +98,10 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		if encoded, err = endpoint.Marshal(); err != nil {
 			return SliceSum{}, err
 		}
-		of := EndpointSum{Sum: maphash.Bytes(seed, encoded), Node: unique.Make(node),
-			Ready: endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready} // Unknown means ready, says the API.
+		of := EndpointSum{Sum: maphash.Bytes(seed, encoded) &^ 1, Node: unique.Make(node)}
+		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready { // Unknown means ready, says the API.
+			of.Sum |= 1
+		}
 		sum.Endpoints = append(sum.Endpoints, of)
 		hostnames.add(of.Sum, hostname)
 	}
@@ -191,6 +194,8 @@ type CopyInput struct {
 	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then. nil is
 	// for none.
 	IsContested func(current EndpointSlice, want SliceSum) bool
+	// Nodes is how many nodes are selected, so that nothing has to grow: there is a plan for each change of a pod.
+	Nodes int
 }
 
 // CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
@@ -215,10 +220,10 @@ type Copies struct {
 // ComputeCopies compares the copies that should be with those that are. Only what Kubernetes has published for the
 // Source is copied, and only what the Published Service controls is changed: labels anybody may write.
 func ComputeCopies(in CopyInput) Copies {
-	out := Copies{Ready: map[string]bool{}, ReadyNodes: map[string]bool{}}
 	if in.Source == nil || in.Published == nil {
-		return out // The garbage collector deletes the copies with their Service.
+		return Copies{} // The garbage collector deletes the copies with their Service.
 	}
+	out := Copies{Ready: make(map[string]bool, in.Nodes), ReadyNodes: make(map[string]bool, in.Nodes)}
 	copied := map[string]bool{}
 	for name, source := range in.Slices {
 		if source.Manager() != KubernetesSliceManager || source.Controller().UID != in.Source.GetUID() {
@@ -264,7 +269,7 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 			continue
 		}
 		sum.add(endpoint.Sum, hostname)
-		if endpoint.Ready {
+		if endpoint.isReady() {
 			c.Ready[hostname], c.ReadyNodes[node] = true, true
 		}
 	}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+const (
+	readySamples   = 300
+	readyLimit     = 20  // milliseconds more than Kubernetes takes
+	copiesLimit    = 1.1 // of the writes of Kubernetes
+	rollingPerTime = 50  // pods a second that are replaced in a rolling restart
+	restartTime    = 100 * time.Millisecond
+)
+
+// measureReadiness measures rows 13 and 14: pods of one LocalService become ready, one after the other and in a rolling
+// restart.
+func measureReadiness(ctx context.Context, b *bench) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	b.withScene(ctx, b.n(publishedNodes), func(s *scene) {
+		k := kubelets{s, s.seedPods(ctx, "app000", len(s.nodes), podRunning),
+			try(kubernetes.NewForConfig(s.protobuf(kubeletAgent)))}
+		endpointSlices := s.startEndpointSlices(ctx)
+		defer endpointSlices.Kill()
+		s.withController(whileRuns(ctx, endpointSlices.Process), func(ctx context.Context, p *controller) {
+			mark := s.Audit.Mark()
+			s.createLocalServices(ctx, "app", 1, inMode(v1alpha1.ModeHostnames))
+			try(s.await(ctx, mark, (len(s.nodes)+endpointsPerSlice-1)/endpointsPerSlice, copies))
+			s.awaitRest(ctx, 2*time.Second) // The status has been written.
+			if s.opts.wants(13) {
+				k.measureReady(ctx)
+			}
+			if s.opts.wants(14) {
+				k.measureRollingRestart(ctx, p, endpointSlices)
+			}
+		})
+	})
+}
+
+// kubelets report the status of pods.
+type kubelets struct {
+	*scene
+	pods   []*corev1.Pod
+	client kubernetes.Interface
+}
+
+// tell reports a pod as ready or not, with an address.
+func (k *kubelets) tell(ctx context.Context, i int, ready corev1.ConditionStatus, address string) error {
+	pod := k.pods[i]
+	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			c.Status = ready
+		}
+	}
+	_, err := k.client.CoreV1().Pods(k.scene.name).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
+}
+
+// measureReady measures row 13: when our copy is written, from when Kubernetes has written its EndpointSlice.
+func (k *kubelets) measureReady(ctx context.Context) {
+	var more, kubernetes samples // milliseconds
+	n := k.n(readySamples)
+	for sample := range n {
+		i := sample * len(k.pods) / n // Of all EndpointSlices.
+		for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
+			mark := k.Audit.Mark()
+			must(k.tell(ctx, i, ready, k.pods[i].Status.PodIP))
+			published := try(k.await(ctx, mark, 1, copies)).Last()
+			requests := k.Audit.Since(mark)
+			source := k.bySource(requests).Last()
+			if ready == corev1.ConditionTrue {
+				more = append(more, milliseconds(published.Sub(source)))
+				kubernetes = append(kubernetes, milliseconds(source.Sub(requests.By(kubeletAgent).Last())))
+			}
+		}
+	}
+	what := fmt.Sprintf("a pod of %d becomes ready: its name is published after Kubernetes' EndpointSlice, ", len(k.pods))
+	note := fmt.Sprintf("%d pods; longest %.1f; before, Kubernetes takes p50 %.1f, p99 %.1f", len(more), more.max(),
+		kubernetes.median(), kubernetes.quantile(0.99))
+	k.report.add(13,
+		check{what: what + "p50", unit: "ms", ours: more.median()}.atMost(readyLimit),
+		check{what: what + "p99", unit: "ms", ours: more.quantile(0.99), note: note}.atMost(readyLimit))
+}
+
+// measureRollingRestart measures row 14. At the API a rolling update of a DaemonSet looks like this: of a few pods at a
+// time the old one is not ready any more, and then there is one on the same node with another address.
+func (k *kubelets) measureRollingRestart(ctx context.Context, p *controller, endpointSlices *component) {
+	before := endpointSlices.cpu()
+	o := k.observe(ctx, p, func(framework.Mark) {
+		must(paced(ctx, loadWorkers, len(k.pods), rollingPerTime, func(ctx context.Context, i int) error {
+			if err := k.tell(ctx, i, corev1.ConditionFalse, k.pods[i].Status.PodIP); err != nil {
+				return err
+			}
+			if err := pause(ctx, restartTime); err != nil {
+				return err
+			}
+			return k.tell(ctx, i, corev1.ConditionTrue, podAddress(len(k.pods)+i))
+		}))
+	})
+	cpu := endpointSlices.cpu() - before
+	what := fmt.Sprintf("rolling restart of %d pods: ", len(k.pods))
+	writes := compareCosts(what+"EndpointSlices written", "", o.count(copyWrites), o.count(k.bySource), "Kubernetes")
+	used := compareCosts(what+"CPU", "s", o.cpu.Seconds(), cpu.Seconds(), "kube-controller-manager")
+	used.note += fmt.Sprintf("; %d pods a second", rollingPerTime)
+	k.report.add(14, writes.atMostTimes(copiesLimit), used)
+	k.report.count(14, what+"writes refused", o.count(copyWrites)-o.count(copies), 0)
+	k.report.count(14, what+"EndpointSlices that are not as Kubernetes has them", k.differing(ctx), 0)
+}
+
+// differing is how many EndpointSlices of the LocalService have no copy with the same addresses.
+func (k *kubelets) differing(ctx context.Context) (n float64) {
+	of := func(value string) map[string]string {
+		addresses := map[string]string{}
+		list := metav1.ListOptions{LabelSelector: v1alpha1.HostnamesLabelKey + "=" + value}
+		for _, slice := range try(k.Kube.DiscoveryV1().EndpointSlices(k.scene.name).List(ctx, list)).Items {
+			var all strings.Builder
+			for _, e := range slice.Endpoints {
+				fmt.Fprintln(&all, e.Addresses, *e.NodeName, *e.Conditions.Ready)
+			}
+			addresses[strings.TrimSuffix(slice.Name, "-named")] = all.String()
+		}
+		return addresses
+	}
+	published := of(v1alpha1.HostnamesPublished)
+	for name, addresses := range of(v1alpha1.HostnamesSource) {
+		if published[name] != addresses {
+			n++
+		}
+	}
+	return n
+}
