@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -46,16 +47,7 @@ type published struct {
 // does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names
 // are kept up to date.
 func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
-	names := &published{service: h.ours(ls, plan.Published)}
-	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
-		if node := h.caches.Nodes.Get("", name); node != nil {
-			return node.Labels
-		}
-		return nil
-	})
-	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested,
-		Nodes: len(nodes)})
+	names := h.copies(ls, len(nodes))
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		names.tell(report, nodes)
 	}
@@ -65,13 +57,44 @@ func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status
 	return names
 }
 
+// copies decides about the copies. It is told how many nodes the LocalService selects.
+func (h *hostnames) copies(ls *v1alpha1.LocalService, nodes int) *published {
+	names := &published{service: h.ours(ls, plan.Published)}
+	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
+		if node := h.caches.Nodes.Get("", name); node != nil {
+			return node.Labels
+		}
+		return nil
+	})
+	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
+		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested, Nodes: nodes})
+	changes := len(names.Changes)
+	names.Changes = slices.DeleteFunc(names.Changes, func(change plan.CopyChange) bool {
+		return change.Action == plan.Delete && !h.slices.IsDoomed(change.Current, h.clock.Now())
+	})
+	if len(names.Changes) < changes {
+		h.lookAgain(keyOf(ls), writer.DoomedFor)
+	}
+	return names
+}
+
+// isBehind reports whether a copy is to be written that is not refused.
+func (h *hostnames) isBehind(ls *v1alpha1.LocalService, nodes int) bool {
+	if h.ours(ls, plan.Published) == nil {
+		return false
+	}
+	return slices.ContainsFunc(h.copies(ls, nodes).Changes, func(change plan.CopyChange) bool {
+		return change.Action != plan.Wait && !h.slices.IsRefused(ls.Namespace, change.Name)
+	})
+}
+
 // ours is the Service that a LocalService has for a purpose, nil if there is none, or it is somebody else's.
 func (h *hostnames) ours(ls *v1alpha1.LocalService, purpose plan.Purpose) plan.Service {
 	service := h.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, purpose, ""))
-	if plan.HolderOf(ls, purpose, "", h.nodeLabelKey, service) != plan.Ours || service.Terminating() {
+	if plan.HolderOf(ls, purpose, "", h.nodeLabelKey, service) != plan.Ours {
 		return nil
 	}
-	return service
+	return service // Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
 }
 
 // tell completes a report about a LocalService with mode Hostnames.
@@ -99,12 +122,12 @@ func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *
 	}
 	report.Unanswered = -1
 	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
-	if len(p.Changes) == report.Retiring && (!isHostnames || names.IsInPlace()) {
+	if len(p.Changes) == report.Retiring && (!isHostnames || names.IsComplete()) {
 		report.Unanswered = h.unanswered(ls, names, nodes)
 	}
 	left, known := status.LeftToRetire(ls, h.clock.Now())
 	switch {
-	case len(p.With(plan.Action.IsWrite)) > report.Retiring || len(names.Changes) > 0:
+	case report.Unanswered < 0 && (len(p.With(plan.Action.IsWrite)) > report.Retiring || len(names.Changes) > 0):
 		again = progressInterval // What is written now may be all that is missing.
 	case report.Unanswered != 0: // An event will tell.
 	case !known:
@@ -131,39 +154,20 @@ func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, node
 	return n
 }
 
-// write makes the changes of the copies, and adds what became of them to an outcome.
-func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, outcome *writer.Outcome,
-	next func() error) {
-	if len(names.Changes) == 0 || outcome.Stopped != nil {
-		return
+// write makes the changes of the copies.
+func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, report *status.Report,
+	next func() error) writer.Outcome {
+	if len(names.Changes) == 0 {
+		return writer.Outcome{}
 	}
 	out := h.slices.Write(ctx, ls.Namespace, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
 		return plan.Copy(change, names.service, names.Hostnames)
 	}, next)
-	outcome.Refused = append(outcome.Refused, out.Refused...)
-	outcome.Stale = append(outcome.Stale, out.Stale...)
-	outcome.Contested.Insert(out.Contested.UnsortedList()...)
-	outcome.Stopped = out.Stopped
+	if len(out.Refused)+len(out.Stale) > 0 || out.Stopped != nil {
+		if report.Hostnames != nil {
+			report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)
+		}
+	}
 	out.AwaitSlices(ctx, h.caches.HostnameSlices.HasReached)
-}
-
-// hostnameSliceChanged finds the LocalService of an EndpointSlice.
-func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
-	isSame := before != nil && after != nil && before.Same(after)
-	if after != nil && c.caches.HostnameSlices.IsEcho(after) || isSame {
-		return
-	}
-	for _, slice := range []*cache.HostnameSlice{before, after} {
-		if slice == nil {
-			continue
-		}
-		delay := batchPeriod // Somebody changes what is ours, and may do so as often as we put it right.
-		if slice.Manager() == plan.KubernetesSliceManager {
-			delay = 0
-		}
-		key := slice.LocalService()
-		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfterBackoff(key, delay)
-		}
-	}
+	return out
 }

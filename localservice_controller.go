@@ -50,6 +50,7 @@ const (
 var (
 	errOutdated     = errors.New("the LocalService has changed")
 	errNodesChanged = errors.New("the nodes have changed")
+	errPodsChanged  = errors.New("the pods of the names have changed")
 )
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
@@ -95,64 +96,6 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged leaves out what this controller itself has written, which is the status.
-func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	switch {
-	case after == nil:
-		c.loop.Add(keyOf(before)) // The garbage collector deletes its Services, but a metric may tell of it.
-	case c.caches.LocalServices.IsEcho(before, after):
-	case cache.SameSpec(before, after): // Our own echo may come before the answer.
-		c.loop.AddAfterBackoff(keyOf(after), 0)
-	default:
-		c.loop.Add(keyOf(after))
-	}
-}
-
-func (c *localServiceController) nodeChanged(before, after *cache.Node) {
-	c.nodeChanges.Add(1)
-	for ls := range c.caches.LocalServices.All() {
-		if before != nil && plan.Selects(ls, before.Labels) || after != nil && plan.Selects(ls, after.Labels) {
-			c.loop.AddAfter(keyOf(ls), batchPeriod)
-		}
-	}
-}
-
-// serviceChanged has those LocalServices looked at that control the Service, or want its name.
-func (c *localServiceController) serviceChanged(before, after *cache.Service) {
-	isSame := before != nil && after != nil && before.Same(after)
-	isEcho := after != nil && c.caches.Services.IsEcho(after)
-	// After a watch was broken, it may tell only now, with our own write, that somebody else's Service has gone before.
-	// One without a node is of mode Hostnames: what Kubernetes publishes for it may have been told before.
-	isOnlyOurs := isEcho && after.Node() != "" && (before == nil || before.Controller() == after.Controller())
-	if isSame || isOnlyOurs {
-		return
-	}
-	for _, service := range []*cache.Service{before, after} {
-		for key := range c.caches.LocalServicesOf(service) {
-			if after == nil && c.loop.Running() {
-				c.vanished.Store(key, nil)
-			}
-			c.loop.AddAfterBackoff(key, batchPeriod)
-		}
-	}
-}
-
-// endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
-func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
-	for _, slice := range []*cache.EndpointSlice{before, after} {
-		if slice == nil || !slice.Ready {
-			continue
-		}
-		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
-		if c.caches.LocalServices.Store.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfterBackoff(key, readinessPeriod)
-		}
-	}
-}
-
 // Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
 func (c *localServiceController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys)
@@ -187,6 +130,12 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
 	names := c.hostnames.plan(ls, &p, &report, nodes)
+	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
+	// Names come first: pods change also while many Services are written.
+	outcome := c.hostnames.write(ctx, ls, names, &report, func() error { return c.isOutdated(ls) })
+	if c.loop.IsBackingOff(key) {
+		return reconcile.ErrBackingOff
+	}
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
 		return err
@@ -201,9 +150,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	c.announce(ctx, ls, &p, report, owned)
-	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
-	outcome := c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next)
-	c.hostnames.write(ctx, ls, names, &outcome, func() error { return next(0) })
+	outcome.Add(func() writer.Outcome {
+		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next)
+	})
 	return c.conclude(ctx, ls, report, outcome)
 }
 
@@ -257,16 +206,18 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 	nodes []string, nodeChanges int64) func(int) error {
 	looked, told, inPlace := c.clock.Now(), c.clock.Now(), report.InPlace
 	return func(done int) error {
-		now := c.clock.Now()
-		current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
-		isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-		if isGone || current.Generation != ls.Generation {
-			return errOutdated
+		if err := c.isOutdated(ls); err != nil {
+			return err
 		}
-		if changes := c.nodeChanges.Load(); changes != nodeChanges && now.Sub(looked) >= replanInterval {
+		now := c.clock.Now()
+		if now.Sub(looked) >= replanInterval {
+			changes := c.nodeChanges.Load()
 			// Some node has changed: that need not be one that is, or was, selected.
-			if !sets.New(c.caches.Nodes.Selected(ls)...).Equal(sets.New(nodes...)) {
+			if changes != nodeChanges && !sets.New(c.caches.Nodes.Selected(ls)...).Equal(sets.New(nodes...)) {
 				return errNodesChanged
+			}
+			if c.hostnames.isBehind(ls, len(nodes)) {
+				return errPodsChanged
 			}
 			looked, nodeChanges = now, changes
 		}
@@ -277,6 +228,16 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 		}
 		return nil
 	}
+}
+
+// isOutdated returns an error if a LocalService has changed or gone, other than in its status.
+func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
+	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
+	isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
+	if isGone || current.Generation != ls.Generation {
+		return errOutdated
+	}
+	return nil
 }
 
 func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) {
@@ -333,7 +294,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 		return statusErr
 	case len(outcome.Stale) > 0:
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Stale)))
-	case outcome.Stopped != nil: // by errNodesChanged
+	case outcome.Stopped != nil: // by errNodesChanged, or errPodsChanged
 		c.loop.Add(key)
 	}
 	return nil

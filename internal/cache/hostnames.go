@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"compress/flate"
 	"io"
 	"strings"
@@ -46,7 +47,7 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		return s, err
 	}
 	// The Service of a copy has the name of its LocalService, whatever has become of the labels.
-	s.localService = unique.Make(controller.Name)
+	s.localService = unique.Make(cmp.Or(controller.Name, s.localService.Value()))
 	s.sum.Endpoints = nil
 	return s, nil
 }

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,5 +135,28 @@ func TestPodsOnDemand(t *testing.T) {
 		p.localServiceChanged(services, nil)
 		time.Sleep(podsLinger)
 		want("it is deleted", 0, 2)
+	})
+}
+
+// TestPodsUnwantedBeforeTheyAreWatched: pods are wanted, and not wanted any more, before the watch of them has begun, as
+// when the goroutine of run is still stopping the watch before, or has not been scheduled yet.
+func TestPodsUnwantedBeforeTheyAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPods(false, func() (*Store[Pod], error) { return nil, errors.New("not in this test") })
+		ls := &v1alpha1.LocalService{}
+		p.localServiceChanged(nil, ls)
+		p.localServiceChanged(ls, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			p.run(ctx)
+		}()
+		time.Sleep(2 * podsLinger)
+		cancel()
+		if got := <-panicked; got != nil {
+			t.Errorf("panic: %v", got)
+		}
 	})
 }

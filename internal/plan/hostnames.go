@@ -2,6 +2,7 @@ package plan
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 	"unique"
 
@@ -215,6 +216,8 @@ type Copies struct {
 	Sources, Contested int
 	// Ready has the names with a ready endpoint, and ReadyNodes the nodes that those are on.
 	Ready, ReadyNodes map[string]bool
+
+	inPlace []EndpointSlice // sources whose copy is in place
 }
 
 // ComputeCopies compares the copies that should be with those that are. Only what Kubernetes has published for the
@@ -241,18 +244,24 @@ func ComputeCopies(in CopyInput) Copies {
 			change.Action = Wait // It is of a Service that is gone, and will go with that.
 		case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager &&
 			change.Current.Controller() != (Controller{}):
+			out.inPlace = append(out.inPlace, source)
 			continue
 		case in.IsContested != nil && in.IsContested(change.Current, want):
 			out.Contested++
+			out.inPlace = append(out.inPlace, source)
 			continue
 		default:
 			change.Action = Update
 		}
 		out.Changes = append(out.Changes, change)
 	}
+	// What Kubernetes has published there, because somebody has given the Published Service a selector, is left while it
+	// has that.
+	selects := len(in.Published.Content().Get().Spec.Selector) > 0
 	for name, current := range in.Slices {
 		// While there is nothing to copy, Kubernetes has not published the pods yet: it does so also where there are none.
-		if out.Sources > 0 && IsCopy(current, in.Published.GetUID()) && !copied[name] {
+		if out.Sources > 0 && IsCopy(current, in.Published.GetUID()) && !copied[name] &&
+			!(selects && current.Manager() == KubernetesSliceManager) {
 			out.Changes = append(out.Changes, CopyChange{Action: Delete, Name: name, Current: current})
 		}
 	}
@@ -276,8 +285,20 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 	return sum.sum
 }
 
-// IsInPlace reports whether nothing is left to publish.
-func (c *Copies) IsInPlace() bool { return c.Sources > 0 && len(c.Changes) == 0 && c.Contested == 0 }
+// ReadyInPlace is how many names have a ready endpoint in copies that are in place, as when no other one was written.
+func (c *Copies) ReadyInPlace(hostnames *Hostnames) int {
+	placed := Copies{Ready: map[string]bool{}, ReadyNodes: map[string]bool{}}
+	for _, source := range c.inPlace {
+		placed.hostnames(hostnames, source.Sum().Endpoints)
+	}
+	return len(placed.Ready)
+}
+
+// IsComplete reports whether everything that Kubernetes has published has a copy, be it one to update.
+func (c *Copies) IsComplete() bool {
+	return c.Sources > 0 && c.Contested == 0 && !slices.ContainsFunc(c.Changes,
+		func(change CopyChange) bool { return change.Action == Create || change.Action == Wait })
+}
 
 // copySuffix ends the name of a copy, which follows from that of its source, so that it is never made twice.
 const copySuffix = "-named"

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
@@ -150,6 +151,8 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 	case Published:
 		t.want.Spec.Selector = nil
 		t.want.Annotations[v1alpha1.GroupByAnnotationKey] = ls.Spec.GroupBy
+		// What is left of a selector that somebody has given it for a while is not to be published.
+		t.want.Labels[discoveryv1.LabelSkipMirror] = "true"
 	}
 	if purpose != ForNode {
 		t.want.Spec.ClusterIP = corev1.ClusterIPNone

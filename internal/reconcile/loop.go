@@ -38,7 +38,9 @@ type Loop[K comparable] struct {
 	queue     workqueue.TypedDelayingInterface[K]
 	failures  workqueue.TypedRateLimiter[K]
 	refusals  workqueue.TypedRateLimiter[K]
+	clock     clock.PassiveClock
 	running   atomic.Bool
+	retryAt   sync.Map // time.Time, by key that was refused
 }
 
 // New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns, and
@@ -49,6 +51,7 @@ func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string,
 	return &Loop[K]{
 		name:      name,
 		reconcile: reconcile,
+		clock:     clk,
 		fair:      fair,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk,
 			Queue: queue}),
@@ -64,17 +67,39 @@ func (l *Loop[K]) Add(key K) { l.AddAfter(key, 0) }
 // AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does
 // nothing.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
+	l.retryAt.Delete(key)
+	l.addAfter(key, delay)
+}
+
+func (l *Loop[K]) addAfter(key K, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
 	}
 }
+
+// AddAside has a key reconciled soon for what has nothing to do with what was refused: see IsBackingOff.
+func (l *Loop[K]) AddAside(key K) { l.addAfter(key, 0) }
+
+// IsBackingOff reports whether what was refused of a key is not to be tried again yet. Whoever leaves it out returns
+// ErrBackingOff.
+func (l *Loop[K]) IsBackingOff(key K) bool { return l.untilRetry(key) > 0 }
+
+func (l *Loop[K]) untilRetry(key K) time.Duration {
+	if at, refused := l.retryAt.Load(key); refused {
+		return at.(time.Time).Sub(l.clock.Now())
+	}
+	return 0
+}
+
+// ErrBackingOff is returned when all is done but what was refused, which is tried again when it was to be.
+var ErrBackingOff = errors.New("what was refused is not tried again yet")
 
 // AddAfterBackoff is AddAfter for changes that mend nothing that was refused: it does not cut the backoff short.
 func (l *Loop[K]) AddAfterBackoff(key K, delay time.Duration) {
 	if refusals := l.refusals.NumRequeues(key); refusals > 0 {
 		delay = max(delay, backoff(refusals))
 	}
-	l.AddAfter(key, delay)
+	l.addAfter(key, delay)
 }
 
 // Running reports whether Run has begun.
@@ -133,6 +158,8 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	switch {
 	case err == nil:
 		l.forget(key)
+	case errors.Is(err, ErrBackingOff):
+		l.queue.AddAfter(key, l.untilRetry(key)) // The queue has forgotten it: it remembers one time for a key.
 	case errors.As(err, new(*terminalError)):
 		l.forget(key)
 		logger.Error(err, "Not tried again until the object changes", "key", key)
@@ -144,6 +171,7 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	case errors.As(err, new(*refusedError)):
 		l.failures.Forget(key)
 		delay := l.refusals.When(key)
+		l.retryAt.Store(key, l.clock.Now().Add(delay))
 		l.queue.AddAfter(key, delay)
 		logger.Error(err, "Trying again later", "key", key, "after", delay)
 	default:
@@ -164,6 +192,7 @@ func backoff(refusals int) time.Duration {
 func (l *Loop[K]) forget(key K) {
 	l.failures.Forget(key)
 	l.refusals.Forget(key)
+	l.retryAt.Delete(key)
 }
 
 type terminalError struct{ error }

@@ -184,7 +184,8 @@ func (r *Report) progressing() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonServicesInPlace, Message: "there is nothing left to write"}
 	switch {
-	case r.Writing || r.Waiting > 0 || r.Hostnames != nil && (r.Hostnames.Unpublished || r.Hostnames.Waiting > 0):
+	case r.Writing || r.Waiting > 0 ||
+		len(r.Refused) == 0 && r.Hostnames != nil && (r.Hostnames.Unpublished || r.Hostnames.Waiting > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:

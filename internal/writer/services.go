@@ -75,8 +75,6 @@ type Outcome struct {
 	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan, from
 	// a newer cache, will be right.
 	Refused, Stale []error
-	// Known are writes that were not tried again, because they have failed a moment ago.
-	Known []error
 	// Contested are the names of fields that have come back from the API server other than they were written: an
 	// admission webhook or policy sets them.
 	Contested sets.Set[string]
@@ -85,6 +83,17 @@ type Outcome struct {
 	Stopped error
 
 	slices []*discoveryv1.EndpointSlice // that were written
+}
+
+// Add adds what became of other changes, which are made only if nothing has stopped these.
+func (o *Outcome) Add(next func() Outcome) {
+	if o.Stopped != nil {
+		return
+	}
+	other := next()
+	o.Written = append(o.Written, other.Written...)
+	o.Refused, o.Stale = append(o.Refused, other.Refused...), append(o.Stale, other.Stale...)
+	o.Contested, o.Stopped = o.Contested.Union(other.Contested), other.Stopped
 }
 
 // Counts are the numbers of changes that were made.
@@ -167,7 +176,7 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 	}
 	if err != nil {
 		w.refused.Store(true)
-		w.terminating.Store(w.terminating.Load() || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause))
+		w.terminating.Store(w.terminating.Load() || isTerminating(err))
 		return err
 	}
 	w.mu.Lock()
@@ -301,6 +310,9 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change pl
 // delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
 // of Services.
 func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) error {
+	if change.Action == plan.Retire {
+		return remove(ctx, client, change.Current) // Nobody wants it, whatever nodes there are.
+	}
 	node := change.Current.Node()
 	labels, err := s.nodes.labels(ctx, node)
 	if err != nil {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +45,9 @@ type Slices struct {
 const (
 	// RefusedFor is how long an EndpointSlice that was refused is not tried again.
 	RefusedFor = time.Minute
-	// doomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
+	// DoomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
 	// publishes the pods anew, but not all in one moment.
-	doomedFor = 2 * time.Second
+	DoomedFor = 5 * time.Second
 	// Of more than maxRemembered EndpointSlices some are forgotten.
 	maxRemembered = 10000
 )
@@ -67,6 +69,12 @@ func (s *Slices) IsContested(current plan.EndpointSlice, want plan.SliceSum) boo
 	return known && stored.(contest).want.Same(want) && stored.(contest).have.Same(current.Sum())
 }
 
+// IsRefused reports whether an EndpointSlice was refused a moment ago.
+func (s *Slices) IsRefused(namespace, name string) bool {
+	_, refused := s.refused.Get(namespace + "/" + name)
+	return refused
+}
+
 // IsDoomed reports whether an EndpointSlice whose source is gone has stayed for long enough.
 func (s *Slices) IsDoomed(current plan.EndpointSlice, now time.Time) bool {
 	since, known := s.doomed.Get(current.GetUID())
@@ -74,7 +82,7 @@ func (s *Slices) IsDoomed(current plan.EndpointSlice, now time.Time) bool {
 		s.doomed.Add(current.GetUID(), now, time.Minute)
 		return false
 	}
-	return now.Sub(since.(time.Time)) >= doomedFor
+	return now.Sub(since.(time.Time)) >= DoomedFor
 }
 
 // isStored reports whether what is stored is what was asked for, and remembers it if not.
@@ -102,13 +110,13 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 			if change.Action == plan.Wait || (change.Action == plan.Delete) != deletions {
 				continue
 			}
-			if err, known := s.refused.Get(namespace + "/" + change.Name); known {
-				out.Known = append(out.Known, err.(error))
+			if err, refused := s.refused.Get(namespace + "/" + change.Name); refused {
+				out.Refused = append(out.Refused, err.(error))
 				continue
 			}
 			batch = append(batch, change)
 		}
-		if deletions && len(out.Refused)+len(out.Stale)+len(out.Known) > 0 {
+		if deletions && len(out.Refused)+len(out.Stale) > 0 {
 			return out
 		}
 		failed, err := s.writer.Each(ctx, namespace, len(batch), next, func(i int) error {
@@ -125,6 +133,9 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 			return nil
 		})
 		out.addFailures(failed)
+		if slices.ContainsFunc(failed, isTerminating) {
+			err = ErrNamespaceTerminating
+		}
 		if err != nil && !errors.Is(err, ErrRefused) {
 			out.Stopped = err
 			return out
@@ -169,6 +180,10 @@ func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyC
 		s.wrote(written)
 	}
 	return asked, written, nil
+}
+
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // isGone returns nil if the API server knows nothing of what an EndpointSlice was copied from: the cache does not see

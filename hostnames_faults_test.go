@@ -1,0 +1,241 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+func sliceForbidden(what string) error {
+	return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(what))
+}
+
+// TestHostnamesWhenTheNameComesFree: names are published as soon as the Service that had the name is gone.
+func TestHostnamesWhenTheNameComesFree(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), append(testNodes(1), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "stranger", ResourceVersion: "1"},
+		Spec:       corev1.ServiceSpec{ClusterIP: "None"},
+	}), func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		w.wantReady("False NameTaken 0/1, 1 Services")
+		// As on a real network, now and then, the answer is there before the watch tells the Service.
+		w.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			service := testobject.Stored(a.(core.CreateAction).GetObject().(*corev1.Service))
+			service.ResourceVersion, service.UID = w.nextVersion(), "ours"
+			time.AfterFunc(10*time.Millisecond, func() {
+				if err := w.kube.Tracker().Create(a.GetResource(), service, service.Namespace); err != nil {
+					panic(err)
+				}
+			})
+			return true, service, nil
+		})
+		w.remove(w.service("demo"))
+		time.Sleep(5 * time.Minute)
+		w.want("the name is free", "a=10.0.0.1")
+		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
+	})
+}
+
+// TestHostnamesRefusedWhileTheModeChanges: a change of the mode does not cut the backoff of refused writes short.
+func TestHostnamesRefusedWhileTheModeChanges(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		var n atomic.Int64
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			n.Add(1)
+			return true, nil, sliceForbidden("no")
+		})
+		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
+		w.publish("1", "a")
+		time.Sleep(10 * time.Minute)
+		if n.Load() > 15 {
+			t.Errorf("tried %d times in 10 minutes", n.Load())
+		}
+	})
+}
+
+// TestHostnamesRefusedCopies: what serves stays while its successor is refused.
+func TestHostnamesRefusedCopies(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		w.want("first", "a=10.0.0.1")
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, sliceForbidden("no")
+		})
+		w.publish("2", "a") // Kubernetes packs the pod into another EndpointSlice.
+		w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-1", Namespace: "default"}})
+		time.Sleep(time.Minute)
+		w.want("its successor is refused", "a=10.0.0.1")
+	})
+}
+
+// TestHostnamesReadyMeansPublished: a name that is not published is not ready.
+func TestHostnamesReadyMeansPublished(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, sliceForbidden("no")
+		})
+		w.publish("1", "a")
+		w.want("refused")
+		w.wantReady("False WriteFailed 0/1, 2 Services")
+	})
+}
+
+// TestHostnamesSourceMadeAnew: the names of a Source that has gone stay until Kubernetes has published all pods of the
+// next one, and not its first EndpointSlice only.
+func TestHostnamesSourceMadeAnew(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.publish("2", "b")
+			w.want("first", "a=10.0.0.1", "b=10.0.0.1")
+			w.remove(w.service(sourceName))
+			for _, s := range []string{"1", "2"} {
+				w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-" + s, Namespace: "default"}})
+			}
+			settle()
+			w.want("the source is gone", "a=10.0.0.1", "b=10.0.0.1")
+			w.publish("3", "a") // The second one follows.
+			if got := w.names(); !slices.Contains(got, "b=10.0.0.1") {
+				t.Errorf("only the first of two EndpointSlices is there, and b is gone already: %q", got)
+			}
+		})
+}
+
+// TestHostnamesLabelTakenOffSource: Kubernetes takes it off the EndpointSlices as well, of which none has gone.
+func TestHostnamesLabelTakenOffSource(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.publish("2", "b")
+			w.writes()
+			object, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-2", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			delete(object.Labels, v1alpha1.HostnamesLabelKey)
+			w.set(object)
+			// The tracker of the fake client does not filter: to the watch with a label selector it is a deletion.
+			w.remove(object)
+			w.kube.PrependReactor("get", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+				return a.(core.GetAction).GetName() == object.Name, object, nil
+			})
+			time.Sleep(time.Minute)
+			if got := w.writes(); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "delete endpointslices") }) {
+				t.Errorf("deleted without a look at the API server: %q", got)
+			}
+		})
+}
+
+// TestChangeOfModeWhilePodsChange: pods that come and go all the time do not keep the mode before for ever.
+func TestChangeOfModeWhilePodsChange(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a"), testNode("b")}, func(w *hostnamesWorld) {
+		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
+		for i := range 60 { // Each round takes 20 seconds.
+			if w.publish("1", "a", []string{"b", "b!"}[i%2]); i > 0 {
+				time.Sleep(17 * time.Second)
+			}
+		}
+		if c := meta.FindStatusCondition(w.localService().Status.Conditions, v1alpha1.ConditionRetiring); c != nil {
+			t.Errorf("after 20 minutes: %v %s, since %v", c.Status, c.Message, time.Since(c.LastTransitionTime.Time))
+		}
+	})
+}
+
+// TestHostnamesOrphanedCopies: copies whose Service was deleted with --cascade=orphan neither stay as they are for ever
+// nor keep the names from being published.
+func TestHostnamesOrphanedCopies(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			copied, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-1-named",
+				metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.remove(w.service("demo"))
+			copied = copied.DeepCopy()
+			copied.OwnerReferences = nil // by the garbage collector
+			w.set(copied)
+			settle()
+			w.publish("1", "a", "b")
+			time.Sleep(5 * time.Minute)
+			w.want("the Service is made anew", "a=10.0.0.1", "b=10.0.0.2")
+		})
+}
+
+// TestHostnamesManagedByKubernetes: a copy without the labels of one is mended, whoever it says manages it.
+func TestHostnamesManagedByKubernetes(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		copied, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied = copied.DeepCopy()
+		copied.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
+		delete(copied.Labels, corev1.IsHeadlessService)
+		w.set(copied)
+		settle()
+		copied, _ = w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+		if _, ok := copied.Labels[corev1.IsHeadlessService]; !ok {
+			t.Errorf("labels %v", copied.Labels)
+		}
+	})
+}
+
+// TestHostnamesEditedAfterContest: an admission webhook has had its way once, and is gone. What somebody then makes of the
+// copy is put right.
+func TestHostnamesEditedAfterContest(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			var isMutated atomic.Bool
+			isMutated.Store(true)
+			w.kube.PrependReactor("create", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+				if isMutated.Load() {
+					a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice).Endpoints[0].Zone = new("other")
+				}
+				return false, nil, nil
+			})
+			w.publish("1", "a", "b")
+			w.want("first", "a=10.0.0.1", "b=10.0.0.2")
+			isMutated.Store(false)
+			copied, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			copied = copied.DeepCopy()
+			copied.Endpoints[0].Hostname, copied.Endpoints[1].Hostname = copied.Endpoints[1].Hostname, copied.Endpoints[0].Hostname
+			w.set(copied)
+			time.Sleep(time.Minute)
+			w.want("after a minute", "a=10.0.0.1", "b=10.0.0.2")
+		})
+}
+
+// TestHostnamesOthersWhileOneIsRefused: one copy that is refused does not keep the others from following the pods.
+func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+				return true, nil, sliceForbidden("exceeded quota")
+			})
+			w.publish("2", "b")
+			time.Sleep(5 * time.Minute)
+			w.publish("1", "a!") // and 3 seconds
+			w.want("the pod on a is not ready any more", "a=10.0.0.1!")
+		})
+}
