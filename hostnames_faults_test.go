@@ -119,6 +119,9 @@ func TestHostnamesSourceMadeAnew(t *testing.T) {
 func TestHostnamesLabelTakenOffSource(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
 		func(w *hostnamesWorld) {
+			w.kube.PrependReactor("get", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+				return a.(core.GetAction).GetName() == sourceName+"-2", &discoveryv1.EndpointSlice{}, nil
+			})
 			w.publish("1", "a")
 			w.publish("2", "b")
 			w.writes()
@@ -130,9 +133,6 @@ func TestHostnamesLabelTakenOffSource(t *testing.T) {
 			w.set(object)
 			// The tracker of the fake client does not filter: to the watch with a label selector it is a deletion.
 			w.remove(object)
-			w.kube.PrependReactor("get", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
-				return a.(core.GetAction).GetName() == object.Name, object, nil
-			})
 			time.Sleep(time.Minute)
 			if got := w.writes(); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "delete endpointslices") }) {
 				t.Errorf("deleted without a look at the API server: %q", got)

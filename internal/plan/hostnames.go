@@ -305,15 +305,16 @@ const copySuffix = "-named"
 
 func copyName(source string) string { return source + copySuffix }
 
-// SourceName is the name of the EndpointSlice of which one is the copy.
-func SourceName(copied string) string { return strings.TrimSuffix(copied, copySuffix) }
+// SourceName is the name of the EndpointSlice of which one is the copy, by the name of that.
+func SourceName(copied string) (source string, isCopy bool) { return strings.CutSuffix(copied, copySuffix) }
 
-// IsCopy reports whether an EndpointSlice is a copy for a Published Service, by the UID of that: one that the Service
-// controls, or that nothing does and that says that it is managed by this program, as after `kubectl delete service
-// --cascade=orphan`.
+// IsCopy reports whether an EndpointSlice is one of a Published Service, by the UID of that: one that the Service
+// controls, or a copy that nothing does, as after `kubectl delete service --cascade=orphan`.
 func IsCopy(slice EndpointSlice, published types.UID) bool {
 	controller := slice.Controller()
-	return controller.UID == published || controller == (Controller{}) && slice.Manager() == v1alpha1.EndpointSliceManager
+	_, isNamed := SourceName(slice.GetName())
+	return controller.UID == published ||
+		controller == (Controller{}) && isNamed && slice.Manager() == v1alpha1.EndpointSliceManager
 }
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes

@@ -190,7 +190,11 @@ func isTerminating(err error) bool {
 // one that has lost its labels.
 func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	change *plan.CopyChange) error {
-	_, err := client.Get(ctx, plan.SourceName(change.Name), metav1.GetOptions{})
+	source, isCopy := plan.SourceName(change.Name)
+	if !isCopy {
+		return nil
+	}
+	_, err := client.Get(ctx, source, metav1.GetOptions{})
 	if err == nil {
 		return reconcile.Stale(errors.New("what it was copied from is there"))
 	}

@@ -32,7 +32,7 @@ func TestHostnamesAreRepaired(t *testing.T) {
 		{"another name", func(slice *discoveryv1.EndpointSlice) { slice.Endpoints[0].Hostname = new("b") }},
 		{"no address", func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = nil }},
 		{"another port", func(slice *discoveryv1.EndpointSlice) { slice.Ports[0].Port = new(int32(1)) }},
-		{"another label", func(slice *discoveryv1.EndpointSlice) { slice.Labels["more"] = "of-it" }},
+		{"disowned", func(slice *discoveryv1.EndpointSlice) { slice.OwnerReferences = nil }},
 		{"no label owner", func(slice *discoveryv1.EndpointSlice) { delete(slice.Labels, "owner") }},
 		{"no Service", func(slice *discoveryv1.EndpointSlice) { delete(slice.Labels, "kubernetes.io/service-name") }},
 		{"for kube-proxy", func(slice *discoveryv1.EndpointSlice) { delete(slice.Labels, corev1.IsHeadlessService) }},
@@ -119,8 +119,11 @@ func TestHostnamesOfStrangers(t *testing.T) {
 	s.Must(framework.Equal("EndpointSlices of others", others(), before))
 
 	// Somebody takes it over.
-	s.editSlice(copied.Name, func(slice *discoveryv1.EndpointSlice) { slice.OwnerReferences = nil })
-	s.WaitNotReady("demo", v1alpha1.ReasonWriteFailed, "delete that")
+	s.editSlice(copied.Name, func(slice *discoveryv1.EndpointSlice) {
+		slice.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
+			v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
+	})
+	s.WaitNotReady("demo", v1alpha1.ReasonWaiting, "EndpointSlices")
 	s.deleteSlice(copied.Name)
 	s.wantNames("a=10.1.0.1")
 	s.WaitReady("demo")
