@@ -306,7 +306,9 @@ const copySuffix = "-named"
 func copyName(source string) string { return source + copySuffix }
 
 // SourceName is the name of the EndpointSlice of which one is the copy, by the name of that.
-func SourceName(copied string) (source string, isCopy bool) { return strings.CutSuffix(copied, copySuffix) }
+func SourceName(copied string) (source string, isCopy bool) {
+	return strings.CutSuffix(copied, copySuffix)
+}
 
 // IsCopy reports whether an EndpointSlice is one of a Published Service, by the UID of that: one that the Service
 // controls, or a copy that nothing does, as after `kubectl delete service --cascade=orphan`.
