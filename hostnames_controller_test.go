@@ -329,7 +329,7 @@ func TestChangeOfModeNotPermitted(t *testing.T) {
 		w.publish("1", "node00")
 		time.Sleep(5 * time.Minute)
 		if tries.Load() == 0 || tries.Load() > 8 { // 10 s, 20 s, ... 2 minutes later
-			t.Errorf("%d tries.Load() within 5 minutes", tries.Load())
+			t.Errorf("%d tries within 5 minutes", tries.Load())
 		}
 		w.service("demo-node00")
 	})

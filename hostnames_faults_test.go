@@ -197,8 +197,8 @@ func TestHostnamesManagedByKubernetes(t *testing.T) {
 	})
 }
 
-// TestHostnamesEditedAfterContest: an admission webhook has had its way once, and is gone. What somebody then makes of the
-// copy is put right.
+// TestHostnamesEditedAfterContest: an admission webhook has had its way once, and is gone. What somebody then makes of
+// the copy is put right.
 func TestHostnamesEditedAfterContest(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
 		func(w *hostnamesWorld) {

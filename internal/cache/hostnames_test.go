@@ -138,8 +138,8 @@ func TestPodsOnDemand(t *testing.T) {
 	})
 }
 
-// TestPodsUnwantedBeforeTheyAreWatched: pods are wanted, and not wanted any more, before the watch of them has begun, as
-// when the goroutine of run is still stopping the watch before, or has not been scheduled yet.
+// TestPodsUnwantedBeforeTheyAreWatched: pods are wanted, and not wanted any more, before the watch of them has begun,
+// as when the goroutine of run is still stopping the watch before, or has not been scheduled yet.
 func TestPodsUnwantedBeforeTheyAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPods(false, func() (*Store[Pod], error) { return nil, errors.New("not in this test") })

@@ -94,8 +94,8 @@ func TellsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
 		ready.ObservedGeneration == ls.Generation
 }
 
-// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec that
-// begins anew; not while pods come and go, which are not known under both names at the same moment.
+// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec
+// that begins anew; not while pods come and go, which are not known under both names at the same moment.
 func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
 	if r.Invalid != nil {
 		return
