@@ -125,7 +125,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
 	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls.Namespace, change) }) > 0 {
-		c.loop.AddAfter(key, cache.EchoTimeout)
+		c.loop.AddAfterBackoff(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))
 	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
@@ -133,7 +133,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
 	// Names come first: pods change also while many Services are written.
 	outcome := c.hostnames.write(ctx, ls, names, &report, func() error { return c.isOutdated(ls) })
-	if c.loop.IsBackingOff(key) {
+	if c.loop.IsBackingOff(key) && len(outcome.Stale) > 0 {
+		return reconcile.Stale(errors.Join(outcome.Stale...))
+	} else if c.loop.IsBackingOff(key) {
 		return reconcile.ErrBackingOff
 	}
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
