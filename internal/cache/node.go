@@ -11,11 +11,12 @@ import (
 type Node struct {
 	Identity
 	Labels Labels
+	shared unique.Handle[string] // keeps the name the same string as in its Services, with which it is compared often
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	node := &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels)}
-	node.name = unique.Make(full.Name).Value() // The same string as in its Services, with which it is compared often.
+	node := &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels), shared: unique.Make(full.Name)}
+	node.name = node.shared.Value()
 	return node, nil
 }
 
