@@ -111,9 +111,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	metrics.SetInvalid(key, err != nil)
+	wasInvalid := metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		isTold := status.TellsInvalid(ls, err)
+		isTold := wasInvalid && status.TellsInvalid(ls, err)
 		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil || isTold {
 			return statusErr // An error is to be tried again.
 		}

@@ -37,13 +37,21 @@ var (
 	}, []string{"namespace", "name"})
 )
 
-// SetInvalid tells whether a LocalService's spec is invalid. There is no series for one that is not.
-func SetInvalid(key types.NamespacedName, invalid bool) {
-	if invalid {
+// invalid has the keys of the LocalServices whose spec is invalid.
+var invalid sync.Map
+
+// SetInvalid tells whether a LocalService's spec is invalid. There is no series for one that is not. It returns whether
+// it was invalid before.
+func SetInvalid(key types.NamespacedName, isInvalid bool) (before bool) {
+	if isInvalid {
+		_, before = invalid.Swap(key, nil)
 		InvalidLocalServices.WithLabelValues(key.Namespace, key.Name).Set(1)
-	} else {
+		return before
+	}
+	if _, before = invalid.LoadAndDelete(key); before {
 		InvalidLocalServices.Delete(map[string]string{"namespace": key.Namespace, "name": key.Name})
 	}
+	return before
 }
 
 func counter(name, help string, labels ...string) *metrics.CounterVec {

@@ -26,7 +26,7 @@ func TestStatusKubectl(t *testing.T) {
 				`demo +2 +2 +0/2 +[0-9ms]+`)
 		}
 		wantTable(t, s.MustKubectl("get", "lsvc", "-o", "wide"),
-			`NAME +NODES +SERVICES +READY +CONDITION +AGE`,
+			`NAME +NODES +SERVICES +READY +MODE +CONDITION +AGE`,
 			`demo +2 +2 +0/2 +ServicesInPlace +[0-9ms]+`)
 	})
 	t.Run("get all", func(t *testing.T) {
