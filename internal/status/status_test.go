@@ -43,7 +43,7 @@ func TestStatus(t *testing.T) {
 		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "False NoConflict",
 			"bad"},
 		"contested": {Report{Nodes: 3, InPlace: 0, ContestedFields: []string{"ports", "type"}}, "False Contested",
-			"False ServicesInPlace", "False NoConflict", "these fields are left as it sets them: ports, type."},
+			"False ServicesInPlace", "False NoConflict", "are left as it sets them: ports, type."},
 		"names in place": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}}, "True HostnamesInPlace",
 			"False ServicesInPlace", "False NoConflict", "every name is published"},
 		"no names": {Report{InPlace: 2, Hostnames: &Hostnames{}}, "True NoNodes", "False ServicesInPlace",
