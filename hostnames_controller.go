@@ -62,7 +62,7 @@ func (h *hostnames) copies(ls *v1alpha1.LocalService, nodes int) *published {
 	names := &published{service: h.ours(ls, plan.Published)}
 	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
 		if node := h.caches.Nodes.Get("", name); node != nil {
-			return node.Labels
+			return node
 		}
 		return nil
 	})
@@ -143,9 +143,9 @@ func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *
 
 // unanswered counts the nodes that are reached by a name of the mode before, and by none of the new one.
 func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, nodes []string) (n int) {
-	ready := h.caches.ReadyServices(ls)
+	ready, named := h.caches.ReadyServices(ls), names.ReadyNodes(names.Hostnames)
 	for _, node := range nodes {
-		byService, byHostname := ready[plan.ServiceName(ls.Name, plan.ForNode, node)], names.ReadyNodes[node]
+		byService, byHostname := ready[plan.ServiceName(ls.Name, plan.ForNode, node)], named[node]
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 		if isHostnames && byService && !byHostname && names.Of(node) != "" || !isHostnames && byHostname && !byService {
 			n++

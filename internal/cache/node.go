@@ -20,5 +20,8 @@ func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
 	return node, nil
 }
 
+// Lookup returns the value of a label, and whether there is one. It makes the node a plan.Labels.
+func (n *Node) Lookup(key string) (value string, exists bool) { return n.Labels.Lookup(key) }
+
 // DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }

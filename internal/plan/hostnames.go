@@ -104,10 +104,10 @@ type Copies struct {
 	Changes []CopyChange
 	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left as they are.
 	Sources, Contested int
-	// Ready has the names with a ready endpoint, and ReadyNodes the nodes that those are on.
-	Ready, ReadyNodes map[string]bool
+	// Ready has the names with a ready endpoint.
+	Ready map[string]bool
 
-	inPlace []EndpointSlice // sources whose copy is in place
+	sources, inPlace []EndpointSlice // all, and those whose copy is in place
 }
 
 // ComputeCopies compares the copies that should be with those that are. Only what Kubernetes has published for the
@@ -116,13 +116,14 @@ func ComputeCopies(in CopyInput) Copies {
 	if in.Source == nil || in.Published == nil {
 		return Copies{} // The garbage collector deletes the copies with their Service.
 	}
-	out := Copies{Ready: make(map[string]bool, in.Nodes), ReadyNodes: make(map[string]bool, in.Nodes)}
+	out := Copies{Ready: make(map[string]bool, in.Nodes)}
 	copied := map[string]bool{}
 	for name, source := range in.Slices {
 		if source.Manager() != KubernetesSliceManager || source.Controller().UID != in.Source.GetUID() {
 			continue
 		}
 		out.Sources++
+		out.sources = append(out.sources, source)
 		copied[copyName(name)] = true
 		sum := source.Sum()
 		want := SliceSum{Rest: sum.Rest, Hostnames: out.hostnames(in.Hostnames, sum.Endpoints)}
@@ -169,7 +170,7 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 		}
 		sum.add(endpoint.Sum, hostname)
 		if endpoint.isReady() {
-			c.Ready[hostname], c.ReadyNodes[node] = true, true
+			c.Ready[hostname] = true
 		}
 	}
 	return sum.sum
@@ -177,11 +178,24 @@ func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64
 
 // ReadyInPlace is how many names have a ready endpoint in copies that are in place, as when no other one was written.
 func (c *Copies) ReadyInPlace(hostnames *Hostnames) int {
-	placed := Copies{Ready: map[string]bool{}, ReadyNodes: map[string]bool{}}
+	placed := Copies{Ready: map[string]bool{}}
 	for _, source := range c.inPlace {
 		placed.hostnames(hostnames, source.Sum().Endpoints)
 	}
 	return len(placed.Ready)
+}
+
+// ReadyNodes are the nodes that are reached by a name.
+func (c *Copies) ReadyNodes(hostnames *Hostnames) map[string]bool {
+	nodes := map[string]bool{}
+	for _, source := range c.sources {
+		for _, endpoint := range source.Sum().Endpoints {
+			if node := endpoint.Node.Value(); endpoint.isReady() && hostnames.Of(node) != "" {
+				nodes[node] = true
+			}
+		}
+	}
+	return nodes
 }
 
 // IsComplete reports whether everything that Kubernetes has published has a copy, be it one to update.

@@ -255,8 +255,9 @@ func TestComputeCopies(t *testing.T) {
 			for _, change := range out.Changes {
 				got = append(got, string(change.Action)+" "+change.Name)
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" || len(out.Ready) != c.ready || len(out.ReadyNodes) != c.ready {
-				t.Errorf("%d ready names on %d nodes, want %d; changes (-want +got):\n%s", len(out.Ready), len(out.ReadyNodes),
+			if diff := cmp.Diff(c.want, got); diff != "" || len(out.Ready) != c.ready ||
+				len(out.ReadyNodes(hostnames)) != c.ready {
+				t.Errorf("%d ready names on %d nodes, want %d; changes (-want +got):\n%s", len(out.Ready), len(out.ReadyNodes(hostnames)),
 					c.ready, diff)
 			}
 			for i := range out.Changes {
