@@ -108,7 +108,7 @@ func (p *published) tell(report *status.Report, nodes []string) {
 		}
 	}
 	if p.Contested > 0 {
-		report.ContestedFields = append(report.ContestedFields, "endpoints")
+		report.ContestedFields = append(report.ContestedFields, writer.EndpointsField)
 	}
 }
 
@@ -144,9 +144,9 @@ func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *
 // unanswered counts the nodes that are reached by a name of the mode before, and by none of the new one.
 func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, nodes []string) (n int) {
 	ready, named := h.caches.ReadyServices(ls), names.ReadyNodes(names.Hostnames)
+	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 	for _, node := range nodes {
 		byService, byHostname := ready[plan.ServiceName(ls.Name, plan.ForNode, node)], named[node]
-		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 		if isHostnames && byService && !byHostname && names.Of(node) != "" || !isHostnames && byHostname && !byService {
 			n++
 		}
@@ -163,10 +163,9 @@ func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names 
 	out := h.slices.Write(ctx, ls.Namespace, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
 		return plan.Copy(change, names.service, names.Hostnames)
 	}, next)
-	if len(out.Refused)+len(out.Stale) > 0 || out.Stopped != nil {
-		if report.Hostnames != nil {
-			report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)
-		}
+	isAllWritten := len(out.Refused)+len(out.Stale) == 0 && out.Stopped == nil
+	if !isAllWritten && report.Hostnames != nil {
+		report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)
 	}
 	out.AwaitSlices(ctx, h.caches.HostnameSlices.HasReached)
 	return out

@@ -81,14 +81,10 @@ func (p *Pods) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case wanted := <-p.wanted:
-			switch {
-			case !wanted:
+			if unwanted = nil; !wanted {
 				unwanted = time.After(podsLinger)
-			case stop == nil:
+			} else if stop == nil {
 				stop = p.start(ctx)
-				fallthrough
-			default:
-				unwanted = nil
 			}
 		case <-unwanted:
 			if stop != nil {

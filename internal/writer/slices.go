@@ -25,8 +25,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// endpointsField is what is contested of an EndpointSlice.
-const endpointsField = "endpoints"
+// EndpointsField is what is contested of an EndpointSlice.
+const EndpointsField = "endpoints"
 
 // Slices makes the changes of the EndpointSlices that have hostnames.
 type Slices struct {
@@ -128,7 +128,7 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 			defer mu.Unlock()
 			out.slices = append(out.slices, written)
 			if !s.isStored(asked, written) {
-				out.Contested.Insert(endpointsField)
+				out.Contested.Insert(EndpointsField)
 			}
 			return nil
 		})
