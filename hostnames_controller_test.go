@@ -266,20 +266,7 @@ func TestHostnamesOfStrangers(t *testing.T) {
 	})
 }
 
-// TestHostnamesOnceTheNameIsFree: the Service that has the names may come after Kubernetes has published the pods.
-func TestHostnamesOnceTheNameIsFree(t *testing.T) {
-	stranger := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "stranger",
-		ResourceVersion: "1"}}
-	inHostnamesWorld(t, testLocalService(hostnamesMode), append(testNodes(1), stranger), func(w *hostnamesWorld) {
-		w.publish("1", "a")
-		w.wantReady("False NameTaken 0/1, 1 Services")
-		w.remove(stranger)
-		settle()
-		w.want("once the name is free", "a=10.0.0.1")
-	})
-}
-
-// TestHostnamesAreRepaired: a copy that says that Kubernetes manages it is still a copy.
+// TestHostnamesAreRepaired: a copy that lacks the labels of one is mended, whoever it says manages it.
 func TestHostnamesAreRepaired(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
 		w.publish("1", "a")
@@ -290,11 +277,13 @@ func TestHostnamesAreRepaired(t *testing.T) {
 		}
 		relabelled = relabelled.DeepCopy()
 		relabelled.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+		delete(relabelled.Labels, corev1.IsHeadlessService)
 		relabelled.ResourceVersion = w.nextVersion()
 		w.set(relabelled)
 		settle()
 		now, err := slices.Get(t.Context(), relabelled.Name, metav1.GetOptions{})
-		if err != nil || now.Labels[discoveryv1.LabelManagedBy] != v1alpha1.EndpointSliceManager {
+		_, isHeadless := now.Labels[corev1.IsHeadlessService]
+		if err != nil || now.Labels[discoveryv1.LabelManagedBy] != v1alpha1.EndpointSliceManager || !isHeadless {
 			t.Errorf("%+v, %v", now, err)
 		}
 	})

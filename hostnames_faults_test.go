@@ -50,23 +50,6 @@ func TestHostnamesWhenTheNameComesFree(t *testing.T) {
 	})
 }
 
-// TestHostnamesRefusedWhileTheModeChanges: a change of the mode does not cut the backoff of refused writes short.
-func TestHostnamesRefusedWhileTheModeChanges(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
-		var n atomic.Int64
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			n.Add(1)
-			return true, nil, sliceForbidden("no")
-		})
-		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
-		w.publish("1", "a")
-		time.Sleep(10 * time.Minute)
-		if n.Load() > 15 {
-			t.Errorf("tried %d times in 10 minutes", n.Load())
-		}
-	})
-}
-
 // TestHostnamesRefusedCopies: what serves stays while its successor is refused.
 func TestHostnamesRefusedCopies(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
@@ -175,26 +158,6 @@ func TestHostnamesOrphanedCopies(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			w.want("the Service is made anew", "a=10.0.0.1", "b=10.0.0.2")
 		})
-}
-
-// TestHostnamesManagedByKubernetes: a copy without the labels of one is mended, whoever it says manages it.
-func TestHostnamesManagedByKubernetes(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
-		w.publish("1", "a")
-		copied, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		copied = copied.DeepCopy()
-		copied.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
-		delete(copied.Labels, corev1.IsHeadlessService)
-		w.set(copied)
-		settle()
-		copied, _ = w.kube.DiscoveryV1().EndpointSlices("default").Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
-		if _, ok := copied.Labels[corev1.IsHeadlessService]; !ok {
-			t.Errorf("labels %v", copied.Labels)
-		}
-	})
 }
 
 // TestHostnamesEditedAfterContest: an admission webhook has had its way once, and is gone. What somebody then makes of
