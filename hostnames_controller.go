@@ -167,6 +167,8 @@ func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names 
 	if !isAllWritten && report.Hostnames != nil {
 		report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)
 	}
-	out.AwaitSlices(ctx, h.caches.HostnameSlices.HasReached)
+	out.AwaitSlices(ctx, func(name, resourceVersion string) bool {
+		return h.caches.HostnameSlices.HasReached(ls.Namespace, name, resourceVersion)
+	})
 	return out
 }

@@ -265,7 +265,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
 		return nil
 	}
-	outcome.Await(ctx, func(w *writer.Written) bool { return c.caches.Services.Shows(ls, w.Change, w.Service) })
+	outcome.Await(ctx, func(w *writer.Written) bool { return c.caches.Services.Shows(ls, w.Change, w.ResourceVersion) })
 	if len(outcome.Contested) > 0 {
 		c.services.Contested.Add(ls, outcome.Contested)
 	}

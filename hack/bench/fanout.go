@@ -17,6 +17,8 @@ const (
 	// fanOutTimeout bounds one fan-out, at a hundred Services a second for the largest.
 	fanOutTimeout = 20 * time.Minute
 	fanOutLimit   = 1.15 // of the time that bare clients take
+	// growthMemory is what the controller may hold after the largest fan-out, in MB.
+	growthMemory = 200
 	// flat is the ratio up to which a cost that should not grow counts as flat.
 	flat = 1.25
 )
@@ -131,8 +133,9 @@ func (b *bench) grow(ctx context.Context, nodes int) growth {
 func (b *bench) reportGrowth(g growth, nodes int, largest bool) {
 	what := fmt.Sprintf("%d LocalServices × %d nodes", growthLocalServices, nodes)
 	took := check{what: what, unit: "s", ours: g.seconds(), floor: g.floorSeconds(), ratio: g.ratio()}
+	memory := check{what: what + ": memory", unit: "MB", ours: g.memory.resident, note: g.memory.String()}
 	if largest {
-		took = took.atMostTimes(fanOutLimit)
+		took, memory = took.atMostTimes(fanOutLimit), memory.atMost(growthMemory)
 	}
 	b.report.add(2, took)
 	b.report.count(2, what+": Services created", g.count(serviceCreates), g.services)
@@ -140,7 +143,7 @@ func (b *bench) reportGrowth(g growth, nodes int, largest bool) {
 	b.report.add(2,
 		check{what: what + ": status writes", unit: "/s", ours: g.statusRate()},
 		check{what: what + ": CPU of the controller", unit: "s", ours: g.cpuSeconds()},
-		check{what: what + ": memory", unit: "MB", ours: g.memory.resident, note: g.memory.String()},
+		memory,
 	)
 }
 

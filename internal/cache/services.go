@@ -136,19 +136,19 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 	return nil // and not a plan.Service that holds a nil pointer
 }
 
-// Shows reports whether the groups know a change of a LocalService that was made. Service is what the API server
-// answered, nil to a deletion.
-func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, service *corev1.Service) bool {
+// Shows reports whether the groups know a change of a LocalService that was made. resourceVersion is what the API server
+// answered, "" to a deletion.
+func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, resourceVersion string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	cached := s.groupOf(ls).byName[change.Name]
 	switch {
-	case service == nil:
+	case resourceVersion == "":
 		return cached == nil || cached.GetUID() != change.Current.GetUID() || cached.Terminating()
 	case cached == nil:
 		return false
 	}
-	return hasReached(cached, service.ResourceVersion)
+	return hasReached(cached, resourceVersion)
 }
 
 // capacity takes the ServiceCIDRs of the cluster, none if they are not known.

@@ -97,11 +97,10 @@ func (s *Store[T]) Wrote(object metav1.Object) {
 	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), EchoTimeout)
 }
 
-// HasReached reports whether the cache has the state of an object that the API server answered, or a later one. One
-// that has gone since counts as reached after a while only.
-func (s *Store[T]) HasReached(answer metav1.Object) bool {
-	obj, exists, _ := s.informer.GetStore().GetByKey(cache.MetaObjectToName(answer).String())
-	return exists && hasReached(obj.(versioned), answer.GetResourceVersion())
+// HasReached reports whether the cache has an object, of this resource version or a later one.
+func (s *Store[T]) HasReached(namespace, name, resourceVersion string) bool {
+	obj, exists, _ := s.informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
+	return exists && hasReached(obj.(versioned), resourceVersion)
 }
 
 type versioned interface{ GetResourceVersion() string }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,10 +62,10 @@ func NewServices(kube kubernetes.Interface, meta metadata.Interface, concurrency
 		Contested: newContested()}
 }
 
-// Written is a change that was made. Service is as the API server has it now, nil after a deletion.
+// Written is a change that was made. There may be thousands, so that what the API server has answered is not kept.
 type Written struct {
-	Change  plan.Change
-	Service *corev1.Service
+	Change          plan.Change
+	ResourceVersion string // since then, "" after a deletion
 }
 
 // Outcome is what became of the changes of a plan.
@@ -82,7 +81,7 @@ type Outcome struct {
 	// context. It is nil, too, if the API server refused too many.
 	Stopped error
 
-	slices []*discoveryv1.EndpointSlice // that were written
+	slices []writtenSlice
 }
 
 // Add adds what became of other changes, which are made only if nothing has stopped these.
@@ -181,12 +180,14 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.out.Written = append(w.out.Written, Written{change, service})
+	written := Written{Change: change}
 	if service != nil {
+		written.ResourceVersion = service.ResourceVersion
 		w.inPlace.Add(1)
 		w.wrote(service)
 		w.out.Contested.Insert(change.Template.Mismatches(service, change.Node)...)
 	}
+	w.out.Written = append(w.out.Written, written)
 	return nil
 }
 
@@ -197,8 +198,8 @@ func (o *Outcome) Await(ctx context.Context, shows func(*Written) bool) {
 }
 
 // AwaitSlices is Await for EndpointSlices.
-func (o *Outcome) AwaitSlices(ctx context.Context, shows func(metav1.Object) bool) {
-	await(ctx, o.slices, func(slice **discoveryv1.EndpointSlice) bool { return shows(*slice) })
+func (o *Outcome) AwaitSlices(ctx context.Context, shows func(name, resourceVersion string) bool) {
+	await(ctx, o.slices, func(slice *writtenSlice) bool { return shows(slice.name, slice.resourceVersion) })
 }
 
 func await[T any](ctx context.Context, left []T, shows func(*T) bool) {

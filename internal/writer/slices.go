@@ -97,6 +97,9 @@ func (s *Slices) isStored(asked, stored *discoveryv1.EndpointSlice) bool {
 	return false
 }
 
+// writtenSlice is an EndpointSlice that was written, and its resource version since then.
+type writtenSlice struct{ name, resourceVersion string }
+
 // Write makes changes. copyOf returns the EndpointSlice to write. next is called before each write; when it returns an
 // error, no other is begun. What is published comes before what goes, which stays if anything is refused.
 func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.CopyChange,
@@ -126,7 +129,7 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			out.slices = append(out.slices, written)
+			out.slices = append(out.slices, writtenSlice{written.Name, written.ResourceVersion})
 			if !s.isStored(asked, written) {
 				out.Contested.Insert(EndpointsField)
 			}
