@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Generates the pages of docs/reference that follow from the API's types and from the built programs.
+# Generates the pages of docs/reference that follow from the code, in that folder or in the one that is named.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=${1:-docs/reference}
 
 api=pkg/apis/localservice/v1alpha1
-go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,types}.go >docs/reference/api.md
+go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,types}.go >"$out"/api.md
 
 # A table of what -help says: each flag has a line, and its meaning is in the next one, behind a tab.
 {
@@ -30,4 +31,4 @@ PAGE
             gsub(/\|/, "\\|"); gsub(/</, "\\&lt;")
             print "| `-" flag (value == "" ? "" : "=" toupper(value)) "` | " default_ " | " $0 " |"
         }'
-} >docs/reference/flags.md
+} >"$out"/flags.md
