@@ -91,9 +91,10 @@ verify: packages build playground ## Check generated code, format, static analys
 	hack/verify.sh
 
 .PHONY: generate
-generate: ## Generate everything that follows from pkg/apis, from manifests and from the chart's values
+generate: ## Generate everything that follows from pkg/apis, from manifests, flags and the chart's values
 	hack/update-codegen.sh
 	hack/update-chart.sh
+	hack/update-docs.sh
 
 .PHONY: chart
 chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4) from their modules

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the walk-through of README.md on a cluster of three nodes that it starts on this machine, and ends it again.
-# With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
+# Runs the walk-through of README.md and docs/walk-through.md on a cluster of three nodes that it starts on this
+# machine, and ends it again. With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,32 +1,71 @@
 #!/usr/bin/env bash
-# Fails if a document names a file, a make target or a flag that does not exist.
+# Fails if a generated page is stale, or if a document names something that does not exist: a file, a heading, a make
+# target, a flag or a metric.
+# shellcheck disable=SC2016 # the backquotes are those of Markdown
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 status=0
 complain() { echo "$1" >&2; status=1; }
 
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+hack/update-docs.sh "$tmp"
+for page in "$tmp"/*.md; do
+    diff -u "docs/reference/${page##*/}" "$page" >&2 || complain 'generated pages are stale: run `make generate`'
+done
+
+# prose prints a document without its blocks of code, and spans what it has between backquotes.
+prose() { awk '/^ *```/ { fenced = !fenced; next } !fenced && !/^    /' "$1"; }
+spans() { prose "$1" | grep -oP '`\K[^`]+(?=`)' || true; }
+
+# anchors prints the anchors of a document's headings, as forges make them.
+anchors() {
+    prose "$1" | sed -nE 's/^#+ +//p' | sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g' | tr '[:upper:]' '[:lower:]' |
+        LC_ALL=C.UTF-8 sed -E 's/[^[:alnum:] _-]//g; s/ /-/g' | awk '{ print $0 (seen[$0]++ ? "-" seen[$0] - 1 : "") }'
+}
+
 mapfile -t documents < <(git ls-files --cached --others --exclude-standard '*.md')
 for document in "${documents[@]}"; do
     folder=$(dirname "$document")
-    # Links to files, without those to the web and to headings of the same document.
-    while IFS= read -r target; do
-        [[ -e $folder/${target%%#*} ]] || complain "$document: the link to $target leads nowhere"
-    done < <(grep -oP '\]\(\K(?!https?:|#)[^)]+(?=\))' "$document" || true)
-    # Paths in code: those that begin with a folder at the top.
-    # shellcheck disable=SC2016 # the backquotes are those of Markdown
+    while IFS= read -r link; do
+        file=$document
+        [[ $link == \#* ]] || file=$folder/${link%%#*}
+        if [[ ! -e $file ]]; then
+            complain "$document: the link to $link leads nowhere"
+        elif [[ $link == *#* ]] && ! anchors "$file" | grep -qFx -- "${link#*#}"; then
+            complain "$document: the link to $link leads to no heading"
+        fi
+    done < <(prose "$document" | sed 's/`[^`]*`//g' | grep -oP '\]\(\K(?!https?:)[^)]+(?=\))' || true)
+    # Paths: those that begin with a folder at the top.
     while IFS= read -r path; do
         [[ -e $path || -e $folder/$path ]] || git check-ignore -q "$path" || complain "$document: there is no $path"
-    done < <(grep -oP '`\K(artifacts|cmd|hack|internal|pkg|test|\.ci)/[A-Za-z0-9_./-]*(?=`)' "$document" || true)
-    # shellcheck disable=SC2016
+    done < <(spans "$document" | grep -xP '(artifacts|cmd|docs|hack|internal|pkg|test|\.ci)/[A-Za-z0-9_./-]*' || true)
     while IFS= read -r target; do
         grep -q "^$target:" Makefile || complain "$document: there is no make target $target"
-    done < <(grep -oP '(`|\$ )make \K[a-z0-9-]+' "$document" | sort -u || true)
+    done < <(grep -oP '(`|\$ |^    )make \K[a-z0-9-]+' "$document" | sort -u || true)
 done
 
-# The table of flags says what -help says.
-help=$(bin/local-service-controller -help 2>&1)
+# Flags of the controller have one dash and more than a letter. Those of kubectl and Helm have two dashes, or one letter.
+bin/local-service-controller -help 2>"$tmp/help" || true
+for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
+    while IFS= read -r flag; do
+        grep -q -- "^  -$flag\b" "$tmp/help" || complain "$document: there is no flag -$flag"
+    done < <({
+        spans "$document" | grep -oP '^-\K[a-z][a-z-]+' || true
+        grep -oP 'bin/local-service-controller\K( -[^ ]+)+' "$document" | grep -oP ' -\K[a-z-]+' || true
+    } | sort -u)
+done
+{ bin/kubectl-localservice nodes -h; bin/kubectl-localservice url -h; } >"$tmp/plugin"
 while IFS= read -r flag; do
-    grep -q -- "^  -$flag\b" <<<"$help" || complain "README.md: there is no flag -$flag"
-done < <(grep -oP '^\| `-\K[a-z-]+' README.md || true)
+    grep -q -- "--$flag\b" "$tmp/plugin" || complain "docs/plugin.md: there is no flag --$flag"
+done < <(spans docs/plugin.md | grep -oP '^--\K[a-z-]+' || true)
+
+# Metrics are our own, or those of the libraries that we use. The code has their names whole or without the first part.
+libraries=$(go list -m -f '{{.Dir}}' k8s.io/component-base)/metrics/prometheus
+while IFS=: read -r document metric; do
+    name=$(sed -E 's/_(bucket|sum|count)$//' <<<"$metric")
+    part=$(sed -E 's/^(localservice|workqueue|rest_client|leader_election)_//' <<<"$name")
+    grep -rqE "\"($name|$part)\"" internal/metrics "$libraries" || complain "$document: there is no metric $metric"
+done < <(grep -oHP '\b(localservice|workqueue|rest_client|leader_election)_[a-z_]+\b(?!\.go)' "${documents[@]}" | sort -u)
 exit "$status"

@@ -73,12 +73,14 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
 	flags.IntVar(&o.Workers, "workers", 256,
-		"`number` of LocalServices that are worked on at the same time, of which one namespace may have three quarters")
+		"`number` of LocalServices that are worked on at the same time, of which one namespace may have three quarters; "+
+			"what they write waits for its turn")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
-		"`number` of Services of one namespace, and of pods, that are written at the same time")
+		"`number` of Services of one namespace, and of pods, that are written at the same time, and a quarter more of all "+
+			"namespaces; there is no other throttle")
 	flags.Float64Var(&o.Limits.MaxDeleteFraction, "max-delete-fraction", 1,
-		"the greatest `part` of its Services, from 0 to 1, that one change may delete of a LocalService before it "+
-			"must be confirmed by the annotation "+v1alpha1.AllowDeletionAnnotationKey+"=true on the LocalService")
+		"the greatest `part` of its Services, from 0 to 1, that one change may delete or replace of a LocalService before "+
+			"it must be confirmed by the annotation "+v1alpha1.AllowDeletionAnnotationKey+"=true on the LocalService")
 	flags.IntVar(&o.Limits.MaxServicesPerNamespace, "max-services-per-namespace", 0,
 		"create no Services where a namespace would have more than this `number`, of all kinds; 0 for no limit")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
@@ -92,7 +94,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"", "`namespace` of the Lease; by default that of the pod that this program runs in, else kube-system")
 	flags.StringVar(&o.leaderElectionID, "leader-election-id", "local-service-controller", "`name` of the Lease")
 	flags.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second,
-		"`time` after which the work of a leader that does not answer is taken over")
+		"`time`, of at least 3s, after which the work of a leader that does not answer is taken over; one that is stopped "+
+			"hands it over at once")
 	logsapi.AddGoFlags(o.logging, flags)
 }
 

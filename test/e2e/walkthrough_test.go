@@ -202,12 +202,12 @@ func (r *reader) start(command string, want []string) error {
 // skipped are commands that the reader has to type, and that were run before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
-// TestWalkThrough types the commands of README.md, and then those of the recipes, one after the other, and compares
-// what they print with what it says there.
+// TestWalkThrough types the commands of README.md, of the rest of its walk-through, and then those of the recipes, one
+// after the other, and compares what they print with what it says there.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
-	for _, name := range []string{"README.md", "docs/recipes.md"} {
+	for _, name := range []string{"README.md", "docs/walk-through.md", "docs/recipes.md"} {
 		document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(name, "/")...))
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@
 // LocalServices select by a label; so they run at the same time. Tests of what concerns a whole cluster (flags,
 // restarts, leader election, permissions) start their own.
 //
-// Tests of what the README's Reference promises begin with a word for the promise, here and in the other packages:
+// Tests of what docs/reference/behaviour.md promises begin with a word for the promise, here and in the other packages:
 // TestNames, TestForeignServices, TestAdoption, TestEveryField, TestImmutableTransitions, TestStatus, TestDeletion,
 // TestCapacity and TestPods. So `go test -run TestNames ./...` runs all that is about names.
 package integration

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
+// Labels, annotations and other names.
 const (
 	// DefaultNodeLabelKey is the pod label that holds the name of the pod's node, unless the controller
 	// was told another one (flag -node-label-key).
