@@ -107,9 +107,9 @@ func (p *player) change(n int, inPlace bool) {
 // TestSequences makes thousands of changes, one after the other, with nothing going wrong, and comes back to where it
 // began: there is no state that cannot be left.
 func TestSequences(t *testing.T) {
-	random, steps := random(t), 25
+	random, worlds, steps := random(t), 8, 25 // A step is 3 changes on average.
 	if whole() {
-		steps = 420 // of 3 changes on average, in 8 worlds
+		worlds, steps = 32, 105
 	}
 	k := startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
 	var players []*player
@@ -117,7 +117,7 @@ func TestSequences(t *testing.T) {
 	begun.createLocalService("a")
 	begun.settle("begun")
 	goroutines := k.goroutines()
-	for range 8 {
+	for range worlds {
 		players = append(players, &player{world: newWorld(t, shared, 3), random: rand.New(rand.NewPCG(random.Uint64(), 0))})
 	}
 	var running sync.WaitGroup

@@ -58,12 +58,16 @@ type world struct {
 	history []string
 	// other is another API server on the same storage, nil for none.
 	other *framework.Cluster
+	// created and deleted are how often each Service was, as the audit logs tell that were read until the marks.
+	created, deleted map[string]int
+	marks            map[*framework.Audit]framework.Mark
 }
 
 func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	w := &world{Scene: c.NewScene(t, "fault"), nodes: map[string]map[string]string{},
 		specs: map[string]*v1alpha1.LocalServiceSpec{}, foreign: map[string]*corev1.Service{},
-		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string](), left: sets.New[string]()}
+		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string](), left: sets.New[string](),
+		created: map[string]int{}, deleted: map[string]int{}, marks: map[*framework.Audit]framework.Mark{}}
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i))
 	}
@@ -335,22 +339,31 @@ func (w *world) settle(what string) {
 	if err := framework.Poll(w.Ctx(), w.check); err != nil {
 		w.fail("%s: %v", what, err)
 	}
-	creates, deletes := map[string]int{}, map[string]int{}
-	requests := w.Requests()
+	w.readLog(w.Audit)
 	if w.other != nil {
-		requests = append(requests, w.other.Audit.Since(0).ByController().Namespace(w.Namespace)...)
+		w.readLog(w.other.Audit)
 	}
-	for _, r := range requests.Resource("services").Where(framework.Succeeded) {
-		switch {
-		case strings.Contains(r.RequestURI, "dryRun="):
-		case r.Verb == "create":
-			creates[r.ObjectRef.Name]++
-		case r.Verb == "delete":
-			deletes[r.ObjectRef.Name]++
+	w.compare(what, "created", w.created, w.creates)
+	w.compare(what, "deleted", w.deleted, w.deletes)
+}
+
+// readLog counts what an API server's audit log tells that it did not when it was last read.
+func (w *world) readLog(audit *framework.Audit) {
+	requests := audit.Since(w.marks[audit])
+	w.marks[audit] += framework.Mark(len(requests))
+	for i := range requests {
+		r := &requests[i]
+		if r.ObjectRef.Namespace != w.Namespace || !framework.IsByController(r) || framework.Resource(r) != "services" ||
+			framework.Failed(r) || strings.Contains(r.RequestURI, "dryRun=") {
+			continue
+		}
+		switch r.Verb {
+		case "create":
+			w.created[r.ObjectRef.Name]++
+		case "delete":
+			w.deleted[r.ObjectRef.Name]++
 		}
 	}
-	w.compare(what, "created", creates, w.creates)
-	w.compare(what, "deleted", deletes, w.deletes)
 }
 
 func (w *world) compare(what, done string, got map[string]int, want map[string]bounds) {

@@ -128,10 +128,11 @@ func (rs Requests) Where(keep func(*Request) bool) Requests {
 	return kept
 }
 
+// IsByController reports whether a request is one of a local-service-controller.
+func IsByController(r *Request) bool { return strings.HasPrefix(r.UserAgent, controllerAgent) }
+
 // ByController are the requests of local-service-controllers.
-func (rs Requests) ByController() Requests {
-	return rs.By(controllerAgent)
-}
+func (rs Requests) ByController() Requests { return rs.Where(IsByController) }
 
 // By are the requests of clients whose user agent begins like this.
 func (rs Requests) By(agent string) Requests {
