@@ -70,6 +70,8 @@ type localServiceController struct {
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeChanges counts the changes of nodes that a plan depends on.
 	nodeChanges atomic.Int64
+	// nodeWaits are of LocalServices that select a node that they did not before.
+	nodeWaits *metrics.Waits
 	// vanished has the keys of LocalServices of which a Service has gone: maybe with them, which the cache of
 	// LocalServices may be late to know.
 	vanished sync.Map
@@ -82,6 +84,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		limits:       deps.Options.Limits,
+		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 		caches:       deps.Caches,
 		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
 			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
@@ -106,7 +109,8 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
-		metrics.SetInvalid(key, false)
+		metrics.Forget(key)
+		c.nodeWaits.Take(key)
 		c.vanished.Delete(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
@@ -121,6 +125,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 
 	templates.Leave(c.services.Contested.Fields(ls))
+	wait := c.nodeWaits.Take(key)
+	defer wait.Return()
 	nodeChanges := c.nodeChanges.Load()
 	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
@@ -128,6 +134,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.loop.AddAfterBackoff(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))
+	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
 	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
 	names := c.hostnames.plan(ls, &p, &report, nodes)
 	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
@@ -155,7 +162,12 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	outcome.Add(func() writer.Outcome {
 		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next)
 	})
-	return c.conclude(ctx, ls, report, outcome)
+	written := c.clock.Now()
+	err = c.conclude(ctx, ls, report, outcome)
+	if err == nil && outcome.Stopped == nil && report.Withheld.Creates == 0 {
+		wait.Done(written)
+	}
+	return err
 }
 
 // plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how

@@ -24,7 +24,11 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	c.nodeChanges.Add(1)
 	for ls := range c.caches.LocalServices.All() {
-		if before != nil && plan.Selects(ls, before.Labels) || after != nil && plan.Selects(ls, after.Labels) {
+		did, does := before != nil && plan.Selects(ls, before.Labels), after != nil && plan.Selects(ls, after.Labels)
+		if does && !did && c.loop.Running() && ls.Spec.Mode != v1alpha1.ModeHostnames {
+			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
+		}
+		if did || does {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
 		}
 	}

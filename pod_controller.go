@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -38,6 +39,8 @@ type podController struct {
 	all          bool // label all pods, not only those that a LocalService selects
 	caches       *cache.Caches
 	loop         *reconcile.Loop[types.NamespacedName]
+	clock        clock.PassiveClock
+	waits        *metrics.Waits // of pods since they were scheduled
 
 	// labelledAtBinding is whether the pod that was scheduled last had its label from the beginning: then the admission
 	// policy works, and there is nothing left to write. nil until one is seen. Only the event handler uses it.
@@ -51,6 +54,8 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
+		clock:        deps.Clock,
+		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, namespaceOf, c.sync)
 	c.caches.Pods.OnChange(c.podChanged)
@@ -79,13 +84,18 @@ func (c *podController) podScheduled(p *cache.Pod) {
 
 func (c *podController) podChanged(before, after *cache.Pod) {
 	if after == nil {
+		c.waits.Take(keyOf(before)) // Its successor waits for itself.
 		return
 	}
 	// Those that are there at the start tell nothing of today's bindings.
-	if before == nil && c.loop.Running() && c.caches.Pods.HasSynced() {
+	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced()
+	if isScheduled {
 		c.podScheduled(after)
 	}
 	if c.wantsLabel(after) {
+		if isScheduled {
+			c.waits.Begin(keyOf(after), c.clock.Now())
+		}
 		c.loop.AddAfterBackoff(keyOf(after), 0)
 	}
 }
@@ -117,6 +127,7 @@ func (c *podController) Run(ctx context.Context, workers int) {
 }
 
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
+	wait := c.waits.Take(key)
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !c.wantsLabel(p) {
 		return nil
@@ -132,10 +143,14 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
+		wait.Done(c.clock.Now())
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return nil // The pod is gone, and its successor, if there is one, has an event of its own.
+	}
+	wait.Return()
+	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",

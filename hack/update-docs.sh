@@ -6,6 +6,7 @@ out=${1:-docs/reference}
 
 api=pkg/apis/localservice/v1alpha1
 go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,types}.go >"$out"/api.md
+CGO_ENABLED=0 go run ./hack/metrics-reference >"$out"/metrics.md
 
 # A table of what -help says: each flag has a line, and its meaning is in the next one, behind a tab.
 {

@@ -54,7 +54,6 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	deps.Options = opts
-	metrics.Register()
 	server, err := startServer(ctx, opts.httpAddress, opts.profiling)
 	if err != nil {
 		return err
@@ -79,6 +78,8 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	if err != nil {
 		return err
 	}
+	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All,
+		LastHeard: deps.Caches.LastHeard, PerLocalService: opts.metricsPerLocalService})
 	work, err := newControllers(deps)
 	if err != nil {
 		return err

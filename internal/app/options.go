@@ -35,6 +35,8 @@ type Options struct {
 	httpAddress        string
 	profiling          bool
 
+	metricsPerLocalService int
+
 	leaderElect                               bool
 	leaderElectionNamespace, leaderElectionID string
 	leaseDuration                             time.Duration
@@ -87,6 +89,9 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
 		":8081", "`address` that serves /healthz, /readyz and /metrics; empty for none")
+	flags.IntVar(&o.metricsPerLocalService, "metrics-per-localservice", 0,
+		"`number` of LocalServices at most, the first by name, of which each has metrics of its own: "+
+			"localservice_status; 0 for none")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"let only one of several instances work, the holder of a Lease; on by default inside a cluster")
@@ -118,6 +123,7 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 		"-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", o.Limits.MaxDeleteFraction)
 	must(o.Limits.MaxServicesPerNamespace >= 0, "-max-services-per-namespace=%d must not be negative",
 		o.Limits.MaxServicesPerNamespace)
+	must(o.metricsPerLocalService >= 0, "-metrics-per-localservice=%d must not be negative", o.metricsPerLocalService)
 	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
 	// A Lease has whole seconds: of less than 3, what is left would be shorter than the deadline of its renewal.
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)

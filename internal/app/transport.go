@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 )
 
 // warningInterval is how often the same warning of the API server is logged again: each write of a fan-out has it.
@@ -16,7 +18,7 @@ const warningInterval = 24 * time.Hour
 
 // observe has the clients of a configuration tell in the log when the API server cannot be reached any more, and when
 // it can again, once each: a watch that cannot be begun anew says nothing of its own accord. It also has them log each
-// warning of the API server only once.
+// warning of the API server only once, and caches know when something has come for them.
 func observe(config *rest.Config) {
 	var state atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -40,6 +42,9 @@ type observer struct {
 
 func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
+	if err == nil {
+		cache.Hear(r, response)
+	}
 	logger := klog.FromContext(r.Context())
 	switch {
 	case errors.Is(err, context.Canceled), r.Context().Err() != nil:

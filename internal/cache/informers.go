@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -110,7 +111,7 @@ func New(o Options) (*Caches, error) {
 			}),
 		trimHostnameSlice, cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
 	c.Pods = newPods(o.AllPods, func() (*Store[Pod], error) {
-		return newStore("pods",
+		return newStore(podsResource,
 			coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
 				func(list *metav1.ListOptions) {
 					list.FieldSelector = scheduledPods
@@ -142,6 +143,7 @@ func hasServiceCIDRs(kube kubernetes.Interface) bool {
 type runner interface {
 	run(context.Context)
 	synced() []cache.InformerSynced
+	lastHeard() (resource string, at time.Time)
 }
 
 func (c *Caches) stores() []runner {

@@ -13,6 +13,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+const podsResource = "pods"
+
 // podsLinger is how long pods are watched that no LocalService needs any more: it may change its mode again.
 const podsLinger = time.Minute
 
@@ -133,6 +135,14 @@ func (p *Pods) current() *Store[Pod] {
 }
 
 func (p *Pods) synced() []cache.InformerSynced { return []cache.InformerSynced{p.HasSynced} }
+
+// lastHeard is about the watch that there is now.
+func (p *Pods) lastHeard() (resource string, at time.Time) {
+	if store := p.current(); store != nil {
+		return store.lastHeard()
+	}
+	return podsResource, time.Time{}
+}
 
 // HasSynced reports whether all pods have been told that were there when the watch began, if they are wanted.
 func (p *Pods) HasSynced() bool {

@@ -15,7 +15,9 @@ import (
 
 // Store gives access to the cache of one resource, whose objects are of type *T. They must not be changed.
 type Store[T any] struct {
+	resource string
 	informer cache.SharedIndexInformer
+	heard    heard
 	told     []cache.InformerSynced // what has been told of all objects that were there at the start
 	echoes   *utilcache.LRUExpireCache
 }
@@ -43,7 +45,7 @@ func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, 
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(onWatchError(resource))
 	}
-	return &Store[T]{informer: informer, told: []cache.InformerSynced{informer.HasSynced},
+	return &Store[T]{resource: resource, informer: informer, told: []cache.InformerSynced{informer.HasSynced},
 		echoes: utilcache.NewLRUExpireCache(maxEchoes)}, err
 }
 
@@ -147,6 +149,8 @@ func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 	return nil
 }
 
-func (s *Store[T]) run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+func (s *Store[T]) run(ctx context.Context) { s.informer.RunWithContext(s.heard.in(ctx)) }
+
+func (s *Store[T]) lastHeard() (resource string, at time.Time) { return s.resource, s.heard.at() }
 
 func (s *Store[T]) synced() []cache.InformerSynced { return s.told }

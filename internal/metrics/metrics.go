@@ -2,26 +2,37 @@
 package metrics
 
 import (
-	"sync"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
+// success is the value of the label result for what went well.
+const success = "success"
+
 var (
-	// ServiceWrites counts writes of Services, by action (Create, Adopt, Update, Replace, Delete, Retire) and result.
-	ServiceWrites = counter("service_writes_total", "Writes of Services, by action and result.", "action", "result")
-	// SliceWrites counts writes of EndpointSlices for mode Hostnames, by action (Create, Update, Delete) and result.
-	SliceWrites = counter("endpointslice_writes_total", "Writes of EndpointSlices for mode Hostnames, by action and "+
-		"result.", "action", "result")
+	// ServiceWrites counts writes of Services.
+	ServiceWrites = counter("service_writes_total",
+		"Writes of Services, by action (Create, Adopt, Update, Replace, Delete, Retire) and result (success, or the "+
+			"API server's reason).", "action", "result")
+	// SliceWrites counts writes of EndpointSlices for mode Hostnames.
+	SliceWrites = counter("endpointslice_writes_total",
+		"Writes of EndpointSlices for mode Hostnames, by action (Create, Update, Delete) and result.",
+		"action", "result")
 	// StatusWrites counts writes of the status of LocalServices, by result.
 	StatusWrites = counter("status_writes_total", "Writes of the status of LocalServices, by result.", "result")
 	// PodLabelWrites counts writes of the node label to pods, by result.
 	PodLabelWrites = counter("pod_label_writes_total", "Writes of the node label to pods, by result.", "result")
+	// NodeFanout is observed by Waits of LocalServices for their new nodes.
+	NodeFanout = histogram("node_fanout_seconds",
+		"Time from the event that a LocalService of mode Services selects another node until all of its Services are "+
+			"written.", []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300})
+	// PodLabel is observed by Waits of pods for their label.
+	PodLabel = histogram("pod_label_seconds",
+		"Time from the event that a pod has been scheduled until its node label is written.",
+		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the
 	// controller does. It is 0, too, before the first pod is scheduled.
 	PodsLabelledAtBinding = metrics.NewGauge(&metrics.GaugeOpts{
@@ -37,34 +48,40 @@ var (
 	}, []string{"namespace", "name"})
 )
 
-// invalid has the keys of the LocalServices whose spec is invalid.
-var invalid sync.Map
-
-// SetInvalid tells whether a LocalService's spec is invalid. There is no series for one that is not. It returns whether
-// it was invalid before.
-func SetInvalid(key types.NamespacedName, isInvalid bool) (before bool) {
-	if isInvalid {
-		_, before = invalid.Swap(key, nil)
-		InvalidLocalServices.WithLabelValues(key.Namespace, key.Name).Set(1)
-		return before
-	}
-	if _, before = invalid.LoadAndDelete(key); before {
-		InvalidLocalServices.Delete(map[string]string{"namespace": key.Namespace, "name": key.Name})
-	}
-	return before
-}
-
 func counter(name, help string, labels ...string) *metrics.CounterVec {
 	return metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "localservice_" + name, Help: help, StabilityLevel: metrics.ALPHA,
 	}, labels)
 }
 
-// Register makes the metrics visible.
-var Register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, PodsLabelledAtBinding,
-		InvalidLocalServices)
-})
+func histogram(name, help string, buckets []float64) *metrics.Histogram {
+	return metrics.NewHistogram(&metrics.HistogramOpts{
+		Name: "localservice_" + name, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA,
+	})
+}
+
+// Register makes the metrics visible to the registry of the program. It is called once.
+func Register(collector *Collector) {
+	legacyregistry.MustRegister(own...)
+	legacyregistry.CustomMustRegister(collector)
+	begin()
+}
+
+var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel,
+	PodsLabelledAtBinding, InvalidLocalServices}
+
+// begin has the counters of what goes well begin with 0: of a series that begins with its first event, that event is
+// no increase.
+func begin() {
+	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete", "Retire"} {
+		ServiceWrites.WithLabelValues(action, success)
+	}
+	for _, action := range []string{"Create", "Update", "Delete"} {
+		SliceWrites.WithLabelValues(action, success)
+	}
+	StatusWrites.WithLabelValues(success)
+	PodLabelWrites.WithLabelValues(success)
+}
 
 // reasons are those that the API server itself gives. An admission webhook may give any, of which each would be a time
 // series.
@@ -78,14 +95,14 @@ var reasons = sets.New(metav1.StatusReasonUnauthorized, metav1.StatusReasonForbi
 // its own, or error if it gave none.
 func Result(err error) string {
 	if err == nil {
-		return "success"
+		return success
 	}
 	reason := apierrors.ReasonForError(err)
 	switch {
 	case reasons.Has(reason):
 		return string(reason)
 	case reason != "":
-		return "other"
+		return other
 	}
 	return "error"
 }

@@ -1,0 +1,55 @@
+package cache
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLastHeard: the time is that of the last piece of an answer for a cache, as it is read. Of two watches of one
+// resource the one that is behind counts.
+func TestLastHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCaches(t)
+		answer := func(h *heard) io.Reader {
+			request, err := http.NewRequestWithContext(h.in(t.Context()), http.MethodGet, "http://example.com", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response := &http.Response{Body: io.NopCloser(strings.NewReader("two"))}
+			Hear(request, response)
+			return response.Body
+		}
+		read := func(body io.Reader) {
+			if n, err := body.Read(make([]byte, 1)); n != 1 || err != nil {
+				t.Fatalf("read %d bytes: %v", n, err)
+			}
+		}
+		expect := func(resource string, ago time.Duration, known bool) {
+			t.Helper()
+			at, there := c.LastHeard()[resource]
+			if there != known || known && time.Since(at) != ago {
+				t.Errorf("%s: heard %v, %s ago; want %v, %s", resource, there, time.Since(at), known, ago)
+			}
+		}
+		const slices = "endpointslices.discovery.k8s.io"
+		nodes, of := answer(&c.Nodes.heard), answer(&c.EndpointSlices.heard)
+		expect("nodes", 0, false) // There is an answer, and nothing of it has come.
+		read(nodes)
+		read(of)
+		expect(slices, 0, false) // The other watch has told nothing.
+		time.Sleep(time.Minute)
+		expect("nodes", time.Minute, true)
+		read(answer(&c.HostnameSlices.heard))
+		expect(slices, time.Minute, true)
+		read(nodes)
+		read(of)
+		time.Sleep(time.Second)
+		expect("nodes", time.Second, true)
+		expect(slices, time.Second, true)
+		expect("pods", 0, false)
+	})
+}

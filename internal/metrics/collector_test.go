@@ -1,0 +1,236 @@
+package metrics
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// gather returns our families of a registry.
+func gather(t testing.TB, gatherer metrics.Gatherer) []*dto.MetricFamily {
+	t.Helper()
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(families, func(family *dto.MetricFamily) bool {
+		return !strings.HasPrefix(family.GetName(), "localservice_")
+	})
+}
+
+// series are the values of gauges, by what they are called in PromQL, without the prefix.
+func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	for _, family := range gather(t, gatherer) {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				labels = append(labels, label.GetName()+"="+label.GetValue())
+			}
+			name := fmt.Sprintf("%s{%s}", strings.TrimPrefix(family.GetName(), "localservice_"), strings.Join(labels, ","))
+			out[name] = metric.GetGauge().GetValue()
+		}
+	}
+	return out
+}
+
+// newCollector registers a collector of LocalServices with a registry of its own.
+func newCollector(perLocalService int, all ...*v1alpha1.LocalService) metrics.KubeRegistry {
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(&Collector{PerLocalService: perLocalService,
+		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) },
+		LastHeard:     func() map[string]time.Time { return nil }})
+	return registry
+}
+
+func localService(name string, mode v1alpha1.Mode, nodes, services, ready int32,
+	conditions ...metav1.Condition) *v1alpha1.LocalService {
+	return &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: v1alpha1.LocalServiceSpec{Mode: mode},
+		Status: v1alpha1.LocalServiceStatus{Nodes: nodes, Services: services, ReadyNodes: ready,
+			Conditions: conditions}}
+}
+
+func is(name, status, reason string) metav1.Condition {
+	return metav1.Condition{Type: name, Status: metav1.ConditionStatus(status), Reason: reason}
+}
+
+// TestCollector: what is counted of LocalServices, whatever is in their status.
+func TestCollector(t *testing.T) {
+	SetFindings(types.NamespacedName{Namespace: "default", Name: "taken"}, Findings{Conflicted: 2, Contested: 3})
+	SetFindings(types.NamespacedName{Namespace: "default", Name: "gone"}, Findings{Conflicted: 9})
+	t.Cleanup(func() { found.Clear() })
+	got := series(t, newCollector(0,
+		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"), is("Conflicted", "False", "NoConflict")),
+		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
+		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
+		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed"),
+			is("Retiring", "False", "ChangingMode")),
+		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
+		// The status is a part of the API, in which anybody may write who is permitted to.
+		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Perhaps", "X"),
+			is("Synced", "True", "ByThem")),
+		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"), is("Progressing", "Unknown", "random-18")),
+	))
+	some := maps.Clone(got)
+	maps.DeleteFunc(some, func(_ string, value float64) bool { return value == 0 })
+	want := map[string]float64{
+		"localservices{condition=Ready,reason=ServicesInPlace,status=True}": 2,
+		"localservices{condition=Ready,reason=NameTaken,status=False}":      1,
+		"localservices{condition=Ready,reason=WriteFailed,status=False}":    1,
+		"localservices{condition=Ready,reason=other,status=True}":           1,
+		"localservices{condition=Ready,reason=other,status=False}":          1,
+		"localservices{condition=Conflicted,reason=,status=False}":          1,
+		"localservices{condition=Conflicted,reason=,status=True}":           1,
+		"localservices{condition=Retiring,reason=,status=False}":            1,
+		"localservices{condition=Contested,reason=,status=Unknown}":         1,
+		"localservices{condition=Progressing,reason=,status=Unknown}":       1,
+		"objects{mode=Services}":                                            5,
+		"objects{mode=Hostnames}":                                           2,
+		"services{state=desired}":                                           20 + 2 + 2,
+		"services{state=in_place}":                                          15 + 1,
+		"services{state=conflicted}":                                        2,
+		"services{state=contested}":                                         3,
+		"names{state=desired}":                                              120,
+		"names{state=ready}":                                                104,
+	}
+	if diff := cmp.Diff(want, some); diff != "" {
+		t.Errorf("series that are not 0 (-want +got):\n%s", diff)
+	}
+	for _, zero := range []string{"localservices{condition=Ready,reason=InvalidSpec,status=False}",
+		"localservices{condition=NearCapacity,reason=,status=True}"} {
+		if _, there := got[zero]; !there {
+			t.Errorf("%s is not there before it has happened", zero)
+		}
+	}
+}
+
+// TestPerLocalService: only as many LocalServices have series as are allowed, always the same, and the others are
+// counted.
+func TestPerLocalService(t *testing.T) {
+	got := series(t, newCollector(2,
+		localService("c", "", 1, 1, 1), localService("b", v1alpha1.ModeHostnames, 7, 2, 6), localService("a", "", 4, 3, 2)))
+	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "status") })
+	want := map[string]float64{"status_left_out{}": 1}
+	for name, values := range map[string][6]float64{"a": {4, 3, 0, 0, 4, 2}, "b": {2, 2, 0, 0, 7, 6}} {
+		for i, state := range []string{"desired", "in_place", "conflicted", "contested", "names", "names_ready"} {
+			want[fmt.Sprintf("status{name=%s,namespace=default,state=%s}", name, state)] = values[i]
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCacheAge: the age is the time since something has come, and there is none before.
+func TestCacheAge(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	var heard map[string]time.Time
+	registry.CustomMustRegister(&Collector{
+		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return func(func(*v1alpha1.LocalService) bool) {} },
+		LastHeard:     func() map[string]time.Time { return heard }})
+	if _, there := series(t, registry)["cache_age_seconds{resource=nodes}"]; there {
+		t.Error("there is an age before something has come")
+	}
+	heard = map[string]time.Time{"nodes": time.Now().Add(-time.Minute)}
+	if age := series(t, registry)["cache_age_seconds{resource=nodes}"]; age < 60 || age > 120 {
+		t.Errorf("the age is %g s", age)
+	}
+}
+
+// TestLint: names, units and help texts follow the rules of Prometheus, and every metric has a prefix and is ALPHA.
+func TestLint(t *testing.T) {
+	key := types.NamespacedName{Namespace: "default", Name: "demo"}
+	Register(&Collector{PerLocalService: 1,
+		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
+			return slices.Values([]*v1alpha1.LocalService{localService("demo", "", 1, 1, 1)})
+		},
+		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
+	SetInvalid(key, true)
+	t.Cleanup(func() { SetInvalid(key, false) })
+	families := gather(t, legacyregistry.DefaultGatherer)
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetHelp(), "[ALPHA] ") {
+			t.Errorf("%s: %s", family.GetName(), family.GetHelp())
+		}
+	}
+	// None is forgotten: what is here has a series from the beginning, or was given one above.
+	if want := len(own) + 7; len(families) != want {
+		t.Errorf("%d metrics, want %d", len(families), want)
+	}
+}
+
+// TestReadyReasons: each reason that the API has is known as one of the condition Ready, or as none.
+func TestReadyReasons(t *testing.T) {
+	ofOthers := []string{"ReasonChangingMode", "ReasonNoConflict", "ReasonNotContested", "ReasonManyServices",
+		"ReasonManyEnvironmentVariables", "ReasonEnoughCapacity"}
+	file, err := parser.ParseFile(token.NewFileSet(), "../../pkg/apis/localservice/v1alpha1/conditions.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		seen++
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, known := readyReasons[value]
+		if known == slices.Contains(ofOthers, spec.Names[0].Name) {
+			t.Errorf("%s: is it one of the condition Ready?", spec.Names[0].Name)
+		}
+		return true
+	})
+	if seen != len(readyReasons)+len(ofOthers) {
+		t.Errorf("%d reasons in the API, %d here", seen, len(readyReasons)+len(ofOthers))
+	}
+}
+
+// BenchmarkCollector tells what a scrape of many LocalServices costs.
+func BenchmarkCollector(b *testing.B) {
+	var all []*v1alpha1.LocalService
+	for i := range 20000 {
+		all = append(all, localService(fmt.Sprint("demo", i), "", 5, 5, 5, is("Ready", "True", "ServicesInPlace"),
+			is("Progressing", "False", "ServicesInPlace"), is("Conflicted", "False", "NoConflict"),
+			is("Contested", "False", "NotContested"), is("NearCapacity", "False", "EnoughCapacity")))
+	}
+	for _, n := range []int{0, 100} {
+		b.Run(fmt.Sprintf("per LocalService %d", n), func(b *testing.B) {
+			registry := newCollector(n, all...)
+			b.ReportAllocs()
+			for b.Loop() {
+				gather(b, registry)
+			}
+		})
+	}
+}
