@@ -1,13 +1,18 @@
 package writer
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
@@ -16,6 +21,49 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
+
+// creations are those of a LocalService on nodes that are named by their numbers.
+func creations(t *testing.T, namespace string, nodes int) (changes []plan.Change) {
+	t.Helper()
+	ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	if err != nil {
+		t.Error(err)
+	}
+	for i := range nodes {
+		node := fmt.Sprintf("n%02d", i)
+		changes = append(changes, plan.Change{Action: plan.Create, Template: templates[0], Name: "demo-" + node, Node: node})
+	}
+	return changes
+}
+
+func newTestServices(kube kubernetes.Interface, concurrency int) *Services {
+	return NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency,
+		func(*corev1.Service) {})
+}
+
+// TestRefusedOnesDoNotComeFirst: a batch is given up after ten refusals in a row. Where a policy refuses the first half
+// of the nodes, by name, those of the other half get their Services all the same, in the first few tries.
+func TestRefusedOnesDoNotComeFirst(t *testing.T) {
+	const nodes = 40
+	kube := fake.NewClientset()
+	kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+		service := a.(core.CreateAction).GetObject().(*corev1.Service)
+		return service.Name < fmt.Sprintf("demo-n%02d", nodes/2), nil, apierrors.NewForbidden(corev1.Resource("services"),
+			service.Name, errors.New("by a policy"))
+	})
+	s, changes, written := newTestServices(kube, 4), creations(t, "default", nodes), 0
+	for try := 0; written < nodes/2 && try < 10; try++ {
+		out := s.Write(t.Context(), "default", slices.Clone(changes), func(int) error { return nil })
+		written += len(out.Written)
+		changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
+			return slices.ContainsFunc(out.Written, func(w Written) bool { return w.Change.Name == change.Name })
+		})
+	}
+	if written != nodes/2 {
+		t.Errorf("%d of %d that are not refused have been made", written, nodes/2)
+	}
+}
 
 // TestSlowNext: while one LocalService is held up before its next write, as by a status that takes its time, its writes
 // that are under way end, and leave their turns to others. It runs in real time, which does not wait for a mutex.
@@ -31,19 +79,10 @@ func TestSlowNext(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency, func(*corev1.Service) {})
+	s := newTestServices(kube, concurrency)
 	write := func(namespace string, nodes int, next func(int) error) {
-		ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
-		templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
-		if err != nil {
-			t.Error(err)
-		}
-		var changes []plan.Change
-		for i := range nodes {
-			node := string(rune('a' + i))
-			changes = append(changes, plan.Change{Action: plan.Create, Template: templates[0], Name: "demo-" + node, Node: node})
-		}
-		if out := s.Write(t.Context(), namespace, changes, next); len(out.Written) != nodes || out.Stopped != nil {
+		out := s.Write(t.Context(), namespace, creations(t, namespace, nodes), next)
+		if len(out.Written) != nodes || out.Stopped != nil {
 			t.Errorf("%s: %d of %d written, stopped by %v", namespace, len(out.Written), nodes, out.Stopped)
 		}
 	}
