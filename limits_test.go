@@ -46,7 +46,7 @@ func TestDeletionOfMost(t *testing.T) {
 			}
 			f.watch()
 			f.run(c.Run)
-			f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: DeletionHeld"}, f.writes())
+			f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: DeletionHeld, Stalled"}, f.writes())
 			if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning DeletionHeld 3 of 3 "+
 				"Services") {
 				t.Errorf("events %v", got)
@@ -72,7 +72,7 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 		}
 		f.watch()
 		f.run(c.Run)
-		f.expect("writes", []string{"patch localservices/status demo 0/5 not Ready: TooManyServices"}, f.writes())
+		f.expect("writes", []string{"patch localservices/status demo 0/5 not Ready: TooManyServices, Stalled"}, f.writes())
 		if got := f.recorded(); len(got) != 1 || !strings.Contains(got[0], "would have 6") {
 			t.Errorf("events %v", got)
 		}
@@ -100,7 +100,7 @@ func TestCapacityOfConflicts(t *testing.T) {
 			t.Errorf("sync: %v", err)
 		}
 		f.expect("writes", []string{"create services demo-node01", "patch localservices/status demo 1/2 not Ready: " +
-			"NameTaken, Conflicted"}, f.writes())
+			"NameTaken, Conflicted, Stalled"}, f.writes())
 	})
 }
 

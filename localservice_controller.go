@@ -288,14 +288,15 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	if len(report.ContestedFields) > 0 {
 		c.loop.AddAfter(key, writer.ContestedFor)
 	}
-	if report.Withheld.Creates > 0 && counts[plan.Delete] > 0 {
-		c.loop.Add(key) // There is more room now.
+	hasMadeRoom := report.Withheld.Creates > 0 && counts[plan.Delete] > 0
+	if hasMadeRoom {
+		c.loop.Add(key)
 	} else if report.Withheld.Creates+report.Withheld.Replaces > 0 {
 		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
-	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil)
+	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:

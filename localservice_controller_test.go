@@ -129,7 +129,7 @@ func TestSyncWrites(t *testing.T) {
 		"a Service of somebody else is left alone": {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
 			[]string{"create services demo-node2", "patch localservices/status demo 1/2 not Ready: NameTaken, " +
-				"Conflicted"},
+				"Conflicted, Stalled"},
 			[]string{"Normal ServicesWritten Services: created 1 (2 nodes selected)",
 				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: " +
 					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService another " +
@@ -155,7 +155,7 @@ func TestSyncWrites(t *testing.T) {
 		"a spec that cannot work": {
 			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }),
 				testNode("node1")},
-			[]string{"patch localservices/status demo 0/0 not Ready: InvalidSpec"},
+			[]string{"patch localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"},
 			[]string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the controller itself " +
 				"adds: remove it, and use nodeSelector to choose nodes"},
 		},
@@ -221,7 +221,7 @@ func TestEventsLeadToWork(t *testing.T) {
 			"patch localservices/status demo 1/1 Ready", "patch localservices/status demo 2/2 Ready"}},
 		"our Service given to somebody else": {func(f *fixture) {
 			f.set(ours(func(s *corev1.Service) { s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = "Node", "x" }))
-		}, []string{"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted"}},
+		}, []string{"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"}},
 		"our Service kept by a finalizer, and gone then": {func(f *fixture) {
 			f.set(ours(func(s *corev1.Service) {
 				s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), []string{"x"}
@@ -334,7 +334,7 @@ func TestForeignServicesHeal(t *testing.T) {
 		second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "demo-x", "uid-2" })
 		f := runLocalServices(t, second, testNode("node1"), foreign)
 		f.expect("writes", []string{"patch localservices/status demo-x 0/1 not Ready: NameTaken, " +
-			"Conflicted"}, f.writes())
+			"Conflicted, Stalled"}, f.writes())
 		time.Sleep(time.Hour)
 		if got := f.requests(); len(got) > 0 {
 			t.Errorf("requests while waiting: %v", got)

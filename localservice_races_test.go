@@ -279,8 +279,8 @@ func TestInvalidSpecIsTold(t *testing.T) {
 		})
 		f.watch()
 		f.run(c.Run)
-		f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: InvalidSpec",
-			"patch localservices/status demo 0/0 not Ready: InvalidSpec"}, f.writes())
+		f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: InvalidSpec, Stalled",
+			"patch localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"}, f.writes())
 	})
 }
 

@@ -332,7 +332,7 @@ func TestReplacementsAreHeld(t *testing.T) {
 		f := newFixture(t, objects...)
 		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
 		f.controller()
-		f.expect("writes", []string{"patch localservices/status demo 0/3 not Ready: DeletionHeld"}, f.writes())
+		f.expect("writes", []string{"patch localservices/status demo 0/3 not Ready: DeletionHeld, Stalled"}, f.writes())
 	})
 }
 

@@ -31,6 +31,13 @@ find "$chart" -exec touch --date="$created" {} + # the times of the files are al
 bin/helm4 package "$chart/local-service-controller" --destination "$dist" \
     --version "${version#v}" --app-version "$version"
 
+krew=(-e '/^#/d' -e "s/VERSION/$version/")
+for archive in "$dist"/kubectl-localservice_*.tar.gz; do
+    platform=$(basename "${archive#*kubectl-localservice_}" .tar.gz)
+    krew+=(-e "s/SHA256_$platform$/$(sha256sum "$archive" | cut -d ' ' -f 1)/")
+done
+sed "${krew[@]}" artifacts/krew/localservice.yaml >"$dist/localservice.yaml"
+
 cd "$dist"
 sums=$(sha256sum -- *)
 echo "$sums" >checksums.txt

@@ -57,7 +57,8 @@ var readyReasons = map[string]metav1.ConditionStatus{
 
 // otherConditions are those beside Ready.
 var otherConditions = []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
-	v1alpha1.ConditionContested, v1alpha1.ConditionRetiring, v1alpha1.ConditionNearCapacity}
+	v1alpha1.ConditionContested, v1alpha1.ConditionStalled, v1alpha1.ConditionRetiring,
+	v1alpha1.ConditionNearCapacity}
 
 // Collector computes metrics from the caches whenever they are asked for: so none is ever stale, and there are no books
 // to keep.

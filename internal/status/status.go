@@ -78,10 +78,18 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.ReadyNodes = int32(r.ReadyNodes)
 		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
 	}
-	for _, c := range []metav1.Condition{r.ready(), r.progressing(), r.conflicted(), r.contested(),
+	ready := r.ready()
+	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(),
 		nearCapacity(&r.Capacity)} {
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	// Ready can be looked for; of Stalled it is a convention that it is there only while it is True.
+	if isStalled(&ready) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled,
+			Status: metav1.ConditionTrue, ObservedGeneration: generation, Reason: ready.Reason, Message: ready.Message})
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	}
 	r.tellRetiring(&status, generation)
 	return status
@@ -178,6 +186,17 @@ func (r *Report) ready() metav1.Condition {
 		c.Message = "every selected node has its Service"
 	}
 	return c
+}
+
+// isStalled reports whether nothing will become of what Ready tells before somebody edits something. A write that the
+// API server refuses may pass the next time: why it does is for people to know.
+func isStalled(ready *metav1.Condition) bool {
+	switch ready.Reason {
+	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
+		v1alpha1.ReasonContested, v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices, v1alpha1.ReasonFewClusterIPs:
+		return true
+	}
+	return false
 }
 
 func (r *Report) progressing() metav1.Condition {

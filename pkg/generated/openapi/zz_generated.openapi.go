@@ -156,7 +156,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalService(ref common.ReferenceCall
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what the controller last saw and did.",
+							Description: "status is what the controller last saw and did. observedGeneration is -1 until it has looked for the first time.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.LocalServiceStatus"),
 						},
@@ -283,7 +283,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "selector of the application's pods, as on a Service, without the node label: the controller adds that to each node's Service. All pairs must match.",
+							Description: "selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's flag -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -486,7 +486,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known to stand) and, after a change of the mode, Retiring (the names of the mode before are about to go).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known to stand) and, while they matter only, Stalled (nothing goes on until somebody edits something) and Retiring (after a change of the mode: the names of the mode before are about to go).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

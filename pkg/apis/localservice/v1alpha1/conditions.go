@@ -18,6 +18,10 @@ const (
 	// True from when all names of the new mode answer; a while later, when no cache of DNS answers any more that they do
 	// not exist, those Services are deleted.
 	ConditionRetiring = "Retiring"
+	// ConditionStalled is there, and True, while the LocalService is not ready and will not be until somebody edits
+	// something: its spec, or whatever the message names. It has the reason and the message of Ready. kstatus, by which
+	// Helm and Flux wait, calls a LocalService that has it Failed, and any other one that is not ready InProgress.
+	ConditionStalled = "Stalled"
 )
 
 // Reasons of the conditions of a LocalService.

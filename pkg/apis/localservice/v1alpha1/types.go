@@ -69,8 +69,9 @@ type LocalService struct {
 	// +required
 	Spec LocalServiceSpec `json:"spec"`
 
-	// status is what the controller last saw and did.
+	// status is what the controller last saw and did. observedGeneration is -1 until it has looked for the first time.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status LocalServiceStatus `json:"status,omitempty"`
 }
 
@@ -138,13 +139,12 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol; remove one or change its port"
 	Ports []ServicePort `json:"ports,omitempty"`
 
-	// selector of the application's pods, as on a Service, without the node label: the controller adds that to
-	// each node's Service. All pairs must match.
+	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's flag
+	// -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
 	// +required
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="selector is empty: name at least one label of the pods to reach, for example app: demo"
-	// +kubebuilder:validation:XValidation:rule="!('vm/rack' in self)",message="selector names the node label vm/rack, which the controller itself adds to every node's Service; remove it, and use nodeSelector to choose nodes"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="selector has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="selector has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Selector map[string]string `json:"selector"`
@@ -291,7 +291,7 @@ type ServiceMetadata struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self) && !('localservice.dev/hostnames' in self)",message="the labels owner, vm/rack and localservice.dev/hostnames on the Services belong to the controller; remove them from serviceMetadata.labels"
+	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('localservice.dev/hostnames' in self)",message="the labels owner and localservice.dev/hostnames on the Services belong to the controller; remove them from serviceMetadata.labels"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="serviceMetadata.labels has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Labels map[string]string `json:"labels,omitempty"`
@@ -336,7 +336,8 @@ type LocalServiceStatus struct {
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
-	// to stand) and, after a change of the mode, Retiring (the names of the mode before are about to go).
+	// to stand) and, while they matter only, Stalled (nothing goes on until somebody edits something) and Retiring (after
+	// a change of the mode: the names of the mode before are about to go).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -40,7 +40,7 @@ type LocalServiceApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what every node's Service looks like, and which nodes get one.
 	Spec *LocalServiceSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the controller last saw and did.
+	// status is what the controller last saw and did. observedGeneration is -1 until it has looked for the first time.
 	Status *LocalServiceStatusApplyConfiguration `json:"status,omitempty"`
 }
 

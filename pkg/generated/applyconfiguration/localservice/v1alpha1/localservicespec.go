@@ -45,8 +45,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// ports that every node's Service exposes. May be empty only when clusterIP is None. With more than one port,
 	// each needs a name.
 	Ports []ServicePortApplyConfiguration `json:"ports,omitempty"`
-	// selector of the application's pods, as on a Service, without the node label: the controller adds that to
-	// each node's Service. All pairs must match.
+	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's flag
+	// -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
 	Selector map[string]string `json:"selector,omitempty"`
 	// sessionAffinity is ClientIP to send all connections of a client to the same pod, or None (default).
 	SessionAffinity *v1.ServiceAffinity `json:"sessionAffinity,omitempty"`
