@@ -45,11 +45,13 @@ func wantRefusal(t *testing.T, err error, sentences ...string) {
 func TestBadSpecsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "bad")
-	const ownLabels = "the labels owner and localservice.dev/hostnames on the Services belong to the controller; remove " +
-		"them from serviceMetadata.labels"
+	const ownLabels = "the labels owner, vm/rack and localservice.dev/hostnames on the Services are reserved for the " +
+		"controller; remove them from serviceMetadata.labels"
 	for _, test := range [][]string{ // the fields of a spec, and what the API server says
 		{"selector: null", "spec.selector: Required value"},
 		{"selector: {}", "selector is empty: name at least one label of the pods to reach, for example app: demo"},
+		{"clusterIP: None, selector: {app: demo, vm/rack: node1}",
+			"selector names vm/rack", "remove it, and use nodeSelector to choose nodes"},
 		{"", "ports is empty", "add one, or set clusterIP: None"},
 		{`clusterIP: "", ports: []`, "ports is empty", "add one, or set clusterIP: None"},
 		{"clusterIP: None, ports: [{name: a, port: 1}, {name: a, port: 2}]",
@@ -123,6 +125,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		{"clusterIP: None, trafficDistribution: Far",
 			"spec.trafficDistribution", `supported values: "PreferClose", "PreferSameZone", "PreferSameNode"`},
 		{"clusterIP: None, serviceMetadata: {labels: {owner: me}}", ownLabels},
+		{"clusterIP: None, serviceMetadata: {labels: {vm/rack: node1}}", ownLabels},
 		{"clusterIP: None, serviceMetadata: {labels: {localservice.dev/hostnames: source}}", ownLabels},
 		{"clusterIP: None, serviceMetadata: {annotations: {localservice.dev/node: node1}}",
 			"annotations under localservice.dev/ belong to the controller", "remove them from serviceMetadata"},

@@ -20,11 +20,12 @@ func TestKstatus(t *testing.T) {
 	s.CreateService(framework.NewForeignService("demo-"+node, nil))
 	s.Create("demo")
 	s.wantKstatus(status.InProgressStatus) // now, not in a while
-	s.NewController(t)
+	const key = "example.com/node" // The CustomResourceDefinition lets it pass.
+	s.NewController(t, "-node-label-key="+key)
 	s.waitKstatus(status.FailedStatus)
 	s.DeleteService("demo-" + node)
 	s.waitKstatus(status.CurrentStatus)
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[nodeLabel] = "any" })
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = "any" })
 	s.waitKstatus(status.FailedStatus)
 }
 

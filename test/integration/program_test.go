@@ -209,22 +209,7 @@ func TestNodeLabelKey(t *testing.T) {
 	); err != nil {
 		t.Error(err)
 	}
-	// The default key is one as any other then.
-	s.CreateReady("free", func(ls *v1alpha1.LocalService) {
-		ls.Spec.Selector[nodeLabel] = "theirs"
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{nodeLabel: "theirs"}}
-	})
-	service = s.GetService("free-" + node)
-	if service.Spec.Selector[nodeLabel] != "theirs" || service.Labels[nodeLabel] != "theirs" {
-		t.Errorf("with another key, the default one is not as the user has it: %+v", service)
-	}
-	s.wantNodeLabelRefused(key)
-}
-
-// wantNodeLabelRefused tests that a LocalService cannot set the node label. The CustomResourceDefinition does not know
-// which that is. The controller does, and says so with its name.
-func (s *scene) wantNodeLabelRefused(key string) {
-	s.T.Helper()
+	// The CustomResourceDefinition does not know of the other key. The controller does, and says so with its name.
 	s.Create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = "any" })
 	s.WaitNotReady("bad", v1alpha1.ReasonInvalidSpec, "spec.selector names the node label "+key)
 	s.Update("bad", func(ls *v1alpha1.LocalService) {
@@ -234,11 +219,6 @@ func (s *scene) wantNodeLabelRefused(key string) {
 	s.WaitNotReady("bad", v1alpha1.ReasonInvalidSpec, "spec.serviceMetadata.labels names "+key)
 	s.Update("bad", func(ls *v1alpha1.LocalService) { ls.Spec.ServiceMetadata = nil })
 	s.WaitReady("bad")
-}
-
-func TestDefaultNodeLabelKey(t *testing.T) {
-	t.Parallel()
-	newScene(t, shared, "defaultkey").wantNodeLabelRefused(nodeLabel)
 }
 
 func TestProfiling(t *testing.T) {

@@ -145,6 +145,7 @@ type LocalServiceSpec struct {
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="size(self) > 0",message="selector is empty: name at least one label of the pods to reach, for example app: demo"
+	// +kubebuilder:validation:XValidation:rule="!('vm/rack' in self)",message="selector names vm/rack, which is reserved: unless the controller's flag -node-label-key names another one, it is the node label, which the controller itself adds to every node's Service; remove it, and use nodeSelector to choose nodes"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="selector has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="selector has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Selector map[string]string `json:"selector"`
@@ -291,7 +292,7 @@ type ServiceMetadata struct {
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('localservice.dev/hostnames' in self)",message="the labels owner and localservice.dev/hostnames on the Services belong to the controller; remove them from serviceMetadata.labels"
+	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self) && !('localservice.dev/hostnames' in self)",message="the labels owner, vm/rack and localservice.dev/hostnames on the Services are reserved for the controller; remove them from serviceMetadata.labels"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="serviceMetadata.labels has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	Labels map[string]string `json:"labels,omitempty"`
