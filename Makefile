@@ -96,6 +96,10 @@ generate: ## Generate everything that follows from pkg/apis, from manifests, fla
 	hack/update-chart.sh
 	hack/update-docs.sh
 
+.PHONY: site
+site: ## Build a site of the documents, with search, into bin/site (needs Node.js)
+	@hack/site/build.sh
+
 .PHONY: chart
 chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4) from their modules
 	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm3 helm.sh/helm/v3/cmd/helm

@@ -46,6 +46,10 @@ for document in "${documents[@]}"; do
     done < <(grep -oP '(`|\$ |^    )make \K[a-z0-9-]+' "$document" | sort -u || true)
 done
 
+for page in docs/*.md docs/reference/*.md; do
+    [[ $page == docs/README.md ]] || grep -qF "](${page#docs/}" docs/README.md || complain "docs/README.md lacks $page"
+done
+
 # Flags of the controller have one dash and more than a letter. Those of kubectl and Helm have two dashes, or one letter.
 bin/local-service-controller -help 2>"$tmp/help" || true
 for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
