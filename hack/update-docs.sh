@@ -3,11 +3,14 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-docs/reference}
+tmp=$(mktemp -d) # so that a page is replaced when it is whole
+trap 'rm -rf "$tmp"' EXIT
 
 api=pkg/apis/localservice/v1alpha1
-go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,types}.go >"$out"/api.md
-CGO_ENABLED=0 go run ./hack/metrics-reference >"$out"/metrics.md
+go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,types}.go >"$tmp"/api.md
+CGO_ENABLED=0 go run ./hack/metrics-reference >"$tmp"/metrics.md
 
+CGO_ENABLED=0 go build -o "$tmp/controller" .
 # A table of what -help says: each flag has a line, and its meaning is in the next one, behind a tab.
 {
     cat <<'PAGE'
@@ -21,7 +24,7 @@ Everything is logged that an operator must know, with `-v=2` also changes made, 
 | flag | default | meaning |
 | --- | --- | --- |
 PAGE
-    { CGO_ENABLED=0 go run . -help 2>&1 || true; } | awk '
+    "$tmp/controller" -help 2>&1 | awk '
         /^  -/ { flag = substr($1, 2); value = $2 }
         /^    *\t/ {
             sub(/^ *\t/, ""); default_ = ""
@@ -32,4 +35,5 @@ PAGE
             gsub(/\|/, "\\|"); gsub(/</, "\\&lt;")
             print "| `-" flag (value == "" ? "" : "=" toupper(value)) "` | " default_ " | " $0 " |"
         }'
-} >"$out"/flags.md
+} >"$tmp"/flags.md
+mv "$tmp"/*.md "$out"

@@ -51,18 +51,18 @@ for page in docs/*.md docs/reference/*.md; do
 done
 
 # Flags of the controller have one dash and more than a letter. Those of kubectl and Helm have two dashes, or one letter.
-bin/local-service-controller -help 2>"$tmp/help" || true
 for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
     while IFS= read -r flag; do
-        grep -q -- "^  -$flag\b" "$tmp/help" || complain "$document: there is no flag -$flag"
+        grep -q "^| \`-${flag}[=\`]" "$tmp/flags.md" || complain "$document: there is no flag -$flag"
     done < <({
         spans "$document" | grep -oP '^-\K[a-z][a-z-]+' || true
         grep -oP 'bin/local-service-controller\K( -[^ ]+)+' "$document" | grep -oP ' -\K[a-z-]+' || true
     } | sort -u)
 done
-{ bin/kubectl-localservice nodes -h; bin/kubectl-localservice url -h; } >"$tmp/plugin"
+CGO_ENABLED=0 go build -o "$tmp/plugin" ./cmd/kubectl-localservice
+{ "$tmp/plugin" nodes -h; "$tmp/plugin" url -h; } >"$tmp/plugin.txt"
 while IFS= read -r flag; do
-    grep -q -- "--$flag\b" "$tmp/plugin" || complain "docs/plugin.md: there is no flag --$flag"
+    grep -q -- "--$flag\b" "$tmp/plugin.txt" || complain "docs/plugin.md: there is no flag --$flag"
 done < <(spans docs/plugin.md | grep -oP '^--\K[a-z-]+' || true)
 
 # Metrics are our own, or those of the libraries that we use. The code has their names whole or without the first part.

@@ -265,7 +265,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ports that every node's Service exposes. May be empty only when clusterIP is None. With more than one port, each needs a name.",
+							Description: "ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With more than one port, each needs a name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -127,8 +127,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || self == 'None'",message="clusterIP cannot be a fixed address, because every node's Service needs its own; use None (headless), or leave it out to have one allocated"
 	ClusterIP string `json:"clusterIP,omitempty"`
 
-	// ports that every node's Service exposes. May be empty only when clusterIP is None. With more than one port,
-	// each needs a name.
+	// ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With
+	// more than one port, each needs a name.
 	// +optional
 	// +listType=map
 	// +listMapKey=port

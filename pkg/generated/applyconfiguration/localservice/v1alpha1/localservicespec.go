@@ -42,8 +42,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// because it needs no address and no load balancing on any node. Left out, every Service is allocated an
 	// address. A fixed address is refused, because many Services cannot share it.
 	ClusterIP *string `json:"clusterIP,omitempty"`
-	// ports that every node's Service exposes. May be empty only when clusterIP is None. With more than one port,
-	// each needs a name.
+	// ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With
+	// more than one port, each needs a name.
 	Ports []ServicePortApplyConfiguration `json:"ports,omitempty"`
 	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's flag
 	// -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
