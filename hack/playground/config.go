@@ -14,10 +14,19 @@ type config struct {
 	Binary           string // the playground, as a path: mounting does not take /proc/self/exe of another namespace
 	ControlPlaneOnly bool
 	Scheduler        bool
+	DualStack        bool
 	Audit            bool
 	Controllers      string
 	APIServerFlags   []string
 	Port             int // of the API server on the machine's 127.0.0.1
+}
+
+// cidrs is the value of a flag that takes a range of addresses, or one of each IP family.
+func (c *config) cidrs(ipv4, ipv6 string) string {
+	if c.DualStack {
+		return ipv4 + "," + ipv6
+	}
+	return ipv4
 }
 
 // libexec is the directory of the programs that nodes run beside the playground itself.

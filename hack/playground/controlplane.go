@@ -13,7 +13,9 @@ import (
 
 const (
 	podCIDR      = "10.244.0.0/16"
+	podCIDR6     = "fd00:10:244::/56"
 	serviceCIDR  = "10.96.0.0/16"
+	serviceCIDR6 = "fd00:10:96::/112"
 	apiServiceIP = "10.96.0.1" // the Service "kubernetes": the first address of serviceCIDR
 	dnsServiceIP = "10.96.0.10"
 	// Until Kubernetes' own 50 s are over, nobody wants to wait in a playground.
@@ -140,7 +142,7 @@ func (c *controlPlane) apiserver() []string {
 		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
 		"--service-account-key-file", pki("sa.key"), "--service-account-signing-key-file", pki("sa.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
-		"--service-cluster-ip-range", serviceCIDR,
+		"--service-cluster-ip-range", c.config.cidrs(serviceCIDR, serviceCIDR6),
 		"--allow-privileged",
 		"--max-requests-inflight", "3000", "--max-mutating-requests-inflight", "1000",
 	}
@@ -163,13 +165,13 @@ func (c *controlPlane) controllerManager() []string {
 		c.dir.path("pki", "ca.crt"),
 		"--cluster-signing-cert-file", c.dir.path("pki", "ca.crt"), "--cluster-signing-key-file",
 		c.dir.path("pki", "ca.key"),
-		"--service-cluster-ip-range", serviceCIDR,
+		"--service-cluster-ip-range", c.config.cidrs(serviceCIDR, serviceCIDR6),
 		"--kube-api-qps", "1000", "--kube-api-burst", "2000",
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", nodeMonitorGracePeriod,
 		"--flex-volume-plugin-dir", c.dir.path("flexvolume"), // the default is outside the playground's directory
 	}
 	if c.nodes {
-		args = append(args, "--allocate-node-cidrs", "--cluster-cidr", podCIDR)
+		args = append(args, "--allocate-node-cidrs", "--cluster-cidr", c.config.cidrs(podCIDR, podCIDR6))
 	}
 	if c.config.Controllers != "" {
 		args = append(args, "--controllers", c.config.Controllers)

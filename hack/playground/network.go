@@ -11,16 +11,31 @@ import (
 
 const (
 	bridgeName = "nodes"
-	gatewayIP  = "192.168.60.1" // the sandbox's own address on the bridge that all nodes hang on
+	// The sandbox's own addresses on the bridge that all nodes hang on.
+	gatewayIP  = "192.168.60.1"
+	gatewayIP6 = "fd00:192:168:60::1"
 )
 
-// nodeIP is the address of the i-th node.
-func nodeIP(i int) (net.IP, error) {
+// gateways are the addresses of the sandbox.
+func gateways(dualStack bool) []net.IP {
+	if dualStack {
+		return []net.IP{net.ParseIP(gatewayIP), net.ParseIP(gatewayIP6)}
+	}
+	return []net.IP{net.ParseIP(gatewayIP)}
+}
+
+// nodeIPs are the addresses of the i-th node, that of IPv4 first.
+func nodeIPs(i int, dualStack bool) ([]net.IP, error) {
 	const first, last = 11, 254
 	if first+i > last {
 		return nil, fmt.Errorf("there can be no more than %d nodes, the stopped ones included", last-first+1)
 	}
-	return net.IPv4(192, 168, 60, byte(first+i)).To4(), nil
+	var ips []net.IP
+	for _, ip := range gateways(dualStack) {
+		ip[len(ip)-1] = byte(first + i)
+		ips = append(ips, ip)
+	}
+	return ips, nil
 }
 
 // hardwareAddr is the MAC address that goes with an IP address. With random ones, the bridge would take over one of its
@@ -31,20 +46,22 @@ func hardwareAddr(ip net.IP) net.HardwareAddr {
 }
 
 // setUpGateway makes the network that the nodes hang on, and this namespace the router between their pods.
-func setUpGateway() error {
+func setUpGateway(dualStack bool) error {
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName,
 		HardwareAddr: hardwareAddr(net.ParseIP(gatewayIP))}}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("making the nodes' bridge: %w", err)
 	}
-	if err := configureLink("lo", nil); err != nil {
+	if err := configureLink("lo"); err != nil {
 		return err
 	}
-	if err := configureLink(bridgeName, net.ParseIP(gatewayIP)); err != nil {
+	if err := configureLink(bridgeName, gateways(dualStack)...); err != nil {
+		return err
+	}
+	if err := forwardPackets(dualStack); err != nil {
 		return err
 	}
 	for name, value := range map[string]string{
-		"net/ipv4/ip_forward": "1",
 		// Nodes would keep what a redirect says for minutes, also after a pod network has moved to another node.
 		"net/ipv4/conf/all/send_redirects":                "0",
 		"net/ipv4/conf/" + bridgeName + "/send_redirects": "0",
@@ -56,6 +73,16 @@ func setUpGateway() error {
 	return nil
 }
 
+// forwardPackets makes this namespace a router.
+func forwardPackets(dualStack bool) error {
+	if dualStack {
+		if err := setSysctl("net/ipv6/conf/all/forwarding", "1"); err != nil {
+			return err
+		}
+	}
+	return setSysctl("net/ipv4/ip_forward", "1")
+}
+
 func setSysctl(name, value string) error {
 	if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
 		return fmt.Errorf("setting a kernel parameter: %w", err)
@@ -63,14 +90,18 @@ func setSysctl(name, value string) error {
 	return nil
 }
 
-// configureLink gives an interface of this namespace an address, if any, and switches it on.
-func configureLink(name string, ip net.IP) error {
+// configureLink gives an interface of this namespace addresses, if any, and switches it on.
+func configureLink(name string, ips ...net.IP) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("finding the interface %s: %w", name, err)
 	}
-	if ip != nil {
+	for _, ip := range ips {
 		addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(24, 32)}}
+		if ip.To4() == nil {
+			// It can be used at once: nobody else has it.
+			addr = &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}
+		}
 		if err := netlink.AddrAdd(link, addr); err != nil {
 			return fmt.Errorf("giving the interface %s the address %s: %w", name, ip, err)
 		}
@@ -82,7 +113,7 @@ func configureLink(name string, ip net.IP) error {
 }
 
 // connectNode runs a cable from the bridge to eth0 of the namespace that the process is in, and that will have the
-// address ip.
+// address ip, of IPv4.
 func connectNode(name string, ip net.IP, pid int) error {
 	bridge, err := netlink.LinkByName(bridgeName)
 	if err != nil {
@@ -97,7 +128,7 @@ func connectNode(name string, ip net.IP, pid int) error {
 	if err := netlink.LinkAdd(cable); err != nil {
 		return fmt.Errorf("making the interfaces %s and eth0: %w", name, err)
 	}
-	return configureLink(name, nil)
+	return configureLink(name)
 }
 
 func disconnectNode(name string) error {

@@ -22,18 +22,18 @@ import (
 var configFiles embed.FS
 
 // nodeMain is a machine of the cluster: containerd, kubelet and kube-proxy in namespaces of its own. Its arguments are
-// the playground's directory, the node's name and its address.
+// the playground's directory, the node's name and its addresses.
 func nodeMain(args []string) int {
 	reapOrphans()
-	dir, name, ip := workdir(args[1]), args[2], args[3]
-	err := runNode(dir, name, ip)
+	dir, name, ips := workdir(args[1]), args[2], args[3]
+	err := runNode(dir, name, ips)
 	// The user looks for logs from outside.
 	fmt.Fprintln(os.Stderr, strings.ReplaceAll(err.Error(), string(insideDir), string(dir)))
 	return 1
 }
 
 // runNode returns when something on the node has failed.
-func runNode(dir workdir, name, ip string) error {
+func runNode(dir workdir, name, ips string) error {
 	c, err := dir.readConfig()
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func runNode(dir workdir, name, ip string) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if err := setUpNodeNetwork(ctx, ip, c.Port); err != nil {
+	if err := setUpNodeNetwork(ctx, strings.Split(ips, ","), c.Port); err != nil {
 		return err
 	}
 	d := &daemons{cancel: cancel}
@@ -68,7 +68,7 @@ func runNode(dir workdir, name, ip string) error {
 	if err := serveNode(ctx, name); err != nil {
 		return err
 	}
-	err = start(self("kubelet", "--config", insideConfig+"/kubelet.yaml", "--node-ip", ip,
+	err = start(self("kubelet", "--config", insideConfig+"/kubelet.yaml", "--node-ip", ips,
 		"--kubeconfig", insideDir.kubeconfigOf("node-"+name)))
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func writeConfigFiles() error {
 }
 
 // setUpNodeNetwork configures eth0, which the sandbox connects at the same time.
-func setUpNodeNetwork(ctx context.Context, ip string, port int) error {
+func setUpNodeNetwork(ctx context.Context, ips []string, port int) error {
 	err := poll(ctx, 10*time.Second, "waiting for eth0", func(context.Context) error {
 		_, err := netlink.LinkByName("eth0")
 		return err
@@ -97,16 +97,18 @@ func setUpNodeNetwork(ctx context.Context, ip string, port int) error {
 	if err != nil {
 		return err
 	}
-	if err := configureLink("lo", nil); err != nil {
+	if err := configureLink("lo"); err != nil {
 		return err
 	}
-	if err := configureLink("eth0", net.ParseIP(ip)); err != nil {
-		return err
+	for i, gateway := range gateways(len(ips) > 1) {
+		if err := configureLink("eth0", net.ParseIP(ips[i])); err != nil {
+			return err
+		}
+		if err := netlink.RouteAdd(&netlink.Route{Gw: gateway}); err != nil {
+			return fmt.Errorf("setting the default route by %s: %w", gateway, err)
+		}
 	}
-	if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gatewayIP)}); err != nil {
-		return fmt.Errorf("setting the default route: %w", err)
-	}
-	if err := setSysctl("net/ipv4/ip_forward", "1"); err != nil {
+	if err := forwardPackets(len(ips) > 1); err != nil {
 		return err
 	}
 	// The kubeconfig works on the node as it does outside, for what `playground run` runs.

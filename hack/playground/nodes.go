@@ -27,11 +27,20 @@ type nodes struct {
 // node is a machine. It keeps its address when it is switched off and on again.
 type node struct {
 	name    string
-	ip      net.IP
+	ips     []net.IP                // that of IPv4 first
 	link    string                  // the sandbox's end of the cable
 	started time.Time               // last
 	process *daemon                 // process 1 of the running node, nil if it is off
 	failed  context.CancelCauseFunc // gets to know why the node has ended by itself
+}
+
+// addresses are those of the node as the kubelet takes them.
+func (m *node) addresses() string {
+	var all []string
+	for _, ip := range m.ips {
+		all = append(all, ip.String())
+	}
+	return strings.Join(all, ",")
 }
 
 // nodeState is a node in the answers to the command line.
@@ -93,11 +102,11 @@ func (n *nodes) start(name string, failed context.CancelCauseFunc) error {
 	defer n.mu.Unlock()
 	m := n.find(name)
 	if m == nil {
-		ip, err := nodeIP(len(n.list))
+		ips, err := nodeIPs(len(n.list), n.config.DualStack)
 		if err != nil {
 			return err
 		}
-		m = &node{name: name, ip: ip, link: fmt.Sprintf("node%d", len(n.list))}
+		m = &node{name: name, ips: ips, link: fmt.Sprintf("node%d", len(n.list))}
 		if err := n.issueNode(name); err != nil {
 			return err
 		}
@@ -123,7 +132,7 @@ func (n *nodes) issueNode(name string) error {
 }
 
 func (n *nodes) boot(m *node) error {
-	cmd := self(nodeApplet, string(n.dir), m.name, m.ip.String())
+	cmd := self(nodeApplet, string(n.dir), m.name, m.addresses())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: newNamespaces}
 	m.started = time.Now()
 	log := n.dir.logFile(m.name)
@@ -131,7 +140,7 @@ func (n *nodes) boot(m *node) error {
 	if err != nil {
 		return err
 	}
-	if err := connectNode(m.link, m.ip, cmd.Process.Pid); err != nil {
+	if err := connectNode(m.link, m.ips[0], cmd.Process.Pid); err != nil {
 		process.kill()
 		return fmt.Errorf("connecting %s to the network: %w", m.name, err)
 	}
@@ -175,7 +184,7 @@ func (n *nodes) states() []nodeState {
 	defer n.mu.Unlock()
 	states := []nodeState{}
 	for _, m := range n.list {
-		states = append(states, nodeState{Name: m.name, IP: m.ip.String(), Running: m.process != nil})
+		states = append(states, nodeState{Name: m.name, IP: m.ips[0].String(), Running: m.process != nil})
 	}
 	return states
 }

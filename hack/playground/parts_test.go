@@ -59,40 +59,41 @@ func TestClusterNsswitch(t *testing.T) {
 }
 
 func TestWantedRoutes(t *testing.T) {
-	node := func(cidr, ip string) *corev1.Node {
-		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: cidr}}
-		if ip != "" {
-			n.Status.Addresses = []corev1.NodeAddress{
-				{Type: corev1.NodeHostName, Address: "k8s01"},
-				{Type: corev1.NodeInternalIP, Address: ip},
-			}
+	node := func(cidrs []string, ips ...string) *corev1.Node {
+		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: cidrs}}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "k8s01"}}
+		for _, ip := range ips {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
 		}
 		return n
 	}
 	got := wantedRoutes([]*corev1.Node{
-		node("10.244.0.0/24", "192.168.60.11"), node("", "192.168.60.12"), node("10.244.2.0/24", ""),
+		node([]string{"10.244.0.0/24", "fd00:10:244::/64"}, "192.168.60.11", "fd00:192:168:60::b"),
+		node(nil, "192.168.60.12"), node([]string{"10.244.2.0/24"}),
 	})
-	want := map[string]net.IP{"10.244.0.0/24": net.ParseIP("192.168.60.11")}
+	want := map[string]net.IP{"10.244.0.0/24": net.ParseIP("192.168.60.11"),
+		"fd00:10:244::/64": net.ParseIP("fd00:192:168:60::b")}
 	if !maps.EqualFunc(got, want, net.IP.Equal) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestNodeAddresses(t *testing.T) {
-	seen := map[string]bool{gatewayIP: true}
+	seen := map[string]bool{gatewayIP: true, gatewayIP6: true}
 	for i := 0; ; i++ {
-		ip, err := nodeIP(i)
+		ips, err := nodeIPs(i, true)
 		if err != nil {
 			if i < 100 {
 				t.Errorf("room for %d nodes only: %v", i, err)
 			}
 			break
 		}
-		mac := hardwareAddr(ip).String()
-		if seen[ip.String()] || seen[mac] {
-			t.Fatalf("node %d gets addresses that are taken: %s, %s", i, ip, mac)
+		for _, address := range []string{ips[0].String(), ips[1].String(), hardwareAddr(ips[0]).String()} {
+			if seen[address] {
+				t.Fatalf("node %d gets an address that is taken: %s", i, address)
+			}
+			seen[address] = true
 		}
-		seen[ip.String()], seen[mac] = true, true
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	utilnet "k8s.io/utils/net"
 )
 
 // routeProtocol marks the routes to pods, so that no other route is ever removed.
@@ -62,8 +63,11 @@ func wantedRoutes(objects []*corev1.Node) map[string]net.IP {
 	wanted := map[string]net.IP{}
 	for _, o := range objects {
 		for _, a := range o.Status.Addresses {
-			if ip := net.ParseIP(a.Address); a.Type == corev1.NodeInternalIP && ip != nil && o.Spec.PodCIDR != "" {
-				wanted[o.Spec.PodCIDR] = ip
+			for _, cidr := range o.Spec.PodCIDRs {
+				if ip := net.ParseIP(a.Address); a.Type == corev1.NodeInternalIP && ip != nil &&
+					utilnet.IsIPv6CIDRString(cidr) == utilnet.IsIPv6(ip) {
+					wanted[cidr] = ip
+				}
 			}
 		}
 	}
@@ -72,7 +76,7 @@ func wantedRoutes(objects []*corev1.Node) map[string]net.IP {
 
 // setRoutes makes the routes marked as ours the wanted ones.
 func setRoutes(wanted map[string]net.IP) error {
-	there, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: routeProtocol},
+	there, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routeProtocol},
 		netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return fmt.Errorf("listing routes: %w", err)

@@ -64,7 +64,7 @@ func sandboxMain(args []string) int {
 // start returns when the cluster is ready for use.
 func (s *sandbox) start(ctx context.Context, outside net.Listener) error {
 	began := time.Now()
-	if err := setUpGateway(); err != nil {
+	if err := setUpGateway(s.config.DualStack); err != nil {
 		return err
 	}
 	s.cp = &controlPlane{dir: s.dir, config: s.config, ip: gatewayIP, port: apiPort, nodes: true, daemons: s.daemons}

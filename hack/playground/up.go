@@ -48,6 +48,7 @@ func upCommand() *cobra.Command {
 	f.StringSliceVar(&c.Nodes, "nodes", defaultNodes, "names of the nodes")
 	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for "+
 		"every node (repeatable)")
+	f.BoolVar(&c.DualStack, "dual-stack", false, "pods, nodes and Services have IPv6 addresses beside those of IPv4")
 	f.BoolVar(&c.Audit, "audit", false, "write an audit log with one line per request to logs/audit.log")
 	f.StringVar(&c.Controllers, "controllers", "", "kube-controller-manager's --controllers, such as '*,-nodeipam'")
 	f.StringArrayVar(&c.APIServerFlags, "apiserver-flag", nil, "a flag for kube-apiserver, such as --v=4 (repeatable)")

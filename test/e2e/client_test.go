@@ -37,6 +37,8 @@ const (
 
 // reply is what has been answered to a URL.
 type reply struct {
+	// Addresses are those that the name has.
+	Addresses []string
 	// Bodies are the answers.
 	Bodies []string
 	// Error is why there are not more of them.
@@ -86,12 +88,12 @@ func (r *reply) ask(ctx context.Context, to string, tries int) (firstErr error) 
 		return err
 	}
 	port := at.Port()
-	addresses, err := (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname())
+	r.Addresses, err = (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname())
 	if err != nil {
 		return err
 	}
 	for i := range tries {
-		at.Host = net.JoinHostPort(addresses[i%len(addresses)], port)
+		at.Host = net.JoinHostPort(r.Addresses[i%len(r.Addresses)], port)
 		if body, err := get(ctx, at.String()); err == nil {
 			r.Bodies = append(r.Bodies, body)
 		} else if firstErr == nil {

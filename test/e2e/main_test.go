@@ -51,6 +51,7 @@ func TestMain(m *testing.M) {
 		cluster, err = framework.StartCluster(ctx, framework.ClusterOptions{
 			Nodes:  nodes,
 			Images: map[string]string{controllerImage: controller, appImage: app},
+			Args:   []string{"--dual-stack"}, // What does not ask for it has IPv4 only.
 		})
 		if err != nil {
 			return nil, err
