@@ -1,5 +1,6 @@
 // A site of the documents as they are, built by hack/site/build.sh. Links between documents that lead nowhere fail the
 // build. All other links, to manifests and code, go to the repository.
+import { readFileSync } from 'node:fs'
 import { posix } from 'node:path'
 import { defineConfig } from 'vitepress'
 
@@ -15,7 +16,15 @@ const toRepository = (md) => md.core.ruler.push('to-repository', ({ tokens, env 
   }
 })
 
-const pages = (text, ...items) => ({ text, items: items.map(([text, link]) => ({ text, link })) })
+// The sidebar is the list of documents in docs/README.md.
+const [, ...chapters] = readFileSync('docs/README.md', 'utf8').split(/^## /m)
+const sidebar = chapters.map((chapter) => ({
+  text: chapter.split('\n', 1)[0],
+  items: [...chapter.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, text, path]) => ({
+    text: text[0].toUpperCase() + text.slice(1),
+    link: posix.join('/docs', path).replace(/README$/, ''),
+  })),
+}))
 
 export default defineConfig({
   title: 'local-service-controller',
@@ -31,15 +40,6 @@ export default defineConfig({
     search: { provider: 'local' },
     outline: [2, 3],
     socialLinks: [{ icon: 'github', link: repository }],
-    sidebar: [
-      pages('Use it', ['What it is', '/'], ['Walk-through', '/docs/walk-through'], ['Recipes', '/docs/recipes'],
-        ['The kubectl plugin', '/docs/plugin'], ['Migration', '/docs/migration']),
-      pages('Run it', ['Install, upgrade, uninstall', '/docs/install'], ['Operations', '/docs/operations'],
-        ['Watch it', '/docs/metrics'], ['Security', '/docs/security'], ['Compatibility', '/docs/compatibility'], ['Changelog', '/CHANGELOG']),
-      pages('Look it up', ['Behaviour', '/docs/reference/behaviour'], ['API', '/docs/reference/api'],
-        ['Flags', '/docs/reference/flags'], ['Metrics', '/docs/reference/metrics'], ['All documents', '/docs/']),
-      pages('Change it', ['Design', '/docs/design'], ['When things go wrong', '/docs/reliability'],
-        ['Contributing', '/CONTRIBUTING']),
-    ],
+    sidebar,
   },
 })
