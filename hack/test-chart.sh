@@ -27,7 +27,7 @@ for name in helm3 helm4; do
     kubectl delete -n local-service-system --ignore-not-found "$deployment"
     run install "$chart" --take-ownership
     run upgrade "$chart" --set replicas=3,hostnames.enabled=true,networkPolicy.enabled=true,admission.enabled=true \
-        --set metrics.service.enabled=true
+        --set metrics.service.enabled=true,metrics.secure.enabled=true
     expect "replicas after the upgrade" "$(replicas)" 3
     run rollback 1
     expect "replicas after the rollback" "$(replicas)" 2

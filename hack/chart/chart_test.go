@@ -121,6 +121,8 @@ func TestValues(t *testing.T) {
 	container := func(t *testing.T, all objects) corev1.Container {
 		return find[*appsv1.Deployment](t, all).Spec.Template.Spec.Containers[0]
 	}
+	secure := []string{"ClusterRole " + name + "-metrics-auth", "ClusterRoleBinding " + name + "-metrics-auth",
+		"ClusterRole " + name + "-metrics-reader"}
 	tests := map[string]struct {
 		values      string
 		more, fewer []string // objects, beside the default ones
@@ -198,6 +200,48 @@ func TestValues(t *testing.T) {
 				equal(t, monitoringv1.Duration("30s"), endpoint.Interval)
 				equal(t, "drop", endpoint.MetricRelabelConfigs[0].Action)
 				equal(t, "b", monitor.Labels["a"])
+			},
+		},
+		"secure metrics": {
+			values: "metrics: {secure: {enabled: true}, service: {enabled: true}, serviceMonitor: {enabled: true}}",
+			more:   slices.Concat(secure, []string{"Service " + name + "-metrics", "ServiceMonitor " + name}),
+			check: func(t *testing.T, all objects) {
+				shipped := decodeFiles(t, "../../artifacts/deploy/metrics-secure.yaml")
+				for _, role := range []string{"auth", "reader"} {
+					equal(t, find[*rbacv1.ClusterRole](t, shipped, "local-service-metrics-"+role).Rules,
+						find[*rbacv1.ClusterRole](t, all, name+"-metrics-"+role).Rules)
+				}
+				binding := find[*rbacv1.ClusterRoleBinding](t, all, name+"-metrics-auth")
+				equal(t, name+"-metrics-auth", binding.RoleRef.Name)
+				equal(t, find[*rbacv1.ClusterRoleBinding](t, shipped).Subjects, binding.Subjects)
+				equal(t, []string{"-metrics-secure-address=:8443"}, container(t, all).Args)
+				port := container(t, all).Ports[1]
+				equal(t, int32(8443), port.ContainerPort)
+				service := find[*corev1.Service](t, all).Spec.Ports[0]
+				equal(t, port.Name, service.TargetPort.StrVal)
+				endpoint := find[*monitoringv1.ServiceMonitor](t, all).Spec.Endpoints[0]
+				equal(t, service.Name, endpoint.Port)
+				equal(t, "https", string(*endpoint.Scheme))
+				equal(t, true, *endpoint.TLSConfig.InsecureSkipVerify)
+			},
+		},
+		"secure metrics with a certificate": {
+			values: "{metrics: {secure: {enabled: true, certificateSecret: tls}, service: {enabled: true}, serviceMonitor: " +
+				"{enabled: true, tlsConfig: {serverName: lsc}}}, networkPolicy: {enabled: true}}",
+			more: slices.Concat(secure, []string{"Service " + name + "-metrics", "ServiceMonitor " + name,
+				"NetworkPolicy " + name}),
+			check: func(t *testing.T, all objects) {
+				spec := find[*appsv1.Deployment](t, all).Spec.Template.Spec
+				mount := container(t, all).VolumeMounts[0]
+				equal(t, []string{"-metrics-secure-address=:8443", "-metrics-tls-cert-file=" + mount.MountPath + "/tls.crt",
+					"-metrics-tls-key-file=" + mount.MountPath + "/tls.key"}, container(t, all).Args)
+				equal(t, mount.Name, spec.Volumes[0].Name)
+				equal(t, "tls", spec.Volumes[0].Secret.SecretName)
+				config := find[*monitoringv1.ServiceMonitor](t, all).Spec.Endpoints[0].TLSConfig
+				equal(t, "lsc", *config.ServerName)
+				equal(t, true, config.InsecureSkipVerify == nil)
+				equal(t, container(t, all).Ports[1].Name,
+					find[*networkingv1.NetworkPolicy](t, all).Spec.Ingress[0].Ports[0].Port.StrVal)
 			},
 		},
 		"NetworkPolicy": {
@@ -352,6 +396,7 @@ func TestRefused(t *testing.T) {
 		"flags: {http-address: ':80'}":               "flags",
 		"flags: {-v: 2}":                             "flags",
 		"flags: {leader-elect: false}":               "flags",
+		"flags: {metrics-secure-address: ':443'}":    "flags",
 		"fullnameOverride: Upper":                    "fullnameOverride",
 		"hostnames: true":                            "hostnames",
 		"metrics: {service: {port: 0}}":              "port",
@@ -373,7 +418,8 @@ func TestRefused(t *testing.T) {
 
 // TestNames checks that no name of a release makes names that are too long, and that two have none in common.
 func TestNames(t *testing.T) {
-	const everything = `{hostnames: {enabled: true}, networkPolicy: {enabled: true}, metrics: {service: {enabled: true}}}`
+	const everything = `{hostnames: {enabled: true}, networkPolicy: {enabled: true}, metrics: {service: {enabled: true},
+		secure: {enabled: true}}}`
 	forEveryHelm(t, func(t *testing.T, helm string) {
 		long, err := render(t, helm, chartFolder, strings.Repeat("x", 53), parse(t, everything))
 		if err != nil {
@@ -385,7 +431,7 @@ func TestNames(t *testing.T) {
 		}
 		for key := range long {
 			_, name, _ := strings.Cut(key, " ")
-			if len(name) > 63 {
+			if len(name) > 63 && !strings.HasPrefix(key, "ClusterRole") { // which may have long names
 				t.Errorf("%s is too long", key)
 			}
 			if short[key] != nil && !strings.HasPrefix(key, "CustomResourceDefinition ") {

@@ -54,13 +54,14 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	deps.Options = opts
-	server, err := startServer(ctx, opts.httpAddress, opts.profiling)
+	server, err := startServer(ctx, opts, deps)
 	if err != nil {
 		return err
 	}
 	defer server.stop()
 	klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion, "apiServer", config.Host,
-		"nodeLabelKey", opts.NodeLabelKey, "leaderElection", opts.leaderElect, "httpAddress", server.address)
+		"nodeLabelKey", opts.NodeLabelKey, "leaderElection", opts.leaderElect, "httpAddress", server.address,
+		"metricsSecureAddress", server.metricsAddress)
 
 	cluster := preflight{host: config.Host, kube: deps.Kube, leaseNamespace: opts.leaseNamespace()}
 	if err := cluster.wait(ctx); err != nil {

@@ -34,7 +34,7 @@ func holder(t *testing.T, kube kubernetes.Interface) string {
 
 func testServer(t *testing.T) *server {
 	t.Helper()
-	s, err := startServer(t.Context(), "", false)
+	s, err := startServer(t.Context(), &Options{}, Dependencies{})
 	if err != nil {
 		t.Fatal(err)
 	}

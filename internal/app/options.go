@@ -35,7 +35,9 @@ type Options struct {
 	httpAddress        string
 	profiling          bool
 
-	metricsPerLocalService int
+	metricsPerLocalService          int
+	metricsSecureAddress            string
+	metricsCertFile, metricsKeyFile string
 
 	leaderElect                               bool
 	leaderElectionNamespace, leaderElectionID string
@@ -88,10 +90,16 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
 		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
-		":8081", "`address` that serves /healthz, /readyz and /metrics; empty for none")
+		":8081", "`address` that serves /healthz, /readyz and, without -metrics-secure-address, /metrics; empty for none")
 	flags.IntVar(&o.metricsPerLocalService, "metrics-per-localservice", 0,
 		"`number` of LocalServices at most, the first by name, of which each has metrics of its own: "+
 			"localservice_status; 0 for none")
+	flags.StringVar(&o.metricsSecureAddress, "metrics-secure-address", "",
+		"`address` that serves /metrics over TLS, to those whose bearer token may get it, instead of -http-address")
+	flags.StringVar(&o.metricsCertFile, "metrics-tls-cert-file", "",
+		"`file` with the certificate for -metrics-secure-address, which is read again when it changes; without it, one "+
+			"is made that is self-signed")
+	flags.StringVar(&o.metricsKeyFile, "metrics-tls-key-file", "", "`file` with the key of -metrics-tls-cert-file")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"let only one of several instances work, the holder of a Lease; on by default inside a cluster")
@@ -124,6 +132,9 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(o.Limits.MaxServicesPerNamespace >= 0, "-max-services-per-namespace=%d must not be negative",
 		o.Limits.MaxServicesPerNamespace)
 	must(o.metricsPerLocalService >= 0, "-metrics-per-localservice=%d must not be negative", o.metricsPerLocalService)
+	must((o.metricsCertFile == "") == (o.metricsKeyFile == ""), "-metrics-tls-cert-file and -metrics-tls-key-file "+
+		"need each other")
+	must(o.metricsCertFile == "" || o.metricsSecureAddress != "", "-metrics-tls-cert-file needs -metrics-secure-address")
 	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
 	// A Lease has whole seconds: of less than 3, what is left would be shorter than the deadline of its renewal.
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)

@@ -2,14 +2,18 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -18,28 +22,39 @@ import (
 // electionTolerance is how long after the Lease's end a leader that still thinks it leads counts as unhealthy.
 const electionTolerance = 20 * time.Second
 
+// maxConnections bounds the connections to the address that strangers may reach: each takes memory.
+const maxConnections = 100
+
 // server answers /healthz (the program is alive, and holds the Lease if it thinks it does), /readyz (its caches are
 // filled) and /metrics.
 type server struct {
-	address        string
-	electionHealth *leaderelection.HealthzAdaptor
-	ready          atomic.Bool
-	http           http.Server
+	address, metricsAddress string // "" for none; metricsAddress is of /metrics over TLS
+	electionHealth          *leaderelection.HealthzAdaptor
+	ready                   atomic.Bool
+	running                 []*http.Server
 }
 
-// startServer serves on an address, "" for none; with profiling also /debug/pprof.
-func startServer(ctx context.Context, address string, profiling bool) (*server, error) {
+// startServer serves at the addresses that the options name: with profiling also /debug/pprof.
+func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server, error) {
 	s := &server{electionHealth: leaderelection.NewLeaderHealthzAdaptor(electionTolerance)}
-	if address == "" {
+	metrics := http.NewServeMux()
+	metrics.Handle("GET /metrics", legacyregistry.HandlerWithReset())
+	mux := http.NewServeMux()
+	if opts.metricsSecureAddress == "" {
+		mux = metrics
+	} else if err := s.startSecure(ctx, opts, newReviewer(deps.Kube, deps.Clock).protect(metrics)); err != nil {
+		return nil, err
+	}
+	if opts.httpAddress == "" {
 		return s, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", opts.httpAddress)
 	if err != nil {
+		s.stop()
 		return nil, fmt.Errorf("serve /healthz, /readyz and /metrics: %w; choose another address with "+
 			"-http-address, or none with -http-address=", err)
 	}
 	s.address = listener.Addr().String()
-	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, s.electionHealth.Check(r))
 	})
@@ -50,19 +65,44 @@ func startServer(ctx context.Context, address string, profiling bool) (*server, 
 			answer(w, errors.New("the caches are not filled yet: see the log for what is waited for"))
 		}
 	})
-	mux.Handle("GET /metrics", legacyregistry.HandlerWithReset())
-	if profiling {
+	if opts.profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.serve(ctx, listener, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second})
+	return s, nil
+}
+
+// startSecure serves /metrics over TLS, for everybody who can reach the address to try.
+func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Handler) error {
+	certificate, err := newCertificate(opts.metricsCertFile, opts.metricsKeyFile)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", opts.metricsSecureAddress)
+	if err != nil {
+		return fmt.Errorf("serve /metrics over TLS: %w; choose another address with -metrics-secure-address", err)
+	}
+	s.metricsAddress = listener.Addr().String()
+	config := &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.get(ctx), nil }}
+	s.serve(ctx, tls.NewListener(netutil.LimitListener(listener, maxConnections), config), &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		// What fails of a handshake is a stranger's, and not worth a line.
+		ErrorLog: log.New(io.Discard, "", 0)})
+	return nil
+}
+
+func (s *server) serve(ctx context.Context, listener net.Listener, server *http.Server) {
+	server.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
+	s.running = append(s.running, server)
 	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "Cannot serve any more", "address", s.address)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			klog.FromContext(ctx).Error(err, "Cannot serve any more", "address", listener.Addr())
 		}
 	}()
-	return s, nil
 }
 
 func answer(w http.ResponseWriter, err error) {
@@ -76,6 +116,8 @@ func answer(w http.ResponseWriter, err error) {
 func (s *server) setReady() { s.ready.Store(true) }
 
 func (s *server) stop() {
-	// Nobody waits for an answer of a program that ends.
-	_ = s.http.Close()
+	for _, server := range s.running {
+		// Nobody waits for an answer of a program that ends.
+		_ = server.Close()
+	}
 }

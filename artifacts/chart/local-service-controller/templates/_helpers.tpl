@@ -42,10 +42,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if not .enabled }}{{ $_ := set $flags "leader-elect" false }}{{ end }}
 {{- with .leaseDuration }}{{ $_ := set $flags "leader-election-lease-duration" . }}{{ end }}
 {{- end }}
+{{- with .Values.metrics.secure }}
+{{- if .enabled }}
+{{- $_ := set $flags "metrics-secure-address" ":8443" }}
+{{- if .certificateSecret }}
+{{- $_ := set $flags "metrics-tls-cert-file" "/etc/metrics-tls/tls.crt" }}
+{{- $_ := set $flags "metrics-tls-key-file" "/etc/metrics-tls/tls.key" }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := $flags }}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
 - {{ printf "-%s=%v" $name $value | quote }}
 {{- end }}
+{{- end }}
+
+{{- /* The container's port that serves the metrics. */ -}}
+{{- define "lsc.metricsPort" -}}
+{{- if .Values.metrics.secure.enabled }}https{{ else }}http{{ end }}
 {{- end }}
 
 {{- /* The admission policies are written for the default label and the default service account. */ -}}
