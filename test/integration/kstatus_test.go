@@ -20,7 +20,7 @@ func TestKstatus(t *testing.T) {
 	s.CreateService(framework.NewForeignService("demo-"+node, nil))
 	s.Create("demo")
 	s.wantKstatus(status.InProgressStatus) // now, not in a while
-	const key = "example.com/node" // The CustomResourceDefinition lets it pass.
+	const key = "example.com/node"         // The CustomResourceDefinition lets it pass.
 	s.NewController(t, "-node-label-key="+key)
 	s.waitKstatus(status.FailedStatus)
 	s.DeleteService("demo-" + node)
