@@ -44,6 +44,7 @@ type watcher struct {
 	allNodes      bool // may be listed
 
 	localServices, nodes, services, endpointSlices, pods cache.Indexer
+	informers                                            []cache.Controller
 
 	wake chan struct{}
 
@@ -70,7 +71,17 @@ func (c *cluster) newWatcher(ctx context.Context, name, clusterDomain string) (*
 			return known(err)
 		})
 	}
-	return w, asking.Wait()
+	if err := asking.Wait(); err != nil {
+		return nil, err
+	}
+	for _, source := range w.sources() {
+		indexer, informer := w.newInformer(source)
+		*source.into = indexer
+		if source.resource != nodesResource || w.allNodes {
+			w.informers = append(w.informers, informer)
+		}
+	}
+	return w, nil
 }
 
 // run tells what there is, and then what changes, until ctx is done.
@@ -78,14 +89,9 @@ func (w *watcher) run(ctx context.Context, tell func(news)) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var synced []cache.InformerSynced
-	for _, source := range w.sources() {
-		indexer, controller := w.newInformer(source)
-		*source.into = indexer
-		if source.resource == nodesResource && !w.allNodes {
-			continue
-		}
-		synced = append(synced, controller.HasSynced)
-		running.Go(func() { controller.RunWithContext(ctx) })
+	for _, informer := range w.informers {
+		synced = append(synced, informer.HasSynced)
+		running.Go(func() { informer.RunWithContext(ctx) })
 	}
 	running.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), synced...) {
