@@ -1,20 +1,10 @@
-// Shows the matrix that /events tells, and draws of it what is on the screen. What comes from the cluster is only ever
-// set as text.
+// Draws what is on the screen of the matrix that model.js has. What comes from the cluster is only ever set as text.
 "use strict";
 
 const token = location.hash.slice(1);
-const STATES = ["Ready", "Degraded", "Down", "Empty"];
 const ROW = 34, NAMES = 220, AHEAD = 3; // pixels, pixels, rows and columns beyond the edges
-const byNumber = new Intl.Collator(undefined, { numeric: true }).compare;
-const $ = (id) => document.getElementById(id);
 const grid = $("grid"), canvas = $("canvas"), tip = $("tip"), details = $("details");
-
-let scope = {}, status = { loaded: false, problems: [] }, lost = "";
-const columns = new Map(); // by namespace/name: what the updates say, with Maps for cells and counts
-const rows = new Map(); // name -> the number of columns that have a cell there
-let shown = { columns: [], rows: [] }; // what passes the filters, in order
-let active = { column: "", row: "" }, selected = null; // where the keyboard is; what the details are about
-const wanted = new Set(); // states to show; all if there are none
+let lost = ""; // why nothing is heard
 
 // make makes an element with properties and children, of which texts become text nodes.
 function make(tag, props, ...children) {
@@ -32,77 +22,6 @@ function icon(state) {
   svg.setAttribute("aria-hidden", "true");
   svg.append(use);
   return svg;
-}
-
-// The updates.
-
-function apply(update) {
-  let axes = false;
-  if (update.reset) {
-    scope = update.reset;
-    columns.clear();
-    rows.clear();
-    axes = true;
-  }
-  for (const change of update.columns ?? []) axes = applyColumn(change) || axes;
-  for (const key of update.gone ?? []) {
-    for (const row of columns.get(key)?.cells.keys() ?? []) leaveRow(row);
-    axes = columns.delete(key) || axes;
-  }
-  status = update.status ?? status;
-  schedule(axes || wanted.size > 0);
-}
-
-function applyColumn(change) {
-  const key = change.namespace + "/" + change.name;
-  let axes = !columns.has(key);
-  const column = columns.get(key) ?? { key, cells: new Map(), counts: Object.fromEntries(STATES.map((s) => [s, 0])) };
-  columns.set(key, column);
-  for (const [row, cell] of Object.entries(change.cells)) {
-    const before = column.cells.get(row);
-    if (before) column.counts[before.state]--;
-    if (cell) {
-      column.counts[cell.state]++;
-      column.cells.set(row, cell);
-      if (!before) rows.set(row, (rows.get(row) ?? 0) + 1);
-    } else if (column.cells.delete(row)) leaveRow(row);
-    axes ||= !before !== !cell;
-    if (selected?.column === key && selected.row === row) showDetails(selected);
-  }
-  Object.assign(column, { namespace: change.namespace, name: change.name, mode: change.mode, message: change.message });
-  return axes;
-}
-
-function leaveRow(row) {
-  const left = rows.get(row) - 1;
-  left > 0 ? rows.set(row, left) : rows.delete(row);
-}
-
-// What is shown.
-
-function filter() {
-  const matches = (id) => {
-    const words = $(id).value.toLowerCase().split(/\s+/);
-    return (text) => words.every((w) => text.toLowerCase().includes(w));
-  };
-  const byName = matches("by-name"), byNode = matches("by-node");
-  let cs = [...columns.values()].filter((c) => byName(c.key)), rs;
-  if (wanted.size > 0) {
-    const some = new Set(), withSome = new Set();
-    for (const c of cs) {
-      for (const [row, cell] of c.cells) if (wanted.has(cell.state) && byNode(row)) some.add(row), withSome.add(c);
-    }
-    [cs, rs] = [[...withSome], [...some]];
-  } else {
-    const all = cs.length === columns.size ? rows.keys() : new Set(cs.flatMap((c) => [...c.cells.keys()]));
-    rs = [...all].filter(byNode);
-  }
-  const isGroup = (row) => row.includes("=");
-  cs.sort((a, b) => byNumber(a.key, b.key));
-  rs.sort((a, b) => isGroup(a) - isGroup(b) || byNumber(a, b));
-  shown = { columns: cs, rows: rs };
-  if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
-  if (!rs.includes(active.row)) active.row = rs[0] ?? "";
 }
 
 let scheduled = false, axesChanged = false;
@@ -160,7 +79,7 @@ function drawRow(row, index, c0, c1) {
   if (!d) {
     const header = make("div", { className: "rowheader", role: index ? "rowheader" : "columnheader" });
     header.ariaColIndex = 1;
-    const [label, value] = [row.slice(0, row.indexOf("=")), row.slice(row.indexOf("=") + 1)];
+    const [label, value] = isGroup(row) ? row.split(/=(.*)/s) : ["", row];
     if (label) header.append(make("small", {}, label.slice(label.indexOf("/") + 1)));
     header.append(index ? value : "Node");
     d = { element: make("div", { className: index ? "row" : "head", role: "row" }, header), cells: new Map() };
