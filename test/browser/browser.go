@@ -1,4 +1,5 @@
-// Package browser opens the page of `kubectl localservice view` in a real browser, Debian's chromium.
+// Package browser opens the page of `kubectl localservice view` in a real browser, Debian's chromium. Its own tests are
+// of the page, with what they make up; those with clusters are in test/integration and test/e2e.
 package browser
 
 import (
@@ -15,55 +16,55 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// Page is an open page, with the plugin that serves it.
+// Page is an open page.
 type Page struct {
-	*framework.Process
-
-	// URL is the address of the page, with the token.
-	URL string
-
 	t   testing.TB
 	ctx context.Context
+	// about is what to tell where something is not as it should be.
+	about func() string
 }
 
 var servingAt = regexp.MustCompile(`(?m)^Serving at (\S+)$`)
 
-// Open runs `kubectl localservice view` for a cluster, with some arguments, and opens its page. Both end with the test,
+// View runs `kubectl localservice view` for a cluster, with some arguments, and opens its page. Both end with the test,
 // and the plugin must end as with Ctrl-C.
-func Open(t testing.TB, cluster *framework.Cluster, width, height int, args ...string) *Page {
+func View(t testing.TB, cluster *framework.Cluster, width, height int64, args ...string) *Page {
 	t.Helper()
 	cmd := exec.Command(framework.PluginProgram.MustPath(t), append([]string{"view"}, args...)...)
 	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+cluster.Kubeconfig)
-	process, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	plugin, err := framework.StartProcess(cmd, syscall.SIGTERM)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Page{Process: process, t: t}
 	t.Cleanup(func() {
-		if !p.Running() {
-			return
-		}
-		if err := p.Signal(syscall.SIGINT); err != nil {
+		if err := plugin.Signal(syscall.SIGINT); err != nil {
 			t.Error(err)
 		}
-		if code, err := p.Wait(); code != 0 || err != nil {
-			t.Errorf("kubectl localservice view ended with exit code %d, %v:\n%s", code, err, p.Tail(20))
+		if code, err := plugin.Wait(); code != 0 || err != nil {
+			t.Errorf("kubectl localservice view ended with exit code %d, %v:\n%s", code, err, plugin.Tail(20))
 		}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), framework.DefaultTimeout)
 	defer cancel()
-	line, err := p.WaitFor(ctx, "serving", func() string { return servingAt.FindString(p.Output()) })
+	line, err := plugin.WaitFor(ctx, "serving", func() string { return servingAt.FindString(plugin.Output()) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.URL = servingAt.FindStringSubmatch(line)[1]
-	p.ctx = start(t, width, height)
-	p.Do(chromedp.Navigate(p.URL))
+	p := Open(t, servingAt.FindStringSubmatch(line)[1], width, height)
+	p.about = func() string { return "the plugin says:\n" + plugin.Tail(20) }
+	return p
+}
+
+// Open opens an address in a window of this size.
+func Open(t testing.TB, url string, width, height int64) *Page {
+	t.Helper()
+	p := &Page{t: t, ctx: start(t), about: func() string { return "" }}
+	p.Do(chromedp.EmulateViewport(width, height), chromedp.Navigate(url))
 	return p
 }
 
 // start starts a browser that knows nothing and asks nobody else.
-func start(t testing.TB, width, height int) context.Context {
+func start(t testing.TB) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -74,7 +75,7 @@ func start(t testing.TB, width, height int) context.Context {
 		chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(width, height))
+		chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancelBrowser := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
 		if err := chromedp.Cancel(ctx); err != nil { // It waits until the browser has ended.
@@ -123,13 +124,13 @@ func Eventually[T any](p *Page, expression string, want T) {
 		return framework.Equal(expression, got, want)
 	})
 	if err != nil {
-		p.t.Fatalf("%v\nthe page says:\n%s\nthe plugin says:\n%s", err, Eval[string](p, "document.body.innerText"), p.Tail(20))
+		p.t.Fatalf("%v\nthe page says:\n%s\n%s", err, Eval[string](p, "document.body.innerText"), p.about())
 	}
 }
 
 // Cell is an expression for the state and the text of a cell, such as "Ready 1/1"; "" if it is empty, or not drawn.
 func Cell(column, row string) string {
-	return fmt.Sprintf(`((e) => !e ? "" : e.firstChild.dataset.state + " " + e.innerText.trim())`+
+	return fmt.Sprintf(`((e) => !e ? "" : e.firstChild.dataset.state + " " + e.textContent.trim())`+
 		`([...document.querySelectorAll(".cell")].find((e) => e.column === %s && e.row === %s && e.firstChild))`,
 		quote(column), quote(row))
 }

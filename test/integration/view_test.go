@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -94,7 +92,7 @@ func TestView(t *testing.T) {
 	cluster := framework.NewCluster(t, withoutKubelets())
 	cluster.NewController(t)
 	s, nodes := newViewScene(t, cluster)
-	page := browser.Open(t, cluster, 1280, 860, "--namespace", s.Namespace)
+	page := browser.View(t, cluster, 1280, 860, "--namespace", s.Namespace)
 	cell := func(column, row string) string { return browser.Cell(s.Namespace+"/"+column, row) }
 
 	for _, c := range []struct{ column, row, want string }{
@@ -131,6 +129,3 @@ func picture(t *testing.T, page *browser.Page) {
 		}
 	}
 }
-
-var _ = errors.New
-var _ = kb.End

@@ -5,7 +5,7 @@ const STATES = ["Ready", "Degraded", "Down", "Empty"];
 const byNumber = new Intl.Collator(undefined, { numeric: true }).compare;
 const $ = (id) => document.getElementById(id);
 
-let scope = {}, status = { loaded: false, problems: [] };
+let scope = {}, watching = { loaded: false, problems: [] };
 const columns = new Map(); // by namespace/name: what the updates say, with Maps for cells and counts
 const rows = new Map(); // name -> the number of columns that have a cell there
 let shown = { columns: [], rows: [] }; // what passes the filters, in order
@@ -28,7 +28,7 @@ function apply(update) {
     for (const row of columns.get(key)?.cells.keys() ?? []) leaveRow(row);
     axes = columns.delete(key) || axes;
   }
-  status = update.status ?? status;
+  watching = update.status ?? watching;
   schedule(axes || wanted.size > 0);
 }
 

@@ -164,16 +164,16 @@ function drawAround() {
     for (const c of columns.values()) sum += c.counts[button.value];
     button.lastChild.textContent = number(sum);
   }
-  const nothing = lost && columns.size === 0 ? "" : !status.loaded ? "Reading the cluster …" :
+  const nothing = lost && columns.size === 0 ? "" : !watching.loaded ? "Reading the cluster …" :
     columns.size === 0 ? "There is no LocalService here." :
     shown.rows.length === 0 || shown.columns.length === 0 ? "Nothing matches the filters." : "";
   $("nothing").textContent = nothing;
   $("nothing").hidden = !nothing;
-  const problems = lost ? [lost] : status.problems;
+  const problems = lost ? [lost] : watching.problems;
   $("problems").hidden = problems.length === 0;
   if ($("problems").textContent !== problems.join("")) $("problems").replaceChildren(...problems.map((p) => make("li", {}, p)));
   const live = lost ? ["lost", "Not connected"] : problems.length ? ["lost", "Out of date"] :
-    status.loaded ? ["yes", "Live"] : ["no", "Connecting"];
+    watching.loaded ? ["yes", "Live"] : ["no", "Connecting"];
   if ($("live").textContent !== live[1]) [$("live").dataset.live, $("live").textContent] = live;
 }
 
