@@ -23,6 +23,7 @@ type nodesPrinter struct {
 
 	format      string
 	table       bool
+	newPrinter  func() (printers.ResourcePrinter, error)
 	out, errOut io.Writer
 	// flush writes what out still holds.
 	flush func() error
@@ -33,14 +34,14 @@ type nodesPrinter struct {
 func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
 	format := *flags.output.OutputFormat
 	printer := &nodesPrinter{format: format, table: format == "" || format == "wide", out: p.Out, errOut: p.ErrOut,
-		flush: func() error { return nil }}
+		newPrinter: flags.output.ToPrinter, flush: func() error { return nil }}
 	if printer.table {
 		printer.ResourcePrinter = printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide",
 			NoHeaders: flags.noHeaders})
 		return printer, nil
 	}
 	var err error
-	printer.ResourcePrinter, err = flags.output.ToPrinter()
+	printer.ResourcePrinter, err = printer.newPrinter()
 	return printer, err
 }
 
@@ -66,7 +67,13 @@ func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 	if err != nil {
 		return err
 	}
-	return p.PrintObj(&unstructured.Unstructured{Object: object}, p.out)
+	printer := p.ResourcePrinter
+	if p.format != "yaml" { // That one separates lists; a JSONPath with a range works only once.
+		if printer, err = p.newPrinter(); err != nil {
+			return err
+		}
+	}
+	return printer.PrintObj(&unstructured.Unstructured{Object: object}, p.out)
 }
 
 func (p *nodesPrinter) printNone(list *diagnose.NodeList) error {

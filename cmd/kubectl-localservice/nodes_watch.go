@@ -32,11 +32,7 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 	if !w.allNodes {
 		p.warnOfNodes(ls)
 	}
-	if printer.table { // It remembers the columns' widths.
-		columns := printers.GetNewTabWriter(p.Out)
-		printer.out = columns
-		printer.flush = columns.Flush
-	}
+	printer.remember()
 	var failure error // Of printing: the reader is gone.
 	var before *diagnose.NodeList
 	problems := p.problemPrinter()
@@ -56,6 +52,14 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 		}
 	})
 	return failure
+}
+
+// remember has later lines of a table be as wide as those before.
+func (p *nodesPrinter) remember() {
+	if p.table {
+		columns := printers.GetNewTabWriter(p.out)
+		p.out, p.flush = columns, columns.Flush
+	}
 }
 
 // printChanges prints the items of a list that are not as they were before; all of them if before is nil.

@@ -1,15 +1,20 @@
 package integration
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,6 +34,45 @@ const zone = "topology.kubernetes.io/zone"
 // withoutKubelets are the options of a cluster whose nodes nobody misses.
 func withoutKubelets() framework.ClusterOptions {
 	return framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{"--controllers=*,-node-lifecycle-controller"}}
+}
+
+// TestNodesWatch follows nodes in a terminal, until Ctrl-C.
+func TestNodesWatch(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "nodes-watch")
+	nodes := s.AddNodes("1", "2")
+	s.CreateReady("demo")
+	cmd := exec.Command(framework.PluginProgram.MustPath(t), "nodes", "demo", "--watch", "--namespace", s.Namespace,
+		"-o", `jsonpath={range .items[*]}{.node} {.reason}{"\n"}{end}`)
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	plugin, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	s.Must(err)
+	t.Cleanup(plugin.Kill)
+	want := nodes[0] + " NoPods\n" + nodes[1] + " NoPods\n"
+	prints := func(more string) {
+		t.Helper()
+		want += more
+		s.Eventually("the plugin prints "+more, func(context.Context) error {
+			return framework.Equal("output", plugin.Output(), want)
+		})
+	}
+	prints("")
+	s.CreatePod("a", nodes[0], app)
+	s.WaitLabelled("a", nodes[0])
+	s.setPodStatus("a", "10.1.2.1", "CrashLoopBackOff")
+	s.Eventually("the plugin prints that the pod is not ready", func(context.Context) error {
+		lines := strings.Split(plugin.Output(), "\n")
+		want = plugin.Output() // It may have come in time to see the pod without its label.
+		return framework.Equal("last line", lines[len(lines)-2], nodes[0]+" PodsNotReady")
+	})
+	s.DeleteNode(nodes[1])
+	prints(nodes[1] + " NameGone\n")
+	s.Must(plugin.Signal(os.Interrupt))
+	code, err := plugin.Wait()
+	s.Must(err)
+	if code != 0 {
+		t.Errorf("Ctrl-C: exit code %d: %s", code, plugin.Output())
+	}
 }
 
 // newViewScene has a LocalService in every state there is, as it is found in a cluster of 14 nodes in three zones.
@@ -92,7 +136,7 @@ func TestView(t *testing.T) {
 	cluster := framework.NewCluster(t, withoutKubelets())
 	cluster.NewController(t)
 	s, nodes := newViewScene(t, cluster)
-	page := browser.View(t, cluster, 1280, 860, "--namespace", s.Namespace)
+	page := browser.View(t, cluster, 1280, 830, "--namespace", s.Namespace)
 	cell := func(column, row string) string { return browser.Cell(s.Namespace+"/"+column, row) }
 
 	for _, c := range []struct{ column, row, want string }{
@@ -111,6 +155,14 @@ func TestView(t *testing.T) {
 		browser.Eventually(page, cell(c.column, c.row), c.want)
 	}
 	browser.Eventually(page, `document.querySelector("#live").textContent`, "Live")
+	browser.Eventually(page, `document.querySelector("#count").textContent`, "17 nodes and groups · 6 LocalServices")
+	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight + kb.ArrowRight)
+	page.Do(chromedp.Focus("#grid"), move)
+	browser.Eventually(page, `document.querySelector("#tip").innerText`,
+		"log-agent, worker-04\nnot ready: log-agent-4 (CrashLoopBackOff)")
+	page.Do(chromedp.KeyEvent(kb.Enter))
+	browser.Eventually(page, `[...document.querySelectorAll("#details li")].map((e) => e.innerText).join()`,
+		"PodsNotReady,log-agent-worker-04.platform.svc.cluster.local,log-agent-4 CrashLoopBackOff")
 	if *pictures != "" {
 		picture(t, page)
 	}
@@ -122,7 +174,6 @@ func picture(t *testing.T, page *browser.Page) {
 		var png []byte
 		page.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 			{Name: "prefers-color-scheme", Value: scheme}}),
-			chromedp.Evaluate(`document.querySelector("#grid").focus()`, nil),
 			chromedp.CaptureScreenshot(&png))
 		if err := os.WriteFile(filepath.Join(*pictures, "view-"+scheme+".png"), png, 0o644); err != nil {
 			t.Fatal(err)

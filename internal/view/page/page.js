@@ -153,12 +153,12 @@ function describe(column, row) {
 
 // drawAround draws all but the grid.
 function drawAround() {
-  const one = shown.columns.length === 1 ? "LocalService" : "LocalServices";
   $("scope").textContent = [scope.context, scope.namespace ? "namespace " + scope.namespace : "all namespaces",
     scope.name, scope.notice].filter(Boolean).join(" · ");
   const number = (n) => n.toLocaleString("en");
-  $("count").textContent = `${number(shown.rows.length)} of ${number(rows.size)} nodes and groups · ` +
-    `${number(shown.columns.length)} ${one}`;
+  const of = (some, all, what) => (some === all ? "" : number(some) + " of ") + number(all) + what;
+  $("count").textContent = of(shown.rows.length, rows.size, [...rows.keys()].some(isGroup) ? " nodes and groups" : " nodes") +
+    " · " + of(shown.columns.length, columns.size, columns.size === 1 ? " LocalService" : " LocalServices");
   for (const button of $("states").children) {
     let sum = 0;
     for (const c of columns.values()) sum += c.counts[button.value];
@@ -206,7 +206,8 @@ async function showDetails(cell) {
   details.replaceChildren(close, h2, text, list);
   if (details.hidden) {
     details.hidden = false;
-    schedule(false); // The grid is narrower now.
+    tip.hidden = true; // The grid is narrower now.
+    schedule(false);
   }
 }
 
@@ -256,7 +257,7 @@ grid.addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && event.target.tagName === "INPUT") grid.focus();
-  else if (event.key === "Escape") tip.hidden && selected ? closeDetails() : (tip.hidden = true);
+  else if (event.key === "Escape") selected ? closeDetails() : (tip.hidden = true);
   else if (event.key === "/" && event.target.tagName !== "INPUT") $("by-name").focus(), event.preventDefault();
 });
 grid.addEventListener("click", (event) => {
