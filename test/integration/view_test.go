@@ -136,7 +136,7 @@ func TestView(t *testing.T) {
 	cluster := framework.NewCluster(t, withoutKubelets())
 	cluster.NewController(t)
 	s, nodes := newViewScene(t, cluster)
-	page := browser.View(t, cluster, 1280, 830, "--namespace", s.Namespace)
+	page := browser.View(t, cluster, 1280, 800, "--namespace", s.Namespace)
 	cell := func(column, row string) string { return browser.Cell(s.Namespace+"/"+column, row) }
 
 	for _, c := range []struct{ column, row, want string }{

@@ -8,10 +8,16 @@ const $ = (id) => document.getElementById(id);
 let scope = {}, watching = { loaded: false, problems: [] };
 const columns = new Map(); // by namespace/name: what the updates say, with Maps for cells and counts
 const rows = new Map(); // name -> the number of columns that have a cell there
-let shown = { columns: [], rows: [] }; // what passes the filters, in order
+let shown = { columns: [], rows: [], longest: 0 }; // what passes the filters, in order
 let active = { column: "", row: "" }, selected = null; // where the keyboard is; what the details are about
 const wanted = new Set(); // states to show; all if there are none
 const isGroup = (row) => row.includes("="); // <label>=<value>, which no name of a node is
+
+// wordsOf are what to show of a row: of a group the end of the label's key, and the value; of a node its name.
+function wordsOf(row) {
+  const at = isGroup(row) ? row.indexOf("=") : 0;
+  return [row.slice(row.slice(0, at).lastIndexOf("/") + 1, at), row.slice(at && at + 1)];
+}
 
 // The updates.
 
@@ -78,7 +84,7 @@ function filter() {
   }
   cs.sort((a, b) => byNumber(a.key, b.key));
   rs.sort((a, b) => isGroup(a) - isGroup(b) || byNumber(a, b));
-  shown = { columns: cs, rows: rs };
+  shown = { columns: cs, rows: rs, longest: Math.max(...rs.slice(0, 10000).map((row) => wordsOf(row).join(" ").length), 0) };
   if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
   if (!rs.includes(active.row)) active.row = rs[0] ?? "";
 }

@@ -2,7 +2,7 @@
 "use strict";
 
 const token = location.hash.slice(1);
-const ROW = 34, NAMES = 220, AHEAD = 3; // pixels, pixels, rows and columns beyond the edges
+const ROW = 34, AHEAD = 3; // pixels; rows and columns beyond the edges
 const grid = $("grid"), canvas = $("canvas"), tip = $("tip"), details = $("details");
 let lost = ""; // why nothing is heard
 
@@ -40,21 +40,23 @@ function schedule(axes) {
 
 // drawn are the elements there are: by row, and in each by column. "" is the row of the headers.
 const drawn = new Map();
-let width = 0, headHeight = 0; // of a column; of the headers
+let width = 0, headHeight = 0, names = 0; // of a column; of the headers; the width of the names of the rows
 
 function draw() {
   const { columns: cs, rows: rs } = shown;
-  width = Math.floor(Math.min(168, Math.max(38, (grid.clientWidth - NAMES - 2) / Math.max(1, cs.length))));
+  names = Math.min(320, Math.max(140, 24 + 8 * shown.longest));
+  grid.style.setProperty("--names", names + "px");
+  width = Math.floor(Math.min(168, Math.max(38, (grid.clientWidth - names - 2) / Math.max(1, cs.length))));
   const narrow = width < 92;
   headHeight = narrow ? 132 : 68;
   grid.classList.toggle("narrow", narrow);
-  place(canvas, { width: NAMES + cs.length * width, height: headHeight + rs.length * ROW });
+  place(canvas, { width: names + cs.length * width, height: headHeight + rs.length * ROW });
   grid.setAttribute("aria-rowcount", rs.length + 1);
   grid.setAttribute("aria-colcount", cs.length + 1);
   const range = (from, size, step, count) =>
     [Math.max(0, Math.floor(from / step) - AHEAD), Math.min(count, Math.ceil((from + size) / step) + AHEAD)];
   const [r0, r1] = range(grid.scrollTop, grid.clientHeight - headHeight, ROW, rs.length);
-  const [c0, c1] = range(grid.scrollLeft, grid.clientWidth - NAMES, width, cs.length);
+  const [c0, c1] = range(grid.scrollLeft, grid.clientWidth - names, width, cs.length);
   const keep = new Set([""]);
   drawRow("", 0, c0, c1);
   for (let r = r0; r < r1; r++) {
@@ -79,8 +81,8 @@ function drawRow(row, index, c0, c1) {
   if (!d) {
     const header = make("div", { className: "rowheader", role: index ? "rowheader" : "columnheader" });
     header.ariaColIndex = 1;
-    const [label, value] = isGroup(row) ? row.split(/=(.*)/s) : ["", row];
-    if (label) header.append(make("small", {}, label.slice(label.indexOf("/") + 1)));
+    const [label, value] = wordsOf(row);
+    if (label) header.append(make("small", {}, label));
     header.append(index ? value : "Node");
     d = { element: make("div", { className: index ? "row" : "head", role: "row" }, header), cells: new Map() };
     drawn.set(row, d);
@@ -101,7 +103,7 @@ function drawRow(row, index, c0, c1) {
       d.element.append(e);
     }
     e.ariaColIndex = c + 2;
-    place(e, { left: NAMES + c * width, width });
+    place(e, { left: names + c * width, width });
     index ? fillCell(e, column) : fillHeader(e, column);
   }
   for (const [key, e] of d.cells) if (!keep.has(key)) e.remove(), d.cells.delete(key);
@@ -111,7 +113,7 @@ function fillHeader(e, column) {
   e.classList.toggle("current", column.key === active.column);
   const { counts } = column;
   const all = column.cells.size, some = all - counts.Empty;
-  const about = `${counts.Ready} of ${some} ready`;
+  const about = `${counts.Ready}/${some} ready`;
   const text = JSON.stringify([scope.namespace, counts, column.message]);
   if (e.text === text) return;
   e.text = text;
@@ -237,7 +239,7 @@ function move(r, c) {
   if (r < 0 || c < 0) return;
   active = { row: shown.rows[r], column: shown.columns[c].key };
   const [top, left] = [r * ROW, c * width];
-  const [high, wide] = [grid.clientHeight - headHeight - ROW, grid.clientWidth - NAMES - width];
+  const [high, wide] = [grid.clientHeight - headHeight - ROW, grid.clientWidth - names - width];
   grid.scrollTop = Math.max(top - high, Math.min(top, grid.scrollTop));
   grid.scrollLeft = Math.max(left - wide, Math.min(left, grid.scrollLeft));
   draw();
