@@ -33,7 +33,7 @@ export default defineConfig({
     socialLinks: [{ icon: 'github', link: repository }],
     sidebar: [
       pages('Use it', ['What it is', '/'], ['Walk-through', '/docs/walk-through'], ['Recipes', '/docs/recipes'],
-        ['The kubectl plugin', '/docs/plugin'], ['Migration', '/docs/migration']),
+        ['The kubectl plugin', '/docs/plugin'], ['Look at it', '/docs/view'], ['Migration', '/docs/migration']),
       pages('Run it', ['Install, upgrade, uninstall', '/docs/install'], ['Operations', '/docs/operations'],
         ['Watch it', '/docs/metrics'], ['Security', '/docs/security'], ['Compatibility', '/docs/compatibility'], ['Changelog', '/CHANGELOG']),
       pages('Look it up', ['Behaviour', '/docs/reference/behaviour'], ['API', '/docs/reference/api'],

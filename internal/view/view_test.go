@@ -36,8 +36,10 @@ func TestUpdates(t *testing.T) {
 	zoned.Hostname = "a"
 	before := matrix(list("same", "", item("n1", 1, 1, "")), list("gone", "", item("n1", 1, 1, "")),
 		list("demo", "", item("n1", 1, 1, ""), item("n2", 1, 1, ""), item("n3", 0, 0, diagnose.NoPods)))
-	now := matrix(list("same", "", item("n1", 1, 1, "")), list("new", "zone", zoned, item("n9", 0, 0, diagnose.NodeWithoutName)),
-		list("demo", "", item("n1", 1, 1, ""), item("n2", 0, 1, diagnose.PodsNotReady), item("n4", 1, 2, diagnose.PodsNotReady)))
+	now := matrix(list("same", "", item("n1", 1, 1, "")),
+		list("new", "zone", zoned, item("n9", 0, 0, diagnose.NodeWithoutName)),
+		list("demo", "", item("n1", 1, 1, ""), item("n2", 0, 1, diagnose.PodsNotReady),
+			item("n4", 1, 2, diagnose.PodsNotReady)))
 	now.Problems = []string{"no"}
 	column := func(name, groupBy string, cells map[string]*Cell) []*Column {
 		return []*Column{{Namespace: "default", Name: name, Mode: "Services", GroupBy: groupBy, Cells: cells}}

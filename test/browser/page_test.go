@@ -61,10 +61,11 @@ func serve(t *testing.T, matrix *view.Matrix) *view.Server {
 
 const (
 	count   = `document.querySelector("#count").textContent`
-	current = `((e) => !e ? "" : e.column + " " + e.row)(document.getElementById(grid.getAttribute("aria-activedescendant")))`
-	cells   = `document.querySelectorAll(".cell").length`
-	tip     = `document.querySelector("#tip:not([hidden])")?.innerText ?? ""`
-	about   = `document.querySelector("#details:not([hidden])")?.innerText ?? ""`
+	current = `((e) => !e ? "" : e.column + " " + e.row)` +
+		`(document.getElementById(grid.getAttribute("aria-activedescendant")))`
+	cells = `document.querySelectorAll(".cell").length`
+	tip   = `document.querySelector("#tip:not([hidden])")?.innerText ?? ""`
+	about = `document.querySelector("#details:not([hidden])")?.innerText ?? ""`
 )
 
 // TestManyNodes: of 100,000 cells only those are drawn that are on the screen, wherever it is, and all are found.
@@ -164,9 +165,10 @@ func TestKeyboard(t *testing.T) {
 // TestHostileText: what the cluster says is text, wherever it is shown.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
-	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile, Items: []diagnose.Node{
+	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile}
+	list.Items = []diagnose.Node{
 		{Node: hostile, Hostname: "x", Reason: diagnose.PodsNotReady, Message: hostile},
-		{Node: "__proto__", Reason: diagnose.PodsNotReady, Message: hostile}}}
+		{Node: "__proto__", Reason: diagnose.PodsNotReady, Message: hostile}}
 	matrix := (&view.Matrix{Loaded: true, Problems: []string{hostile}}).With(map[string]*view.Column{
 		"default/" + hostile: view.NewColumn(list)})
 	page := browser.Open(t, serve(t, matrix).URL(), 1280, 800)
@@ -178,9 +180,10 @@ func TestHostileText(t *testing.T) {
 	for name, text := range map[string]string{
 		"problems": browser.Eval[string](page, `document.querySelector("#problems").innerText`),
 		"header":   browser.Eval[string](page, `document.querySelector(".columnheader b").textContent`),
-		"rows":     browser.Eval[string](page, `[...document.querySelectorAll(".rowheader")].map((e) => e.textContent).join()`),
-		"details":  browser.Eval[string](page, about),
-		"tip":      tipText,
+		"rows": browser.Eval[string](page,
+			`[...document.querySelectorAll(".rowheader")].map((e) => e.textContent).join()`),
+		"details": browser.Eval[string](page, about),
+		"tip":     tipText,
 	} {
 		if !strings.Contains(text, "<img src=x") {
 			t.Errorf("%s: %s", name, text)
@@ -202,7 +205,8 @@ func TestHostileText(t *testing.T) {
 // TestConnection: a page without its token says so, and one whose plugin has ended, too.
 func TestConnection(t *testing.T) {
 	t.Parallel()
-	const problems, live = `document.querySelector("#problems").innerText.slice(0, 16)`, `document.querySelector("#live").textContent`
+	const problems = `document.querySelector("#problems").innerText.slice(0, 16)`
+	const live = `document.querySelector("#live").textContent`
 	server := serve(t, (&view.Matrix{}).With(columns(1, 1, func(int, int, *diagnose.Node) {})))
 	address, _, _ := strings.Cut(server.URL(), "#")
 	stranger := browser.Open(t, address+"#wrong", 800, 600)

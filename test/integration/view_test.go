@@ -24,7 +24,7 @@ import (
 )
 
 // pictures is where to put pictures of the page: docs has two of them.
-var pictures = flag.String("pictures", "", "directory to put the pictures of `kubectl localservice view` in")
+var pictures = flag.String("pictures", "", "whole path of the directory to put the pictures of `kubectl localservice view` in")
 
 // viewAddresses counts the addresses of pods.
 var viewAddresses atomic.Int32

@@ -84,7 +84,8 @@ function filter() {
   }
   cs.sort((a, b) => byNumber(a.key, b.key));
   rs.sort((a, b) => isGroup(a) - isGroup(b) || byNumber(a, b));
-  shown = { columns: cs, rows: rs, longest: Math.max(...rs.slice(0, 10000).map((row) => wordsOf(row).join(" ").length), 0) };
+  const longest = rs.reduce((most, row) => Math.max(most, wordsOf(row).join(" ").length), 0);
+  shown = { columns: cs, rows: rs, longest };
   if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
   if (!rs.includes(active.row)) active.row = rs[0] ?? "";
 }

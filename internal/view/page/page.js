@@ -97,7 +97,8 @@ function drawRow(row, index, c0, c1) {
     keep.add(column.key);
     let e = d.cells.get(column.key);
     if (!e) {
-      e = make("div", { id: "c" + ids++, className: index ? "cell" : "columnheader", role: index ? "gridcell" : "columnheader" });
+      const [className, role] = index ? ["cell", "gridcell"] : ["columnheader", "columnheader"];
+      e = make("div", { id: "c" + ids++, className, role });
       Object.assign(e, { column: column.key, row });
       d.cells.set(column.key, e);
       d.element.append(e);
@@ -125,7 +126,8 @@ function fillHeader(e, column) {
     part.style.flexGrow = counts[state];
     meter.append(part);
   }
-  e.replaceChildren(make("b", {}, column.name), make("small", {}, scope.namespace ? about : column.namespace), meter);
+  const small = make("small", {}, scope.namespace ? about : column.namespace);
+  e.replaceChildren(make("b", {}, column.name), small, meter);
   e.ariaLabel = `${column.key}: ${about}. ${column.message ?? ""}`;
 }
 
@@ -134,7 +136,8 @@ function fillCell(e, column) {
   e.classList.toggle("active", column.key === active.column && e.row === active.row);
   e.classList.toggle("dim", wanted.size > 0 && !wanted.has(cell?.state));
   if (e.cell === cell && e.childNodes.length > 0 === !!cell) return;
-  const change = e.cell && cell && `${e.cell.state}${e.cell.ready}/${e.cell.total}` !== `${cell.state}${cell.ready}/${cell.total}`;
+  const looks = (cell) => `${cell.state} ${cell.ready}/${cell.total}`;
+  const change = e.cell && cell && looks(e.cell) !== looks(cell);
   e.cell = cell;
   e.ariaLabel = describe(column, e.row).join(": ");
   e.replaceChildren();
@@ -159,8 +162,10 @@ function drawAround() {
     scope.name, scope.notice].filter(Boolean).join(" · ");
   const number = (n) => n.toLocaleString("en");
   const of = (some, all, what) => (some === all ? "" : number(some) + " of ") + number(all) + what;
-  $("count").textContent = of(shown.rows.length, rows.size, [...rows.keys()].some(isGroup) ? " nodes and groups" : " nodes") +
-    " · " + of(shown.columns.length, columns.size, columns.size === 1 ? " LocalService" : " LocalServices");
+  $("count").textContent = [
+    of(shown.rows.length, rows.size, [...rows.keys()].some(isGroup) ? " nodes and groups" : " nodes"),
+    of(shown.columns.length, columns.size, columns.size === 1 ? " LocalService" : " LocalServices"),
+  ].join(" · ");
   for (const button of $("states").children) {
     let sum = 0;
     for (const c of columns.values()) sum += c.counts[button.value];
@@ -173,7 +178,9 @@ function drawAround() {
   $("nothing").hidden = !nothing;
   const problems = lost ? [lost] : watching.problems;
   $("problems").hidden = problems.length === 0;
-  if ($("problems").textContent !== problems.join("")) $("problems").replaceChildren(...problems.map((p) => make("li", {}, p)));
+  if ($("problems").textContent !== problems.join("")) {
+    $("problems").replaceChildren(...problems.map((p) => make("li", {}, p)));
+  }
   const live = lost ? ["lost", "Not connected"] : problems.length ? ["lost", "Out of date"] :
     watching.loaded ? ["yes", "Live"] : ["no", "Connecting"];
   if ($("live").textContent !== live[1]) [$("live").dataset.live, $("live").textContent] = live;
@@ -223,7 +230,8 @@ function closeDetails() {
 function showTip(e) {
   const column = columns.get(e?.column);
   if (!column) return void (tip.hidden = true);
-  const [title, text] = e.row ? describe(column, e.row) : [column.key, [column.mode, column.message].filter(Boolean).join(". ")];
+  const [title, text] = e.row ? describe(column, e.row) :
+    [column.key, [column.mode, column.message].filter(Boolean).join(". ")];
   tip.replaceChildren(make("b", {}, title), text);
   tip.hidden = false;
   const box = e.getBoundingClientRect(), own = tip.getBoundingClientRect();
@@ -250,8 +258,8 @@ grid.addEventListener("keydown", (event) => {
   const r = shown.rows.indexOf(active.row), c = shown.columns.findIndex((x) => x.key === active.column);
   const page = Math.max(1, Math.floor((grid.clientHeight - headHeight) / ROW) - 1), end = 1e9;
   const all = event.ctrlKey || event.metaKey;
-  const steps = { ArrowUp: [r - 1, c], ArrowDown: [r + 1, c], ArrowLeft: [r, c - 1], ArrowRight: [r, c + 1], PageUp: [r - page, c],
-    PageDown: [r + page, c], Home: [all ? 0 : r, 0], End: [all ? end : r, end] };
+  const steps = { ArrowUp: [r - 1, c], ArrowDown: [r + 1, c], ArrowLeft: [r, c - 1], ArrowRight: [r, c + 1],
+    PageUp: [r - page, c], PageDown: [r + page, c], Home: [all ? 0 : r, 0], End: [all ? end : r, end] };
   if (event.key in steps) move(...steps[event.key]);
   else if ((event.key === "Enter" || event.key === " ") && columns.has(active.column)) showDetails({ ...active });
   else return;
@@ -276,7 +284,8 @@ grid.addEventListener("scroll", () => ((tip.hidden = true), schedule(false)));
 new ResizeObserver(() => schedule(false)).observe(grid);
 for (const id of ["by-name", "by-node"]) $(id).addEventListener("input", () => schedule(true));
 for (const state of STATES) {
-  const button = make("button", { type: "button", value: state, ariaPressed: "false" }, icon(state), state, make("b", {}, "0"));
+  const button = make("button", { type: "button", value: state, ariaPressed: "false" }, icon(state), state,
+    make("b", {}, "0"));
   button.dataset.state = state;
   button.addEventListener("click", () => {
     wanted.delete(state) || wanted.add(state);
@@ -291,7 +300,7 @@ events.onopen = () => ((lost = ""), schedule(false));
 events.onmessage = (event) => apply(JSON.parse(event.data));
 events.onerror = () => {
   lost = events.readyState === EventSource.CLOSED ?
-    "Open the address that kubectl localservice view has printed: without its last part, or with an old one, nothing is shown." :
+    "Open the address that kubectl localservice view has printed, all of it: an old one, or a part, shows nothing." :
     "Not connected to kubectl localservice view, trying again: has it ended? What is shown may be out of date.";
   schedule(false);
 };
