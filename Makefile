@@ -27,7 +27,7 @@ test: test-unit test-integration test-fault test-e2e bench-smoke ## Run all test
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
 	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./internal/... ./pkg/... ./cmd/... ./artifacts/...
-	cd test && go test ./framework ./gitops
+	cd test && go test ./framework ./gitops ./browser
 	cd hack/bench && go test ./...
 
 .PHONY: test-integration

@@ -60,10 +60,12 @@ for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
     } | sort -u)
 done
 CGO_ENABLED=0 go build -o "$tmp/plugin" ./cmd/kubectl-localservice
-{ "$tmp/plugin" nodes -h; "$tmp/plugin" url -h; } >"$tmp/plugin.txt"
-while IFS= read -r flag; do
-    grep -q -- "--$flag\b" "$tmp/plugin.txt" || complain "docs/plugin.md: there is no flag --$flag"
-done < <(spans docs/plugin.md | grep -oP '^--\K[a-z-]+' || true)
+for command in nodes view url; do "$tmp/plugin" "$command" -h; done >"$tmp/plugin.txt"
+for document in docs/plugin.md docs/view.md; do
+    while IFS= read -r flag; do
+        grep -q -- "--$flag\b" "$tmp/plugin.txt" || complain "$document: there is no flag --$flag"
+    done < <(spans "$document" | grep -oP '^--\K[a-z-]+' || true)
+done
 
 # Metrics are our own, or those of the libraries that we use. The code has their names whole or without the first part.
 libraries=$(go list -m -f '{{.Dir}}' k8s.io/component-base)/metrics/prometheus

@@ -27,7 +27,8 @@ var rooms = []struct {
 	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan",
 		"internal/reconcile", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
-	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose"}},
+	{"internal/view", false, []string{"pkg/apis", "internal/diagnose"}},
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose", "internal/view"}},
 }
 
 func TestRooms(t *testing.T) {

@@ -51,16 +51,25 @@ func (p *plugin) newCluster() (*cluster, error) {
 
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
 	ls, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	// The answer has no Status if it is the resource that is not found.
-	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return nil, fmt.Errorf("the cluster does not know LocalServices: install them with `kubectl create -f "+
-			"artifacts/examples/crd.yaml`: %w", err)
-	case apierrors.IsNotFound(err):
+	if err = known(err); apierrors.IsNotFound(err) && !isUnknown(err) {
 		return nil, fmt.Errorf("there is no LocalService %s/%s: `kubectl get localservices -n %s` lists those of "+
 			"this namespace, -n chooses another one", c.namespace, name, c.namespace)
 	}
 	return ls, err
+}
+
+// isUnknown reports whether it is the resource that is not found: then the answer has no Status.
+func isUnknown(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// known tells of an error that LocalServices are not installed, if that is why.
+func known(err error) error {
+	if isUnknown(err) {
+		return fmt.Errorf("the cluster does not know LocalServices: install them with `kubectl create -f "+
+			"artifacts/examples/crd.yaml`: %w", err)
+	}
+	return err
 }
 
 // read gets what a view of the nodes is made of, in one list for each resource: never a request for a node. Without

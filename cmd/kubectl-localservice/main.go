@@ -53,7 +53,7 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(p.nodesCommand(), p.urlCommand(), p.completionCommand())
+	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.completionCommand())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(p.ErrOut, "error: %v\n", explained(err))
 		return 1
@@ -62,9 +62,11 @@ func (p *plugin) run(args []string) int {
 }
 
 // exactArgs is cobra.ExactArgs, with the usage in its error.
-func exactArgs(n int) cobra.PositionalArgs {
+func exactArgs(n int) cobra.PositionalArgs { return withUsage(cobra.ExactArgs(n)) }
+
+func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
+		if err := check(cmd, args); err != nil {
 			return usageError(cmd, err)
 		}
 		return nil

@@ -1,27 +1,27 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/localservice-dev/local-service-controller/internal/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// nodesFlags are the flags of nodes.
+type nodesFlags struct {
+	clusterDomain    string
+	noHeaders, watch bool
+	output           *genericclioptions.PrintFlags
+}
+
 func (p *plugin) nodesCommand() *cobra.Command {
-	var clusterDomain string
-	var noHeaders bool
-	output := genericclioptions.NewPrintFlags("")
+	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
+	output := flags.output
 	cmd := &cobra.Command{
 		Use:   "nodes NAME",
 		Short: "Show every node's Service, its endpoints, and why it has none",
@@ -54,7 +54,10 @@ newest is AtBinding, ByController or, if the pods do not show it, empty. With mo
 After a change of the mode, the names are those of the new one, and a line says how long those of the mode before are
 still there. In -o json and -o yaml that is the field message of the list.
 
-With -o name, the Services that are there are listed, as other commands take them.`,
+With -o name, the Services that are there are listed, as other commands take them.
+
+With --watch, each line is printed again when it changes. A name that is gone is printed once more, with the reason
+NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`,
 		Example: `  # What answers on each node, and why nothing does
   kubectl localservice nodes demo
 
@@ -64,12 +67,15 @@ With -o name, the Services that are there are listed, as other commands take the
   # The nodes where nothing answers
   kubectl localservice nodes demo -o jsonpath='{range .items[?(@.endpoints.ready==0)]}{.node}{"\n"}{end}'
 
+  # What changes, as it does
+  kubectl localservice nodes demo --watch
+
   # Look at the Services themselves
   kubectl describe $(kubectl localservice nodes demo -o name)`,
 		Args:              exactArgs(1),
 		ValidArgsFunction: p.complete(localServiceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.nodes(cmd.Context(), nameOf(args[0]), clusterDomain, noHeaders, output)
+			return p.nodes(cmd.Context(), nameOf(args[0]), flags)
 		},
 	}
 	output.AddFlags(cmd)
@@ -77,8 +83,10 @@ With -o name, the Services that are there are listed, as other commands take the
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
 		append(output.AllowedFormats(), "wide"), cobra.ShellCompDirectiveNoFileComp)))
-	addClusterDomain(cmd, &clusterDomain)
-	cmd.Flags().BoolVar(&noHeaders, "no-headers", false, "Print the table without its headers.")
+	addClusterDomain(cmd, &flags.clusterDomain)
+	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
+	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
+		"Ctrl-C.")
 	return cmd
 }
 
@@ -86,15 +94,10 @@ func addClusterDomain(cmd *cobra.Command, domain *string) {
 	cmd.Flags().StringVar(domain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
 }
 
-func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeaders bool,
-	output *genericclioptions.PrintFlags) error {
-	format := *output.OutputFormat
-	printer := printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide", NoHeaders: noHeaders})
-	if format != "" && format != "wide" {
-		var err error
-		if printer, err = output.ToPrinter(); err != nil {
-			return err
-		}
+func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) error {
+	printer, err := p.newNodesPrinter(flags)
+	if err != nil {
+		return err
 	}
 	c, err := p.connect()
 	if err != nil {
@@ -104,82 +107,28 @@ func (p *plugin) nodes(ctx context.Context, name, clusterDomain string, noHeader
 	if err != nil {
 		return err
 	}
+	if flags.watch {
+		return p.watchNodes(ctx, c, ls, flags.clusterDomain, printer)
+	}
 	in, allNodes, err := c.read(ctx, ls, true)
 	if err != nil {
 		return err
 	}
 	if !allNodes {
-		without := "without a Service of this LocalService"
-		if ls.Spec.Mode == v1alpha1.ModeHostnames {
-			without = "of which no name is published"
-		}
-		fmt.Fprintf(p.ErrOut, "warning: you may not list nodes, so that nodes %s are not shown\n", without)
+		p.warnOfNodes(ls)
 	}
-	in.ClusterDomain = clusterDomain
-	view := diagnose.Nodes(in)
-	switch format {
-	case "", "wide":
-		return p.printTable(view, printer)
-	case "name":
-		var services []string
-		for i := range view.Items {
-			if view.Items[i].HasService() {
-				services = append(services, view.Items[i].Service)
-			}
-		}
-		for _, service := range slices.Compact(services) { // With mode Hostnames, all names are of one.
-			fmt.Fprintln(p.Out, "service/"+service)
-		}
-		return nil
+	in.ClusterDomain = flags.clusterDomain
+	list := diagnose.Nodes(in)
+	if len(list.Items) == 0 && printer.table {
+		return printer.printNone(list)
 	}
-	// So that JSONPath can compare integers: from a struct it makes floating point numbers.
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(view)
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(&unstructured.Unstructured{Object: object}, p.Out)
+	return printer.print(list)
 }
 
-func (p *plugin) printTable(list *diagnose.NodeList, printer printers.ResourcePrinter) error {
-	if list.Message != "" {
-		fmt.Fprintln(p.ErrOut, list.Message)
+func (p *plugin) warnOfNodes(ls *v1alpha1.LocalService) {
+	without := "without a Service of this LocalService"
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		without = "of which no name is published"
 	}
-	if len(list.Items) == 0 {
-		fmt.Fprintf(p.ErrOut, "No node found that LocalService %s/%s selects.\n", list.Namespace, list.LocalService)
-		return nil
-	}
-	column := "Service"
-	if list.Mode == v1alpha1.ModeHostnames {
-		column = "Name"
-	}
-	const wide = 1
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Node"},
-		{Name: column},
-		{Name: "DNS-Name"},
-		{Name: "Endpoints"},
-		{Name: "Pods", Priority: wide},
-		{Name: "Addresses", Priority: wide},
-		{Name: "Reason"}, // The last one, because it is the only one that holds spaces.
-	}}
-	for i := range list.Items {
-		n := &list.Items[i]
-		var pods []string
-		for _, pod := range n.Pods {
-			pods = append(pods, pod.Name)
-		}
-		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...), n.Message}})
-	}
-	if err := printer.PrintObj(table, p.Out); err != nil {
-		return err
-	}
-	// Beside the table, so that what reads that does not stumble over it.
-	if line := list.NodeLabels.String(); line != "" {
-		fmt.Fprintln(p.ErrOut, line)
-	}
-	return nil
+	fmt.Fprintf(p.ErrOut, "warning: you may not list nodes, so that nodes %s are not shown\n", without)
 }
-
-func orNone(items ...string) string { return cmp.Or(strings.Join(items, ","), "<none>") }

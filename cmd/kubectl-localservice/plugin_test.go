@@ -184,6 +184,8 @@ demo-n1:2/demo-n2:0/demo-n3:0/demo-n4:0/demo-n5:0/`,
 		"__complete nodes demo ": "\n:4\n",
 		"__complete url demo n":  "\nn1\nn2\nn3\n:4\n",
 		"__complete url nix n":   "\n:4\n",
+		"__complete view d":      "\ndemo\n:4\n",
+		"__complete view demo ":  "\n:4\n",
 		"__complete completion ": "\n:4\n",
 		"completion":             "\n#!/bin/sh\nexec kubectl-localservice __complete \"$@\"\n",
 	} {

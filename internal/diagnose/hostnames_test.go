@@ -148,7 +148,7 @@ func TestHostnameReasons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := published(localService(hostnamesMode))
 			c.change(&in)
-			got := Nodes(in).Items[0]
+			got := nodesOf(t, in).Items[0]
 			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) ||
 				(c.reason == "") != (got.Message == "") {
 				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
@@ -194,7 +194,7 @@ func TestGroups(t *testing.T) {
 		item(Node{Node: "a", Reason: NodeWithoutName, Message: without}, "w", "a"),
 		item(Node{Node: "b", Reason: NodeWithoutName, Message: without}),
 	}
-	got := Nodes(in)
+	got := nodesOf(t, in)
 	if diff := cmp.Diff(want, got.Items); diff != "" {
 		t.Errorf("wrong items (-want +got):\n%s", diff)
 	}
@@ -202,7 +202,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("mode %q, message %q, node labels %v", got.Mode, got.Message, got.NodeLabels)
 	}
 	in.Nodes["n3"] = labels.Set{"zone": "new"} // It moves.
-	for _, n := range Nodes(in).Items {
+	for _, n := range nodesOf(t, in).Items {
 		if isMoved := n.Hostname == "x" || n.Hostname == "new"; isMoved != (n.Reason == NameOutdated) {
 			t.Errorf("after the move: %s: %s %s", n.Node, n.Reason, n.Message)
 		}

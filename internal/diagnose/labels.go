@@ -61,13 +61,16 @@ func labelOrigin(pod *corev1.Pod, key string) LabelOrigin {
 	return AtBinding
 }
 
+// managedLabels are the labels among the fields of somebody.
+type managedLabels struct {
+	Metadata struct {
+		Labels map[string]json.RawMessage `json:"f:labels"`
+	} `json:"f:metadata"`
+}
+
 // hasLabel reports whether a label is among the fields of somebody.
 func hasLabel(fields *metav1.FieldsV1, key string) bool {
-	var object struct {
-		Metadata struct {
-			Labels map[string]json.RawMessage `json:"f:labels"`
-		} `json:"f:metadata"`
-	}
+	var object managedLabels
 	if fields == nil || json.Unmarshal(fields.GetRawBytes(), &object) != nil {
 		return false // Not the API server's.
 	}

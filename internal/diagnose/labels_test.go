@@ -92,7 +92,7 @@ func TestNodeLabels(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Nodes(Input{LocalService: localService(), Pods: c.pods}).NodeLabels
+			got := nodesOf(t, Input{LocalService: localService(), Pods: c.pods}).NodeLabels
 			if got != c.want {
 				t.Errorf("got %+v; want %+v", got, c.want)
 			}

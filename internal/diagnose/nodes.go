@@ -41,6 +41,9 @@ func Nodes(in Input) *NodeList {
 		Mode:         cmp.Or(in.LocalService.Spec.Mode, v1alpha1.ModeServices),
 		Items:        []Node{}, // [] in JSON, not null
 	}
+	if v.hostnames != nil {
+		list.GroupBy = in.LocalService.Spec.GroupBy
+	}
 	if v.hostnames == nil {
 		list.NodeLabels = v.nodeLabels()
 	}

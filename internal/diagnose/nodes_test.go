@@ -345,7 +345,7 @@ func TestStatusReasons(t *testing.T) {
 				c.in.LocalService = localService()
 			}
 			c.in.Nodes = nodes("n1")
-			got := Nodes(c.in).Items[0]
+			got := nodesOf(t, c.in).Items[0]
 			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) ||
 				(c.reason == "") != (got.Message == "") {
 				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
@@ -372,7 +372,7 @@ func TestNodes(t *testing.T) {
 		Pods:          []*corev1.Pod{pod("b", long), pod("a", long), pod("c", long, terminating)},
 		ClusterDomain: "example.org",
 	}
-	got := Nodes(in)
+	got := nodesOf(t, in)
 	want := &NodeList{
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace: "default", LocalService: "demo", Mode: v1alpha1.ModeServices,
@@ -506,7 +506,7 @@ func TestInvariants(t *testing.T) {
 func checkInvariants(t *testing.T, seed uint64, in Input) {
 	t.Helper()
 	before := clone(in)
-	for _, n := range Nodes(in).Items {
+	for _, n := range nodesOf(t, in).Items {
 		if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total ||
 			(n.Reason == "") != (n.Message == "") {
 			t.Fatalf("seed %d: %+v", seed, n)

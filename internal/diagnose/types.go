@@ -26,6 +26,8 @@ const (
 	PodsTerminating       Reason = "PodsTerminating"
 	PodsCompleted         Reason = "PodsCompleted"
 	NoPods                Reason = "NoPods"
+	// NameGone is of a name that the LocalService does not give any more: what a watch tells last of it.
+	NameGone Reason = "NameGone"
 )
 
 // NodeList is what is known of the nodes that a LocalService selects, by name, or with groupBy of their groups. No API
@@ -36,6 +38,8 @@ type NodeList struct {
 	Namespace    string        `json:"namespace"`
 	LocalService string        `json:"localService"`
 	Mode         v1alpha1.Mode `json:"mode"`
+	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
+	GroupBy string `json:"groupBy"`
 	// Message says what concerns all names: that those of the mode before are still there, or why none is known.
 	Message    string     `json:"message"`
 	NodeLabels NodeLabels `json:"nodeLabels"`
@@ -84,7 +88,7 @@ type Node struct {
 
 // HasService reports whether the LocalService has a Service with the name.
 func (n *Node) HasService() bool {
-	return n.Service != "" && n.Reason != NameConflict && n.Reason != ServiceMissing
+	return n.Service != "" && n.Reason != NameConflict && n.Reason != ServiceMissing && n.Reason != NameGone
 }
 
 // Name is the name within the namespace: that of the Service, or <hostname>.<service>.

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// untilInterrupted ends a watch with Ctrl-C. What client-go would log of a lost watch is told as a problem.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	klog.SetLogger(klog.Logger{})
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
+
+// watchNodes prints all nodes of a LocalService, and then those that change.
+func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalService, clusterDomain string,
+	printer *nodesPrinter) error {
+	ctx, cancel := untilInterrupted(ctx)
+	defer cancel()
+	w, err := c.newWatcher(ctx, ls.Name, clusterDomain)
+	if err != nil {
+		return err
+	}
+	if !w.allNodes {
+		p.warnOfNodes(ls)
+	}
+	printer.remember()
+	var failure error // Of printing: the reader is gone.
+	var before *diagnose.NodeList
+	problems := p.problemPrinter()
+	w.run(ctx, func(n news) {
+		problems(n.problems)
+		for key, list := range n.lists {
+			if list == nil {
+				fmt.Fprintf(p.ErrOut, "LocalService %s is gone.\n", key)
+				list = ptr.To(ptr.Deref(before, diagnose.NodeList{}))
+				list.Items = nil
+			}
+			var err error
+			if before, err = list, printer.printChanges(before, list); err != nil {
+				failure = err
+				cancel()
+			}
+		}
+	})
+	return failure
+}
+
+// remember has later lines of a table be as wide as those before.
+func (p *nodesPrinter) remember() {
+	if p.table {
+		columns := printers.GetNewTabWriter(p.out)
+		p.out, p.flush = columns, columns.Flush
+	}
+}
+
+// printChanges prints the items of a list that are not as they were before; all of them if before is nil.
+func (p *nodesPrinter) printChanges(before, now *diagnose.NodeList) error {
+	changes := diagnose.Changes(before, now)
+	switch {
+	case len(changes) > 0:
+		changed := *now
+		changed.Items = changes
+		return p.print(&changed)
+	case before != nil && !p.table:
+		return nil
+	case before != nil:
+		p.printMessage(now)
+		return nil
+	case p.table:
+		return p.printNone(now)
+	}
+	return p.print(now)
+}
+
+// problemPrinter returns a function that prints the problems that are new, and that those before are over.
+func (p *plugin) problemPrinter() func([]string) {
+	printed := map[string]bool{}
+	return func(problems []string) {
+		now := map[string]bool{}
+		for _, problem := range problems {
+			now[problem] = true
+			if !printed[problem] {
+				fmt.Fprintln(p.ErrOut, "warning: "+problem)
+			}
+		}
+		if len(printed) > 0 && len(now) == 0 {
+			fmt.Fprintln(p.ErrOut, "The watch goes on.")
+		}
+		printed = now
+	}
+}

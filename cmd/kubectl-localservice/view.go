@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/view"
+)
+
+// viewFlags are the flags of view.
+type viewFlags struct {
+	clusterDomain       string
+	allNamespaces, open bool
+}
+
+func (p *plugin) viewCommand() *cobra.Command {
+	flags := &viewFlags{}
+	cmd := &cobra.Command{
+		Use:   "view [NAME]",
+		Short: "Look at LocalServices in a browser, as they change",
+		Long: `Serve a page that shows the LocalServices of a namespace, or one of them, by node: which names answer,
+which do not, and why. It follows what changes, until Ctrl-C.
+
+The page is served on 127.0.0.1 only, to those who have the whole address that is printed: a random part of it keeps
+others of this machine out. It shows what you may see yourself, and changes nothing; in the cluster there is nothing of
+it. You need the permission to list and watch LocalServices, Services, EndpointSlices and Pods in the namespace; without
+that for Nodes, the nodes that have a name are shown.`,
+		Example: `  # The LocalServices of the namespace
+  kubectl localservice view
+
+  # Those of all namespaces, in the browser at once
+  kubectl localservice view -A --open
+
+  # On a machine that you reach by ssh: forward the port, and open the address on your own
+  ssh -L 40123:127.0.0.1:40123 bastion`,
+		Args:              withUsage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: p.complete(localServiceNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = nameOf(args[0])
+			}
+			return p.view(cmd.Context(), name, flags)
+		},
+	}
+	addClusterDomain(cmd, &flags.clusterDomain)
+	cmd.Flags().BoolVarP(&flags.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
+	cmd.Flags().BoolVar(&flags.open, "open", false, "Open the page in the browser, too. Other users of this machine may "+
+		"see its address in the list of processes.")
+	return cmd
+}
+
+func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error {
+	ctx, cancel := untilInterrupted(ctx)
+	defer cancel()
+	c, err := p.connect()
+	if err != nil {
+		return err
+	}
+	if flags.allNamespaces {
+		if name != "" {
+			return errors.New("a name is one of a namespace: leave out either the name or -A")
+		}
+		c.namespace = metav1.NamespaceAll
+	}
+	if name != "" {
+		if _, err := c.localService(ctx, name); err != nil {
+			return err
+		}
+	}
+	w, err := c.newWatcher(ctx, name, flags.clusterDomain)
+	if err != nil {
+		return err
+	}
+	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name}
+	if !w.allNodes {
+		scope.Notice = "You may not list nodes: those without a name are not shown."
+		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
+	}
+	server, err := view.NewServer(scope, w.node)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
+	if flags.open {
+		if err := openBrowser(server.URL()); err != nil {
+			fmt.Fprintf(p.ErrOut, "warning: open the page yourself: %v\n", err)
+		}
+	}
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error { return server.Run(ctx) })
+	matrix, problems := &view.Matrix{}, p.problemPrinter()
+	w.run(ctx, func(n news) {
+		problems(n.problems)
+		columns := map[string]*view.Column{}
+		for key, list := range n.lists {
+			columns[key.String()] = nil
+			if list != nil {
+				columns[key.String()] = view.NewColumn(list)
+			}
+		}
+		matrix = matrix.With(columns)
+		matrix.Loaded, matrix.Problems = n.loaded, n.problems
+		server.Publish(matrix)
+	})
+	return running.Wait()
+}
+
+// node is all that is known of a cell, nil if there is none. Of 5,000 nodes and 100 LocalServices the page shows one
+// at a time, so that it is looked at again rather than kept.
+func (w *watcher) node(column, row string) *diagnose.Node {
+	namespace, name, _ := strings.Cut(column, "/")
+	list := w.list(types.NamespacedName{Namespace: namespace, Name: name})
+	if list == nil {
+		return nil
+	}
+	for i := range list.Items {
+		if view.Row(list, &list.Items[i]) == row {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// contextName is that of the kubeconfig, for people who have several.
+func (p *plugin) contextName() string {
+	if name := p.config.Context; name != nil && *name != "" {
+		return *name
+	}
+	config, err := p.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "" // It was good enough to connect.
+	}
+	return config.CurrentContext
+}
+
+// openBrowser has the desktop open an address.
+func openBrowser(url string) error {
+	command := []string{"xdg-open", url}
+	switch runtime.GOOS {
+	case "darwin":
+		command[0] = "open"
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run %s: %w", command[0], err)
+	}
+	go func() { _ = cmd.Wait() }() // It may be the browser itself, which goes on when this program ends.
+	return nil
+}

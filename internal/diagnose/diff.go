@@ -1,0 +1,35 @@
+package diagnose
+
+import "reflect"
+
+// Changes returns the items of a list that are not the same in the one before, which may be nil. Names that are gone
+// come last, as items with the reason NameGone.
+func Changes(before, now *NodeList) []Node {
+	type id struct{ node, hostname string }
+	were := map[id]*Node{}
+	if before != nil {
+		for i := range before.Items {
+			were[id{before.Items[i].Node, before.Items[i].Hostname}] = &before.Items[i]
+		}
+	}
+	var changes []Node
+	for i := range now.Items {
+		n := &now.Items[i]
+		was := were[id{n.Node, n.Hostname}]
+		delete(were, id{n.Node, n.Hostname})
+		if was == nil || !reflect.DeepEqual(was, n) {
+			changes = append(changes, *n)
+		}
+	}
+	if before == nil {
+		return changes
+	}
+	for i := range before.Items {
+		if n := before.Items[i]; were[id{n.Node, n.Hostname}] != nil {
+			changes = append(changes, Node{Node: n.Node, Hostname: n.Hostname, Service: n.Service, DNSName: n.DNSName,
+				Addresses: []string{}, Pods: []Pod{}, Reason: NameGone,
+				Message: "gone: the LocalService does not give this name any more"})
+		}
+	}
+	return changes
+}

@@ -1,0 +1,67 @@
+package diagnose
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Trim drops what Nodes does not look at, for caches. Its argument is an object that nobody else has; of a pod it
+// returns another one. It never fails, and has an error so that it is what informers call a transform.
+func Trim(object any) (any, error) {
+	if pod, isPod := object.(*corev1.Pod); isPod {
+		return trimPod(pod), nil
+	}
+	if accessor, err := meta.Accessor(object); err == nil { // A tombstone, say, is no object.
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func trimPod(full *corev1.Pod) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
+			Labels: full.Labels, CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
+		},
+		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName},
+		Status: corev1.PodStatus{
+			Phase: full.Status.Phase, Reason: full.Status.Reason,
+			InitContainerStatuses: trimStatuses(full.Status.InitContainerStatuses),
+			ContainerStatuses:     trimStatuses(full.Status.ContainerStatuses),
+		},
+	}
+	for _, c := range full.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+			pod.Status.Conditions = append(pod.Status.Conditions, c)
+		}
+	}
+	for i := range full.ManagedFields {
+		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: full.ManagedFields[i].Manager, FieldsV1: trimFields(full.ManagedFields[i].FieldsV1)})
+	}
+	return pod
+}
+
+func trimStatuses(full []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var statuses []corev1.ContainerStatus
+	for i := range full {
+		statuses = append(statuses, corev1.ContainerStatus{State: full[i].State})
+	}
+	return statuses
+}
+
+// trimFields keeps the labels.
+func trimFields(full *metav1.FieldsV1) *metav1.FieldsV1 {
+	var fields managedLabels
+	if full == nil || json.Unmarshal(full.GetRawBytes(), &fields) != nil || len(fields.Metadata.Labels) == 0 {
+		return nil
+	}
+	labels, err := json.Marshal(fields)
+	if err != nil {
+		return nil // It was decoded from JSON.
+	}
+	return metav1.NewFieldsV1(string(labels))
+}

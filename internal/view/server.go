@@ -1,0 +1,186 @@
+package view
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+)
+
+//go:embed page
+var page embed.FS
+
+// keepAlive is how often something is sent, so that both sides notice when the other one is gone.
+const keepAlive = 15 * time.Second
+
+// securityHeaders keep the page to what it is made of: nothing of others, and nothing in the frames of others.
+var securityHeaders = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types 'none'",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "no-referrer",
+	"X-Content-Type-Options":       "nosniff",
+	"Cache-Control":                "no-store",
+}
+
+// Server serves the page and what it shows, to those who have the token. Programs of other users of the machine reach
+// its port, too, and pages of others that their browser has open.
+//
+// The token is in the fragment of the page's address, which browsers send to nobody, and which the page's script adds
+// to its requests. A cookie would go to every port of 127.0.0.1, also to those of other users, and with requests that
+// pages of others make. The page itself holds nothing to protect.
+type Server struct {
+	scope Scope
+	// node is what is known of one cell, nil if there is none.
+	node     func(column, row string) *diagnose.Node
+	token    string
+	listener net.Listener
+
+	mu      sync.Mutex
+	matrix  *Matrix
+	changed chan struct{} // closed when there is another matrix
+}
+
+// NewServer listens on a free port of 127.0.0.1.
+func NewServer(scope Scope, node func(column, row string) *diagnose.Node) (*Server, error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen on a port of 127.0.0.1: %w", err)
+	}
+	token := make([]byte, 32)
+	rand.Read(token) // It never fails.
+	return &Server{scope: scope, node: node, token: base64.RawURLEncoding.EncodeToString(token), listener: listener,
+		matrix: &Matrix{}, changed: make(chan struct{})}, nil
+}
+
+// URL is the address of the page, with the token.
+func (s *Server) URL() string { return fmt.Sprintf("http://%s/#%s", s.listener.Addr(), s.token) }
+
+// Publish has the page show another matrix.
+func (s *Server) Publish(m *Matrix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.matrix = m
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *Server) current() (*Matrix, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.matrix, s.changed
+}
+
+// Run serves until ctx is done.
+func (s *Server) Run(ctx context.Context) error {
+	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // The streams never end by themselves.
+	defer stop()
+	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the page at %s: %w", s.listener.Addr(), err)
+	}
+	return nil
+}
+
+// Handler answers the requests.
+func (s *Server) Handler() http.Handler {
+	files, err := fs.Sub(page, "page")
+	if err != nil {
+		panic(err) // The folder is in the binary.
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(files))
+	mux.HandleFunc("GET /events", s.authorized(s.serveEvents))
+	mux.HandleFunc("GET /cell", s.authorized(s.serveCell))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range securityHeaders {
+			w.Header().Set(name, value)
+		}
+		// A name of somebody else's that leads here may be how a page of theirs tries to get in (DNS rebinding).
+		if !s.isOurs(r.Host) {
+			http.Error(w, "ask for the address that kubectl localservice view has printed", http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) isOurs(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	_, own, _ := net.SplitHostPort(s.listener.Addr().String())
+	return err == nil && port == own && (name == "127.0.0.1" || name == "localhost")
+}
+
+func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.FormValue("token")), []byte(s.token)) != 1 {
+			http.Error(w, "the token is missing or wrong: open the address that kubectl localservice view has printed",
+				http.StatusForbidden)
+			return
+		}
+		handle(w, r)
+	}
+}
+
+// serveEvents tells all there is, and then what changes. A reader that is slow misses states in between, and no more.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	stream := http.NewResponseController(w)
+	send := func(u Update) error {
+		data, err := json.Marshal(u)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "data: %s\n\n", data)
+		return err
+	}
+	told := &Matrix{}
+	if send(Update{Reset: &s.scope, Status: &Status{Problems: []string{}}}) != nil {
+		return
+	}
+	for {
+		matrix, changed := s.current()
+		for _, update := range Updates(told, matrix) {
+			if send(update) != nil {
+				return // The page is closed.
+			}
+		}
+		told = matrix
+		if stream.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		case <-time.After(keepAlive):
+			if _, err := fmt.Fprint(w, ":\n\n"); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// serveCell tells all that is known of one cell: a diagnose.Node.
+func (s *Server) serveCell(w http.ResponseWriter, r *http.Request) {
+	node := s.node(r.FormValue("column"), r.FormValue("row"))
+	if node == nil {
+		http.Error(w, "there is no such cell any more", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(node) // Fails only if the page is closed.
+}

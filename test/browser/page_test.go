@@ -1,0 +1,225 @@
+package browser_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/view"
+	"github.com/localservice-dev/local-service-controller/test/browser"
+)
+
+// hostile is what somebody may call things who wants more than to be read.
+const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>"'&amp;`
+
+// columns are LocalServices with so many nodes, of which change may change some.
+func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) map[string]*view.Column {
+	all := map[string]*view.Column{}
+	for c := range names {
+		list := &diagnose.NodeList{Namespace: "default", LocalService: fmt.Sprintf("app-%02d", c)}
+		for i := range nodes {
+			n := diagnose.Node{Node: fmt.Sprintf("n%04d", i), Endpoints: diagnose.Endpoints{Ready: 1, Total: 1}}
+			change(c, i, &n)
+			list.Items = append(list.Items, n)
+		}
+		all["default/"+list.LocalService] = view.NewColumn(list)
+	}
+	return all
+}
+
+func notReady(n *diagnose.Node) {
+	n.Endpoints.Ready, n.Reason, n.Message = 0, diagnose.PodsNotReady, "not ready: a (CrashLoopBackOff)"
+}
+
+// serve serves a page until the test ends.
+func serve(t *testing.T, matrix *view.Matrix) *view.Server {
+	t.Helper()
+	s, err := view.NewServer(view.Scope{Context: "test", Namespace: "default"}, func(column, row string) *diagnose.Node {
+		return &diagnose.Node{Node: row, DNSName: hostile, Message: hostile, Reason: hostile,
+			Pods: []diagnose.Pod{{Name: "pod of " + row, Reason: hostile}}, Addresses: []string{hostile}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Publish(matrix)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+const (
+	count   = `document.querySelector("#count").textContent`
+	current = `((e) => !e ? "" : e.column + " " + e.row)` +
+		`(document.getElementById(grid.getAttribute("aria-activedescendant")))`
+	cells = `document.querySelectorAll(".cell").length`
+	tip   = `document.querySelector("#tip:not([hidden])")?.innerText ?? ""`
+	about = `document.querySelector("#details:not([hidden])")?.innerText ?? ""`
+)
+
+// TestManyNodes: of 100,000 cells only those are drawn that are on the screen, wherever it is, and all are found.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	const names, nodes = 20, 5000
+	matrix := (&view.Matrix{Loaded: true}).With(columns(names, nodes, func(c, i int, n *diagnose.Node) {
+		if c == 7 && i%1000 == 999 {
+			notReady(n)
+		}
+	}))
+	server := serve(t, matrix)
+	page := browser.Open(t, server.URL(), 1280, 800)
+	browser.Eventually(page, count, "5,000 nodes · 20 LocalServices")
+	few := func(when string) {
+		t.Helper()
+		if n := browser.Eval[int](page, cells); n == 0 || n > 1000 {
+			t.Errorf("%s, %d cells are drawn", when, n)
+		}
+	}
+	few("at the top")
+	page.Do(chromedp.Evaluate(`grid.scrollTop = grid.scrollHeight / 2`, nil))
+	browser.Eventually(page, browser.Cell("default/app-00", "n2500"), "Ready 1/1")
+	few("in the middle")
+	page.Do(chromedp.Evaluate(`grid.scrollTop = grid.scrollHeight`, nil))
+	browser.Eventually(page, browser.Cell("default/app-07", "n4999"), "Down 0/1")
+	browser.Eventually(page, browser.Cell("default/app-00", "n0000"), "")
+	few("at the end")
+
+	// A cell changes that is on the screen, and one that is not, without a word about the others.
+	page.Do(chromedp.Evaluate(`events.addEventListener("message", (e) => window.last = e.data.length)`, nil))
+	changed := matrix.With(columns(8, nodes, func(c, i int, n *diagnose.Node) {
+		if c == 7 && i%1000 == 998 {
+			notReady(n)
+		}
+	}))
+	server.Publish(changed)
+	browser.Eventually(page, browser.Cell("default/app-07", "n4999"), "Ready 1/1")
+	browser.Eventually(page, browser.Cell("default/app-07", "n4998"), "Down 0/1")
+	if n := browser.Eval[int](page, "window.last"); n > 2000 {
+		t.Errorf("%d bytes tell of 10 cells", n)
+	}
+
+	page.Do(chromedp.Click(`#states button[value=Down]`))
+	browser.Eventually(page, count, "5 of 5,000 nodes · 1 of 20 LocalServices")
+	browser.Eventually(page, browser.Cell("default/app-07", "n0998"), "Down 0/1")
+	few("filtered by state")
+	page.Do(chromedp.Click(`#states button[value=Down]`), chromedp.SendKeys("#by-node", "99"))
+	browser.Eventually(page, count, "95 of 5,000 nodes · 20 LocalServices")
+	few("filtered by node")
+	page.Do(chromedp.SendKeys("#by-node", "8"))
+	browser.Eventually(page, count, "5 of 5,000 nodes · 20 LocalServices")
+}
+
+// TestKeyboard: all can be done without a mouse, and read without eyes.
+func TestKeyboard(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, serve(t, (&view.Matrix{Loaded: true}).With(columns(40, 300, func(c, i int, n *diagnose.Node) {
+		if c == 1 && i == 1 {
+			notReady(n)
+		}
+	}))).URL(), 1280, 800)
+	browser.Eventually(page, count, "300 nodes · 40 LocalServices")
+	page.Do(chromedp.Focus("#grid"))
+	for _, c := range []struct{ keys, want string }{
+		{kb.ArrowDown + kb.ArrowRight, "default/app-01 n0001"},
+		{kb.End, "default/app-39 n0001"},
+		{kb.Home, "default/app-00 n0001"},
+		{kb.ArrowUp + kb.ArrowUp + kb.ArrowLeft, "default/app-00 n0000"},
+	} {
+		page.Do(chromedp.KeyEvent(c.keys))
+		browser.Eventually(page, current, c.want)
+	}
+	page.Do(chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(2))) // Ctrl
+	browser.Eventually(page, current, "default/app-39 n0299")
+	page.Do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)), chromedp.KeyEvent(kb.PageDown))
+	if got := browser.Eval[string](page, current); got <= "default/app-00 n0010" || got >= "default/app-00 n0040" {
+		t.Errorf("Page Down goes to %s", got)
+	}
+	page.Do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)), chromedp.KeyEvent(kb.ArrowDown+kb.ArrowRight))
+	browser.Eventually(page, tip, "app-01, n0001\nnot ready: a (CrashLoopBackOff)")
+	browser.Eventually(page, `document.getElementById(grid.getAttribute("aria-activedescendant")).ariaLabel`,
+		"app-01, n0001: not ready: a (CrashLoopBackOff): Down")
+	page.Do(chromedp.KeyEvent(kb.Enter))
+	browser.Eventually(page, `document.querySelector("#details li small")?.innerText.trim().slice(0, 4) ?? ""`, "<img")
+	page.Do(chromedp.KeyEvent(kb.Escape))
+	browser.Eventually(page, about, "")
+	page.Do(chromedp.KeyEvent("/"))
+	browser.Eventually(page, "document.activeElement.id", "by-name")
+	page.Do(chromedp.KeyEvent("app-03"))
+	browser.Eventually(page, count, "300 nodes · 1 of 40 LocalServices")
+	page.Do(chromedp.KeyEvent(kb.Escape))
+	browser.Eventually(page, "document.activeElement.id", "grid")
+	browser.Eventually(page, `[grid.ariaRowCount, grid.ariaColCount].join()`, "301,2")
+}
+
+// TestHostileText: what the cluster says is text, wherever it is shown.
+func TestHostileText(t *testing.T) {
+	t.Parallel()
+	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile}
+	list.Items = []diagnose.Node{
+		{Node: hostile, Hostname: "x", Reason: diagnose.PodsNotReady, Message: hostile},
+		{Node: "__proto__", Reason: diagnose.PodsNotReady, Message: hostile}}
+	matrix := (&view.Matrix{Loaded: true, Problems: []string{hostile}}).With(map[string]*view.Column{
+		"default/" + hostile: view.NewColumn(list)})
+	page := browser.Open(t, serve(t, matrix).URL(), 1280, 800)
+	browser.Eventually(page, count, "2 nodes and groups · 1 LocalService")
+	page.Do(chromedp.Focus("#grid"), chromedp.KeyEvent(kb.ArrowDown))
+	tipText := browser.Eval[string](page, tip)
+	page.Do(chromedp.KeyEvent(kb.Enter))
+	browser.Eventually(page, `document.querySelectorAll("#details li").length`, 4)
+	for name, text := range map[string]string{
+		"problems": browser.Eval[string](page, `document.querySelector("#problems").innerText`),
+		"header":   browser.Eval[string](page, `document.querySelector(".columnheader b").textContent`),
+		"rows": browser.Eval[string](page,
+			`[...document.querySelectorAll(".rowheader")].map((e) => e.textContent).join()`),
+		"details": browser.Eval[string](page, about),
+		"tip":     tipText,
+	} {
+		if !strings.Contains(text, "<img src=x") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if n := browser.Eval[int](page, `document.querySelectorAll("img, #canvas script, #details script").length`); n > 0 {
+		t.Errorf("%d elements were made of text", n)
+	}
+	if title := browser.Eval[string](page, "document.title"); title != "LocalServices" {
+		t.Errorf("the title is %s", title)
+	}
+	var refused string
+	page.Do(chromedp.Evaluate(`try { tip.innerHTML = "<b>"; "" } catch (e) { e.name }`, &refused))
+	if refused != "TypeError" {
+		t.Errorf("text can become elements: %q", refused)
+	}
+}
+
+// TestConnection: a page without its token says so, and one whose plugin has ended, too.
+func TestConnection(t *testing.T) {
+	t.Parallel()
+	const problems = `document.querySelector("#problems").innerText.slice(0, 16)`
+	const live = `document.querySelector("#live").textContent`
+	server := serve(t, (&view.Matrix{}).With(columns(1, 1, func(int, int, *diagnose.Node) {})))
+	address, _, _ := strings.Cut(server.URL(), "#")
+	stranger := browser.Open(t, address+"#wrong", 800, 600)
+	browser.Eventually(stranger, live, "Not connected")
+	browser.Eventually(stranger, problems, "Open the address")
+	if n := browser.Eval[int](stranger, cells); n > 0 {
+		t.Errorf("a stranger sees %d cells", n)
+	}
+	page := browser.Open(t, server.URL(), 800, 600)
+	browser.Eventually(page, live, "Connecting")
+	server.Publish((&view.Matrix{Loaded: true}).With(columns(1, 1, func(int, int, *diagnose.Node) {})))
+	browser.Eventually(page, live, "Live")
+	server.Publish(&view.Matrix{Loaded: true, Problems: []string{"cannot watch pods"}})
+	browser.Eventually(page, problems, "cannot watch pod")
+	browser.Eventually(page, `document.querySelector("#nothing").innerText`, "There is no LocalService here.")
+}

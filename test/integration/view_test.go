@@ -1,0 +1,182 @@
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/browser"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// pictures is where to put pictures of the page: docs has two of them.
+var pictures = flag.String("pictures", "", "whole path of the directory to put the pictures of `kubectl localservice view` in")
+
+// viewAddresses counts the addresses of pods.
+var viewAddresses atomic.Int32
+
+const zone = "topology.kubernetes.io/zone"
+
+// withoutKubelets are the options of a cluster whose nodes nobody misses.
+func withoutKubelets() framework.ClusterOptions {
+	return framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{"--controllers=*,-node-lifecycle-controller"}}
+}
+
+// TestNodesWatch follows nodes in a terminal, until Ctrl-C.
+func TestNodesWatch(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "nodes-watch")
+	nodes := s.AddNodes("1", "2")
+	s.CreateReady("demo")
+	cmd := exec.Command(framework.PluginProgram.MustPath(t), "nodes", "demo", "--watch", "--namespace", s.Namespace,
+		"-o", `jsonpath={range .items[*]}{.node} {.reason}{"\n"}{end}`)
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	plugin, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	s.Must(err)
+	t.Cleanup(plugin.Kill)
+	want := nodes[0] + " NoPods\n" + nodes[1] + " NoPods\n"
+	prints := func(more string) {
+		t.Helper()
+		want += more
+		s.Eventually("the plugin prints "+more, func(context.Context) error {
+			return framework.Equal("output", plugin.Output(), want)
+		})
+	}
+	prints("")
+	s.CreatePod("a", nodes[0], app)
+	s.WaitLabelled("a", nodes[0])
+	s.setPodStatus("a", "10.1.2.1", "CrashLoopBackOff")
+	s.Eventually("the plugin prints that the pod is not ready", func(context.Context) error {
+		lines := strings.Split(plugin.Output(), "\n")
+		want = plugin.Output() // It may have come in time to see the pod without its label.
+		return framework.Equal("last line", lines[len(lines)-2], nodes[0]+" PodsNotReady")
+	})
+	s.DeleteNode(nodes[1])
+	prints(nodes[1] + " NameGone\n")
+	s.Must(plugin.Signal(os.Interrupt))
+	code, err := plugin.Wait()
+	s.Must(err)
+	if code != 0 {
+		t.Errorf("Ctrl-C: exit code %d: %s", code, plugin.Output())
+	}
+}
+
+// newViewScene has a LocalService in every state there is, as it is found in a cluster of 14 nodes in three zones.
+func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []string) {
+	s = newScene(t, cluster, "view")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "platform"}}
+	_, err := s.Kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	s.Must(err)
+	s.Namespace = namespace.Name
+	s.WaitServiceAccount()
+	for i := range 14 {
+		nodes = append(nodes, fmt.Sprintf("worker-%02d", i+1))
+		labels := map[string]string{zone: "eu-west-1" + string("abc"[i%3]), "disk": "ssd", "gpu": "yes"}
+		if i >= 9 {
+			labels["disk"] = "hdd"
+		}
+		if i < 8 {
+			labels["gpu"] = "no"
+		}
+		s.CreateNode(nodes[i], labels)
+	}
+	s.CreateService(framework.NewForeignService("gpu-metrics-worker-11", nil))
+	of := func(selector map[string]string, mode v1alpha1.Mode, groupBy string) change {
+		return func(ls *v1alpha1.LocalService) {
+			ls.Spec.NodeSelector, ls.Spec.Mode, ls.Spec.GroupBy = selector, mode, groupBy
+		}
+	}
+	s.Create("dns-cache", of(nil, "", ""))
+	s.Create("gpu-metrics", of(map[string]string{"gpu": "yes"}, "", ""))
+	s.Create("image-cache", of(map[string]string{"disk": "ssd"}, "", ""))
+	s.Create("log-agent", of(nil, "", ""))
+	s.Create("storage", of(nil, v1alpha1.ModeHostnames, ""))
+	s.Create("zone-cache", of(nil, v1alpha1.ModeHostnames, zone))
+	pods := map[string][]int{"dns-cache": nil, "log-agent": nil, "gpu-metrics": {9, 10, 11, 12, 13, 14},
+		"image-cache": {1, 2, 3, 4, 5, 6, 7, 8, 9}, "storage": {1, 3, 5, 7, 9, 11}, "zone-cache": {1, 2, 3, 4, 5, 6}}
+	waits := map[string]string{"log-agent-4": "CrashLoopBackOff", "image-cache-7": "ImagePullBackOff",
+		"zone-cache-2": "ContainerCreating", "dns-cache-12-b": "CreateContainerConfigError"}
+	for app, on := range pods {
+		if on == nil {
+			on = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+		}
+		for _, i := range on {
+			s.addPod(fmt.Sprint(app, "-", i), nodes[i-1], app, waits)
+		}
+	}
+	s.addPod("dns-cache-12-b", nodes[11], "dns-cache", waits)
+	return s, nodes
+}
+
+// addPod adds a pod of an app, and does what its kubelet would.
+func (s *scene) addPod(name, node, app string, waits map[string]string) {
+	s.T.Helper()
+	s.CreatePod(name, node, map[string]string{"app": app})
+	address := viewAddresses.Add(1)
+	s.setPodStatus(name, fmt.Sprintf("10.1.%d.%d", address/200, address%200+1), waits[name])
+}
+
+// TestView looks at a page with every state, moves over it, and filters it.
+func TestView(t *testing.T) {
+	t.Parallel()
+	cluster := framework.NewCluster(t, withoutKubelets())
+	cluster.NewController(t)
+	s, nodes := newViewScene(t, cluster)
+	page := browser.View(t, cluster, 1280, 800, "--namespace", s.Namespace)
+	cell := func(column, row string) string { return browser.Cell(s.Namespace+"/"+column, row) }
+
+	for _, c := range []struct{ column, row, want string }{
+		{"dns-cache", nodes[0], "Ready 1/1"},
+		{"dns-cache", nodes[11], "Degraded 1/2"},
+		{"gpu-metrics", nodes[0], ""},
+		{"gpu-metrics", nodes[10], "Down 0/0"},
+		{"image-cache", nodes[6], "Down 0/1"},
+		{"log-agent", nodes[3], "Down 0/1"},
+		{"storage", nodes[0], "Ready 1/1"},
+		{"storage", nodes[1], "Empty "},
+		{"zone-cache", nodes[0], ""},
+		{"zone-cache", zone + "=eu-west-1a", "Ready 2/2"},
+		{"zone-cache", zone + "=eu-west-1b", "Degraded 1/2"},
+	} {
+		browser.Eventually(page, cell(c.column, c.row), c.want)
+	}
+	browser.Eventually(page, `document.querySelector("#live").textContent`, "Live")
+	browser.Eventually(page, `document.querySelector("#count").textContent`, "17 nodes and groups · 6 LocalServices")
+	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight + kb.ArrowRight)
+	page.Do(chromedp.Focus("#grid"), move)
+	browser.Eventually(page, `document.querySelector("#tip").innerText`,
+		"log-agent, worker-04\nnot ready: log-agent-4 (CrashLoopBackOff)")
+	page.Do(chromedp.KeyEvent(kb.Enter))
+	browser.Eventually(page, `[...document.querySelectorAll("#details li")].map((e) => e.innerText).join()`,
+		"PodsNotReady,log-agent-worker-04.platform.svc.cluster.local,log-agent-4 CrashLoopBackOff")
+	if *pictures != "" {
+		picture(t, page)
+	}
+}
+
+// picture takes the pictures of the page.
+func picture(t *testing.T, page *browser.Page) {
+	for _, scheme := range []string{"light", "dark"} {
+		var png []byte
+		page.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}}),
+			chromedp.CaptureScreenshot(&png))
+		if err := os.WriteFile(filepath.Join(*pictures, "view-"+scheme+".png"), png, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
