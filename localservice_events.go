@@ -24,8 +24,12 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	c.nodeChanges.Add(1)
 	for ls := range c.caches.LocalServices.All() {
-		if before != nil && plan.Selects(ls, before.Labels) || after != nil && plan.Selects(ls, after.Labels) {
+		was := before != nil && plan.Selects(ls, before.Labels)
+		is := after != nil && plan.Selects(ls, after.Labels)
+		if was != is {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
+		} else if is { // Hostnames may follow its labels. Labels that change all the time mend nothing that was refused.
+			c.loop.AddAside(keyOf(ls), batchPeriod)
 		}
 	}
 }
@@ -80,7 +84,7 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 		switch {
 		case c.caches.LocalServices.Store.Get(key.Namespace, key.Name) == nil:
 		case slice.Manager() == plan.KubernetesSliceManager:
-			c.loop.AddAside(key) // Pods change whatever is refused.
+			c.loop.AddAside(key, 0) // Pods change whatever is refused.
 		default: // Somebody changes what is ours, and may do so as often as we put it right.
 			c.loop.AddAfterBackoff(key, batchPeriod)
 		}
