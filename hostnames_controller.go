@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type hostnames struct {
 	loop         *reconcile.Loop[types.NamespacedName]
 	// doomed has a map[types.UID]time.Time, since when copies are to go, by the keys of LocalServices that have such.
 	doomed sync.Map
+	// vanished has the keys of LocalServices of which a copy has gone: maybe with its Service, which the cache may be late
+	// to know.
+	vanished sync.Map
 }
 
 // doomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
@@ -109,7 +113,10 @@ func (h *hostnames) holdDoomed(key types.NamespacedName, changes []plan.CopyChan
 }
 
 // forget forgets what is remembered of a LocalService that is gone.
-func (h *hostnames) forget(key types.NamespacedName) { h.doomed.Delete(key) }
+func (h *hostnames) forget(key types.NamespacedName) {
+	h.doomed.Delete(key)
+	h.vanished.Delete(key)
+}
 
 // isBehind reports whether there are writes to make of the names, and not only such as are refused.
 func (h *hostnames) isBehind(ls *v1alpha1.LocalService, names *published) bool {
@@ -192,12 +199,30 @@ func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, node
 	return n
 }
 
+// isPublished makes sure, before a copy is made in the place of one that has gone, that the Service of the names is there:
+// the garbage collector would delete the copy as often as it is made.
+func (h *hostnames) isPublished(ctx context.Context, ls *v1alpha1.LocalService, names *published) error {
+	_, vanished := h.vanished.Load(keyOf(ls))
+	if !vanished || !slices.ContainsFunc(names.Changes,
+		func(change plan.CopyChange) bool { return change.Action == plan.Create }) {
+		return nil
+	}
+	if err := h.slices.IsThere(ctx, names.service); err != nil {
+		return fmt.Errorf("publish the names of LocalService %s: %w", keyOf(ls), err)
+	}
+	h.vanished.Delete(keyOf(ls))
+	return nil
+}
+
 // write makes the changes of the copies, and completes the plan of Services and the report about it: if not all is
 // written, the names of the mode before are needed.
 func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, p *plan.Plan,
 	report *status.Report, next func() error) writer.Outcome {
 	if len(names.Changes) == 0 {
 		return writer.Outcome{}
+	}
+	if err := h.isPublished(ctx, ls, names); err != nil {
+		return writer.Outcome{Stale: []error{err}}
 	}
 	out := h.slices.Write(ctx, ls, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
 		return plan.Copy(change, names.service, names.Hostnames)

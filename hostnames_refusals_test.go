@@ -200,3 +200,34 @@ func TestNodeLabelsDoNotCutBackoff(t *testing.T) {
 		}
 	})
 }
+
+// TestHostnamesOfAServiceThatIsGone: while the watch of Services lags behind a deletion, no copies are made as fast as
+// the garbage collector deletes them.
+func TestHostnamesOfAServiceThatIsGone(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		w.want("first", "a=10.0.0.1")
+		copied := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-1-named",
+			Namespace: "default"}}
+		var isGone atomic.Bool
+		isGone.Store(true)
+		w.kube.PrependReactor("list", "services", func(core.Action) (bool, runtime.Object, error) {
+			return isGone.Load(), &corev1.ServiceList{}, nil
+		})
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			if isGone.Load() {
+				time.AfterFunc(100*time.Millisecond, func() { w.remove(copied) })
+			}
+			return false, nil, nil
+		})
+		w.writes()
+		w.remove(copied)
+		time.Sleep(time.Minute)
+		if got := w.requests(); len(got) > 20 {
+			t.Errorf("%d requests within a minute", len(got))
+		}
+		isGone.Store(false)
+		time.Sleep(2 * time.Minute)
+		w.want("the Service is there", "a=10.0.0.1")
+	})
+}

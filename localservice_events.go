@@ -85,6 +85,9 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 		case c.caches.LocalServices.Store.Get(key.Namespace, key.Name) == nil:
 		case slice.Manager() == plan.KubernetesSliceManager:
 			c.loop.AddAside(key, 0) // Pods change whatever is refused.
+		case after == nil && c.loop.Running():
+			c.hostnames.vanished.Store(key, nil)
+			c.loop.AddAfterBackoff(key, batchPeriod)
 		default: // Somebody changes what is ours, and may do so as often as we put it right.
 			c.loop.AddAfterBackoff(key, batchPeriod)
 		}

@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
@@ -230,6 +231,22 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 		return nil
 	}
 	return fmt.Errorf("is what it was copied from gone? %w", err)
+}
+
+// IsThere returns nil if the API server has a Service as the cache has it. Its error is Stale if that is gone. It asks for
+// a list, which is permitted anyway.
+func (s *Slices) IsThere(ctx context.Context, service plan.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	list, err := s.kube.CoreV1().Services(service.GetNamespace()).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
+	if err != nil {
+		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
+	}
+	if !slices.ContainsFunc(list.Items, func(live corev1.Service) bool { return live.UID == service.GetUID() }) {
+		return reconcile.Stale(fmt.Errorf("Service %s is gone", service.GetName()))
+	}
+	return nil
 }
 
 // create creates an EndpointSlice, or takes the one that is there with its name, if that is of the same Service: the
