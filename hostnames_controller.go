@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,6 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -25,12 +28,21 @@ type hostnames struct {
 	nodeLabelKey string
 	caches       *cache.Caches
 	slices       *writer.Slices
-	lookAgain    func(types.NamespacedName, time.Duration)
+	loop         *reconcile.Loop[types.NamespacedName]
+	// doomed has a map[types.UID]time.Time, since when copies are to go, by the keys of LocalServices that have such.
+	doomed sync.Map
+	// vanished has the keys of LocalServices of which a copy has gone: maybe with its Service, which the cache may be late
+	// to know.
+	vanished sync.Map
 }
 
+// doomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
+// publishes the pods anew, but not all in one moment.
+const doomedFor = 5 * time.Second
+
 func newHostnames(deps app.Dependencies, services *writer.Services,
-	lookAgain func(types.NamespacedName, time.Duration)) *hostnames {
-	return &hostnames{lookAgain: lookAgain, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey,
+	loop *reconcile.Loop[types.NamespacedName]) *hostnames {
+	return &hostnames{loop: loop, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey,
 		caches: deps.Caches,
 		slices: writer.NewSlices(deps.Kube, services,
 			func(slice *discoveryv1.EndpointSlice) { deps.Caches.HostnameSlices.Wrote(slice) })}
@@ -47,18 +59,18 @@ type published struct {
 // does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names
 // are kept up to date.
 func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
-	names := h.copies(ls, len(nodes))
+	names := h.look(ls, len(nodes))
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		names.tell(report, nodes)
 	}
 	if again := h.holdRetired(ls, p, names, report, nodes); again > 0 {
-		h.lookAgain(keyOf(ls), again)
+		h.loop.AddAfterBackoff(keyOf(ls), again)
 	}
 	return names
 }
 
-// copies decides about the copies. It is told how many nodes the LocalService selects.
-func (h *hostnames) copies(ls *v1alpha1.LocalService, nodes int) *published {
+// look decides about the copies, and remembers which are to go. It is told how many nodes the LocalService selects.
+func (h *hostnames) look(ls *v1alpha1.LocalService, nodes int) *published {
 	names := &published{service: h.ours(ls, plan.Published)}
 	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
 		if node := h.caches.Nodes.Get("", name); node != nil {
@@ -68,24 +80,47 @@ func (h *hostnames) copies(ls *v1alpha1.LocalService, nodes int) *published {
 	})
 	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
 		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested, Nodes: nodes})
-	changes := len(names.Changes)
-	names.Changes = slices.DeleteFunc(names.Changes, func(change plan.CopyChange) bool {
-		return change.Action == plan.Delete && !h.slices.IsDoomed(change.Current, h.clock.Now())
-	})
-	if len(names.Changes) < changes {
-		h.lookAgain(keyOf(ls), writer.DoomedFor)
-	}
+	names.Changes = h.holdDoomed(keyOf(ls), names.Changes)
 	return names
 }
 
-// isBehind reports whether a copy is to be written that is not refused.
-func (h *hostnames) isBehind(ls *v1alpha1.LocalService, nodes int) bool {
-	if h.ours(ls, plan.Published) == nil {
-		return false
-	}
-	return slices.ContainsFunc(h.copies(ls, nodes).Changes, func(change plan.CopyChange) bool {
-		return change.Action != plan.Wait && !h.slices.IsRefused(ls.Namespace, change.Name)
+// holdDoomed leaves out the deletions of copies that have not been doomed for long enough.
+func (h *hostnames) holdDoomed(key types.NamespacedName, changes []plan.CopyChange) []plan.CopyChange {
+	known, _ := h.doomed.Load(key)
+	before, _ := known.(map[types.UID]time.Time)
+	now, doomed := h.clock.Now(), map[types.UID]time.Time{}
+	kept := slices.DeleteFunc(slices.Clone(changes), func(change plan.CopyChange) bool {
+		if change.Action != plan.Delete {
+			return false
+		}
+		uid := change.Current.GetUID()
+		since, isKnown := before[uid]
+		if !isKnown {
+			since = now
+		}
+		doomed[uid] = since
+		return now.Sub(since) < doomedFor
 	})
+	if len(kept) < len(changes) {
+		h.loop.AddAside(key, doomedFor)
+	}
+	if len(doomed) > 0 {
+		h.doomed.Store(key, doomed)
+	} else {
+		h.doomed.Delete(key)
+	}
+	return kept
+}
+
+// forget forgets what is remembered of a LocalService that is gone.
+func (h *hostnames) forget(key types.NamespacedName) {
+	h.doomed.Delete(key)
+	h.vanished.Delete(key)
+}
+
+// isBehind reports whether there are writes to make of the names, and not only such as are refused.
+func (h *hostnames) isBehind(ls *v1alpha1.LocalService, names *published) bool {
+	return h.slices.HasWrites(ls, names.Changes)
 }
 
 // ours is the Service that a LocalService has for a purpose, nil if there is none, or it is somebody else's.
@@ -135,10 +170,20 @@ func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *
 	case left > 0:
 		again = left
 	default:
+		if names.service != nil { // As long as the names are there, the Source keeps them up to date.
+			source := plan.ServiceName(ls.Name, plan.Source, "")
+			p.Changes = slices.DeleteFunc(p.Changes, func(change plan.Change) bool {
+				return change.Action == plan.Retire && change.Name == source
+			})
+		}
 		return 0
 	}
-	p.Changes = p.With(func(action plan.Action) bool { return action != plan.Retire })
+	keepRetired(p)
 	return again
+}
+
+func keepRetired(p *plan.Plan) {
+	p.Changes = p.With(func(action plan.Action) bool { return action != plan.Retire })
 }
 
 // unanswered counts the nodes that are reached by a name of the mode before, and by none of the new one.
@@ -154,18 +199,39 @@ func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, node
 	return n
 }
 
-// write makes the changes of the copies.
-func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, report *status.Report,
-	next func() error) writer.Outcome {
+// isPublished makes sure, before a copy is made in the place of one that has gone, that the Service of the names is there:
+// the garbage collector would delete the copy as often as it is made.
+func (h *hostnames) isPublished(ctx context.Context, ls *v1alpha1.LocalService, names *published) error {
+	_, vanished := h.vanished.Load(keyOf(ls))
+	if !vanished || !slices.ContainsFunc(names.Changes,
+		func(change plan.CopyChange) bool { return change.Action == plan.Create }) {
+		return nil
+	}
+	if err := h.slices.IsThere(ctx, names.service); err != nil {
+		return fmt.Errorf("publish the names of LocalService %s: %w", keyOf(ls), err)
+	}
+	h.vanished.Delete(keyOf(ls))
+	return nil
+}
+
+// write makes the changes of the copies, and completes the plan of Services and the report about it: if not all is
+// written, the names of the mode before are needed.
+func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, p *plan.Plan,
+	report *status.Report, next func() error) writer.Outcome {
 	if len(names.Changes) == 0 {
 		return writer.Outcome{}
 	}
-	out := h.slices.Write(ctx, ls.Namespace, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
+	if err := h.isPublished(ctx, ls, names); err != nil {
+		return writer.Outcome{Stale: []error{err}}
+	}
+	out := h.slices.Write(ctx, ls, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
 		return plan.Copy(change, names.service, names.Hostnames)
 	}, next)
 	isAllWritten := len(out.Refused)+len(out.Stale) == 0 && out.Stopped == nil
 	if !isAllWritten && report.Hostnames != nil {
 		report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)
+		report.Unanswered = -1
+		keepRetired(p)
 	}
 	out.AwaitSlices(ctx, func(name, resourceVersion string) bool {
 		return h.caches.HostnameSlices.HasReached(ls.Namespace, name, resourceVersion)

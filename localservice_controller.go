@@ -92,7 +92,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	c.hostnames = newHostnames(deps, c.services, c.loop.AddAfterBackoff)
+	c.hostnames = newHostnames(deps, c.services, c.loop)
 	c.caches.Nodes.OnChange(c.nodeChanged)
 	c.caches.Services.OnChange(c.serviceChanged)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
@@ -112,6 +112,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		metrics.Forget(key)
 		c.nodeWaits.Take(key)
 		c.vanished.Delete(key)
+		c.hostnames.forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
@@ -139,11 +140,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	names := c.hostnames.plan(ls, &p, &report, nodes)
 	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
 	// Names come first: pods change also while many Services are written.
-	outcome := c.hostnames.write(ctx, ls, names, &report, func() error { return c.isOutdated(ls) })
-	if c.loop.IsBackingOff(key) && len(outcome.Stale) > 0 {
-		return reconcile.Stale(errors.Join(outcome.Stale...))
-	} else if c.loop.IsBackingOff(key) {
-		return reconcile.ErrBackingOff
+	outcome := c.hostnames.write(ctx, ls, names, &p, &report, func() error { return c.isOutdated(ls) })
+	if c.loop.IsBackingOff(key) {
+		return outcome.WhileBackingOff()
 	}
 	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
 	if err != nil {
@@ -230,7 +229,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			if changes != nodeChanges && !sets.New(c.caches.Nodes.Selected(ls)...).Equal(sets.New(nodes...)) {
 				return errNodesChanged
 			}
-			if c.hostnames.isBehind(ls, len(nodes)) {
+			if c.hostnames.isBehind(ls, c.hostnames.look(ls, len(nodes))) {
 				return errPodsChanged
 			}
 			looked, nodeChanges = now, changes

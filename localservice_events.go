@@ -24,12 +24,15 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	c.nodeChanges.Add(1)
 	for ls := range c.caches.LocalServices.All() {
-		did, does := before != nil && plan.Selects(ls, before.Labels), after != nil && plan.Selects(ls, after.Labels)
-		if does && !did && c.loop.Running() && ls.Spec.Mode != v1alpha1.ModeHostnames {
+		was := before != nil && plan.Selects(ls, before.Labels)
+		is := after != nil && plan.Selects(ls, after.Labels)
+		if is && !was && c.loop.Running() && ls.Spec.Mode != v1alpha1.ModeHostnames {
 			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
 		}
-		if did || does {
+		if was != is {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
+		} else if is { // Hostnames may follow its labels. Labels that change all the time mend nothing that was refused.
+			c.loop.AddAside(keyOf(ls), batchPeriod)
 		}
 	}
 }
@@ -84,7 +87,10 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 		switch {
 		case c.caches.LocalServices.Store.Get(key.Namespace, key.Name) == nil:
 		case slice.Manager() == plan.KubernetesSliceManager:
-			c.loop.AddAside(key) // Pods change whatever is refused.
+			c.loop.AddAside(key, 0) // Pods change whatever is refused.
+		case after == nil && c.loop.Running():
+			c.hostnames.vanished.Store(key, nil)
+			c.loop.AddAfterBackoff(key, batchPeriod)
 		default: // Somebody changes what is ours, and may do so as often as we put it right.
 			c.loop.AddAfterBackoff(key, batchPeriod)
 		}

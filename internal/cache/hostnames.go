@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"compress/flate"
 	"io"
 	"strings"
@@ -46,8 +45,7 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		s.packed, err = pack(full)
 		return s, err
 	}
-	// The Service of a copy has the name of its LocalService, whatever has become of the labels.
-	s.localService = unique.Make(cmp.Or(controller.Name, s.localService.Value()))
+	s.localService = unique.Make(plan.CopyOf(full))
 	s.sum.Endpoints = nil
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -221,6 +222,11 @@ func IsCopy(slice EndpointSlice, published types.UID) bool {
 	_, isNamed := SourceName(slice.GetName())
 	return controller.UID == published ||
 		controller == (Controller{}) && isNamed && slice.Manager() == v1alpha1.EndpointSliceManager
+}
+
+// CopyOf returns the name of the LocalService of a copy. Its Service has that name, whatever has become of the labels.
+func CopyOf(slice *discoveryv1.EndpointSlice) string {
+	return cmp.Or(ControllerOf(slice).Name, slice.Labels[v1alpha1.OwnerLabelKey])
 }
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes

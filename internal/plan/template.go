@@ -194,7 +194,7 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 			"use nodeSelector to choose nodes", nodeLabelKey)
 	}
 	if m := ls.Spec.ServiceMetadata; m != nil {
-		for _, key := range []string{nodeLabelKey, v1alpha1.OwnerLabelKey} {
+		for _, key := range []string{nodeLabelKey, v1alpha1.OwnerLabelKey, v1alpha1.HostnamesLabelKey} {
 			if _, found := m.Labels[key]; found {
 				return fmt.Errorf("spec.serviceMetadata.labels names %s, which belongs to the controller: remove "+
 					"it", key)

@@ -358,6 +358,10 @@ func TestNewTemplateRefuses(t *testing.T) {
 		"owner label": {func(ls *v1alpha1.LocalService) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"owner": "x"}}
 		}, "owner"},
+		"label of hostnames": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+				Labels: map[string]string{v1alpha1.HostnamesLabelKey: "x"}}
+		}, v1alpha1.HostnamesLabelKey},
 		"node label also": {func(ls *v1alpha1.LocalService) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"vm/rack": "x"}}
 		}, "vm/rack"},

@@ -77,8 +77,8 @@ func (l *Loop[K]) addAfter(key K, delay time.Duration) {
 	}
 }
 
-// AddAside has a key reconciled soon for what has nothing to do with what was refused: see IsBackingOff.
-func (l *Loop[K]) AddAside(key K) { l.addAfter(key, 0) }
+// AddAside is AddAfter for what has nothing to do with what was refused: see IsBackingOff.
+func (l *Loop[K]) AddAside(key K, delay time.Duration) { l.addAfter(key, delay) }
 
 // IsBackingOff reports whether what was refused of a key is not to be tried again yet. Whoever leaves it out returns
 // ErrBackingOff.
@@ -159,6 +159,7 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	case err == nil:
 		l.forget(key)
 	case errors.Is(err, ErrBackingOff):
+		l.failures.Forget(key)
 		l.queue.AddAfter(key, l.untilRetry(key)) // The queue has forgotten it: it remembers one time for a key.
 	case errors.As(err, new(*terminalError)):
 		l.forget(key)
@@ -168,7 +169,7 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
 	case ctx.Err() != nil:
 		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
-	case errors.As(err, new(*refusedError)):
+	case IsRefused(err):
 		l.failures.Forget(key)
 		delay := l.refusals.When(key)
 		l.retryAt.Store(key, l.clock.Now().Add(delay))
@@ -220,3 +221,6 @@ func (e *refusedError) Unwrap() error { return e.error }
 // Refused marks an error of what the API server will refuse again. The key is tried again after a longer backoff, which
 // AddAfterBackoff does not cut short.
 func Refused(err error) error { return &refusedError{err} }
+
+// IsRefused reports whether an error is, or wraps, one that is Refused.
+func IsRefused(err error) bool { return errors.As(err, new(*refusedError)) }

@@ -153,8 +153,9 @@ func TestLoopBackoffIsTheQueues(t *testing.T) {
 // TestLoopForgets: a key that has not just failed begins again with the shortest backoff.
 func TestLoopForgets(t *testing.T) {
 	for name, relief := range map[string]error{
-		"success":  nil,
-		"terminal": Terminal(errors.New("x")),
+		"success":     nil,
+		"terminal":    Terminal(errors.New("x")),
+		"backing off": ErrBackingOff,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -189,6 +189,12 @@ func TestStatusStaysSmall(t *testing.T) {
 	if got := summarizeConflicts(conflicts(names[:5]...)); strings.Contains(got, "more") {
 		t.Errorf("as many conflicts as are named: %s", got)
 	}
+	long := testobject.ForeignService("demo-a")
+	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
+		Controller: new(true)}}
+	if got := summarizeConflicts([]plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
+		t.Errorf("a controller of a long name: %d bytes", len(got))
+	}
 	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
 		!strings.Contains(got, "4998 more causes") {
 		t.Errorf("errors: %s", got)

@@ -18,6 +18,8 @@ const (
 	// causesInMessage is how many different causes a condition's message holds, and causeLength how many bytes of each.
 	causesInMessage = 3
 	causeLength     = 512
+	// controllerLength is how many bytes a condition's message holds of each controller, whose name anybody may write.
+	controllerLength = 128
 )
 
 // EndpointSliceKind is the Kind of a WriteError about an EndpointSlice.
@@ -102,7 +104,8 @@ func summarizeConflicts(conflicts []plan.Change) string {
 	var list []string
 	for i := range conflicts[:min(len(conflicts), namesInMessage)] {
 		controller := conflicts[i].Current.Controller()
-		list = append(list, fmt.Sprintf("%s (controlled by %s)", conflicts[i].Name, controller.Description()))
+		list = append(list, fmt.Sprintf("%s (controlled by %s)", conflicts[i].Name,
+			truncate(controller.Description(), controllerLength)))
 	}
 	names := strings.Join(list, ", ")
 	if more := len(conflicts) - namesInMessage; more > 0 {

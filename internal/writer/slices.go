@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
@@ -35,22 +36,33 @@ type Slices struct {
 	wrote  func(*discoveryv1.EndpointSlice)
 	// contested has what was wanted and what was stored instead, by the UID of the EndpointSlice.
 	contested *utilcache.LRUExpireCache
-	// refused has the errors of writes that were refused, by namespace and name: an EndpointSlice that is refused does not
-	// hold up the others, which follow the pods all the time, and is not tried again with each of them.
+	// refused has the errors of writes that were refused, by attempt: an EndpointSlice that is refused does not hold up
+	// the others, which follow the pods all the time, and is not tried again with each of them.
 	refused *utilcache.LRUExpireCache
-	// doomed has since when EndpointSlices are to go, by UID.
-	doomed *utilcache.LRUExpireCache
 }
 
 const (
 	// RefusedFor is how long an EndpointSlice that was refused is not tried again.
 	RefusedFor = time.Minute
-	// DoomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
-	// publishes the pods anew, but not all in one moment.
-	DoomedFor = 5 * time.Second
 	// Of more than maxRemembered EndpointSlices some are forgotten.
 	maxRemembered = 10000
 )
+
+// attempt is a write of an EndpointSlice but for its endpoints. If it is refused, another spec, or other ports, may be
+// not.
+type attempt struct {
+	namespace, name string
+	generation      int64
+	rest            uint64
+}
+
+func attemptOf(ls *v1alpha1.LocalService, change *plan.CopyChange) attempt {
+	a := attempt{namespace: ls.Namespace, name: change.Name, generation: ls.Generation}
+	if change.Source != nil {
+		a.rest = change.Source.Sum().Rest
+	}
+	return a
+}
 
 // contest is what was wanted of an EndpointSlice and what was stored.
 type contest struct{ want, have plan.SliceSum }
@@ -58,8 +70,7 @@ type contest struct{ want, have plan.SliceSum }
 // NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers.
 func NewSlices(kube kubernetes.Interface, services *Services, wrote func(*discoveryv1.EndpointSlice)) *Slices {
 	return &Slices{kube: kube, writer: services.writer, wrote: wrote,
-		contested: utilcache.NewLRUExpireCache(maxRemembered), refused: utilcache.NewLRUExpireCache(maxRemembered),
-		doomed: utilcache.NewLRUExpireCache(maxRemembered)}
+		contested: utilcache.NewLRUExpireCache(maxRemembered), refused: utilcache.NewLRUExpireCache(maxRemembered)}
 }
 
 // IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
@@ -69,20 +80,35 @@ func (s *Slices) IsContested(current plan.EndpointSlice, want plan.SliceSum) boo
 	return known && stored.(contest).want.Same(want) && stored.(contest).have.Same(current.Sum())
 }
 
-// IsRefused reports whether an EndpointSlice was refused a moment ago.
-func (s *Slices) IsRefused(namespace, name string) bool {
-	_, refused := s.refused.Get(namespace + "/" + name)
-	return refused
+// HasWrites reports whether Write would write anything.
+func (s *Slices) HasWrites(ls *v1alpha1.LocalService, changes []plan.CopyChange) bool {
+	published, deletions, _ := s.split(ls, changes)
+	return len(published)+len(deletions) > 0
 }
 
-// IsDoomed reports whether an EndpointSlice whose source is gone has stayed for long enough.
-func (s *Slices) IsDoomed(current plan.EndpointSlice, now time.Time) bool {
-	since, known := s.doomed.Get(current.GetUID())
-	if !known {
-		s.doomed.Add(current.GetUID(), now, time.Minute)
-		return false
+// split returns the changes to make: what is published, and what goes, which stays if any of the others is refused. It
+// leaves out what was refused a moment ago, of which it returns the errors.
+func (s *Slices) split(ls *v1alpha1.LocalService, changes []plan.CopyChange) (published, deletions []plan.CopyChange,
+	refused []error) {
+	isHeld := false
+	for _, change := range changes {
+		err, isRefused := s.refused.Get(attemptOf(ls, &change))
+		isDeletion := change.Action == plan.Delete
+		switch {
+		case change.Action == plan.Wait:
+		case isRefused:
+			refused = append(refused, err.(error))
+			isHeld = isHeld || !isDeletion
+		case isDeletion:
+			deletions = append(deletions, change)
+		default:
+			published = append(published, change)
+		}
 	}
-	return now.Sub(since.(time.Time)) >= DoomedFor
+	if isHeld {
+		deletions = nil
+	}
+	return published, deletions, refused
 }
 
 // isStored reports whether what is stored is what was asked for, and remembers it if not.
@@ -102,28 +128,16 @@ type writtenSlice struct{ name, resourceVersion string }
 
 // Write makes changes. copyOf returns the EndpointSlice to write. next is called before each write; when it returns an
 // error, no other is begun. What is published comes before what goes, which stays if anything is refused.
-func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.CopyChange,
+func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, changes []plan.CopyChange,
 	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice, next func() error) Outcome {
 	out := Outcome{Contested: sets.Set[string]{}}
 	var mu sync.Mutex
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-	for _, deletions := range []bool{false, true} {
-		var batch []plan.CopyChange
-		for _, change := range changes {
-			if change.Action == plan.Wait || (change.Action == plan.Delete) != deletions {
-				continue
-			}
-			if err, refused := s.refused.Get(namespace + "/" + change.Name); refused {
-				out.Refused = append(out.Refused, err.(error))
-				continue
-			}
-			batch = append(batch, change)
-		}
-		if deletions && len(out.Refused)+len(out.Stale) > 0 {
-			return out
-		}
-		failed, err := s.writer.Each(ctx, namespace, len(batch), next, func(i int) error {
-			asked, written, err := s.write(ctx, namespace, &batch[i], copyOf)
+	published, deletions, refused := s.split(ls, changes)
+	out.Refused = refused
+	for _, batch := range [][]plan.CopyChange{published, deletions} {
+		failed, err := s.writer.Each(ctx, ls.Namespace, len(batch), next, func(i int) error {
+			asked, written, err := s.write(ctx, ls, &batch[i], copyOf)
 			if written == nil {
 				return err
 			}
@@ -141,17 +155,19 @@ func (s *Slices) Write(ctx context.Context, namespace string, changes []plan.Cop
 		}
 		if err != nil && !errors.Is(err, ErrRefused) {
 			out.Stopped = err
-			return out
+		}
+		if len(failed) > 0 || out.Stopped != nil {
+			break
 		}
 	}
 	return out
 }
 
-func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyChange,
+func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice) (asked, written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := s.kube.DiscoveryV1().EndpointSlices(namespace)
+	client := s.kube.DiscoveryV1().EndpointSlices(ls.Namespace)
 	switch change.Action {
 	case plan.Create:
 		asked = copyOf(change)
@@ -170,12 +186,16 @@ func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyC
 			err = nil // It has gone already.
 		}
 	}
+	if err == nil && written != nil && !isInSight(written, ls.Name) {
+		err = reconcile.Refused(fmt.Errorf("it was stored without the label %s, or its owner, by which it is known "+
+			"again: exempt it from the admission webhook or policy that takes them away", v1alpha1.HostnamesLabelKey))
+	}
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
-		err := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: namespace,
-			Name: change.Name, Err: err}
+		err := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind,
+			Namespace: ls.Namespace, Name: change.Name, Err: err}
 		if !isStale(err) && !mayPass(err) {
-			s.refused.Add(namespace+"/"+change.Name, err, RefusedFor)
+			s.refused.Add(attemptOf(ls, change), err, RefusedFor)
 		}
 		return nil, nil, err
 	}
@@ -183,6 +203,12 @@ func (s *Slices) write(ctx context.Context, namespace string, change *plan.CopyC
 		s.wrote(written)
 	}
 	return asked, written, nil
+}
+
+// isInSight reports whether the cache sees an EndpointSlice as a copy of a LocalService.
+func isInSight(slice *discoveryv1.EndpointSlice, localService string) bool {
+	_, isLabelled := slice.Labels[v1alpha1.HostnamesLabelKey]
+	return isLabelled && plan.CopyOf(slice) == localService
 }
 
 func isTerminating(err error) bool {
@@ -207,6 +233,22 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return fmt.Errorf("is what it was copied from gone? %w", err)
 }
 
+// IsThere returns nil if the API server has a Service as the cache has it. Its error is Stale if that is gone. It asks for
+// a list, which is permitted anyway.
+func (s *Slices) IsThere(ctx context.Context, service plan.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	list, err := s.kube.CoreV1().Services(service.GetNamespace()).List(ctx,
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
+	if err != nil {
+		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
+	}
+	if !slices.ContainsFunc(list.Items, func(live corev1.Service) bool { return live.UID == service.GetUID() }) {
+		return reconcile.Stale(fmt.Errorf("Service %s is gone", service.GetName()))
+	}
+	return nil
+}
+
 // create creates an EndpointSlice, or takes the one that is there with its name, if that is of the same Service: the
 // cache does not see one that has lost its labels.
 func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
@@ -220,8 +262,8 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return nil, err // It may have gone meanwhile.
 	}
 	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
-		return nil, errors.New("the name is taken by an EndpointSlice that this LocalService does not control: delete " +
-			"that")
+		return nil, reconcile.Refused(errors.New("the name is taken by an EndpointSlice that this LocalService does " +
+			"not control: delete that"))
 	}
 	slice.UID, slice.ResourceVersion = live.UID, live.ResourceVersion
 	return client.Update(ctx, slice, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
