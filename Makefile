@@ -90,6 +90,12 @@ fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
 verify: packages build playground ## Check generated code, format, static analysis, scripts, documents and manifests
 	hack/verify.sh
 
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in what the programs use; needs vuln.go.dev
+	@curl --silent --fail --output /dev/null --max-time 20 https://vuln.go.dev/index/db.json || \
+	  { echo "the database of vulnerabilities, vuln.go.dev, cannot be reached from here" >&2; exit 1; }
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
 .PHONY: generate
 generate: ## Generate everything that follows from pkg/apis, from manifests, flags and the chart's values
 	hack/update-codegen.sh

@@ -85,6 +85,24 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 	})
 }
 
+// TestCapacityMadeByDeletion: what waits for a deletion of our own goes on by itself, and is not told to be stalled.
+func TestCapacityMadeByDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(1))
+		f := newFixture(t, ls, testService(ls, "gone"), testNode("node1"))
+		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 1}
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.run(c.Run)
+		f.expect("writes", []string{"create services demo-node1", "delete services demo-gone uid=uid-demo-gone",
+			"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing",
+			"patch localservices/status demo 1/1 Ready"}, f.writes())
+	})
+}
+
 // TestCapacityOfConflicts: a Service that has taken a name counts once, in its own right.
 func TestCapacityOfConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

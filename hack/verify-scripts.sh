@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks all shell scripts.
+# Checks all shell scripts, and those in the workflows, with all else that can be wrong there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -7,4 +7,9 @@ mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' 
 shellcheck "${scripts[@]}"
 for script in "${scripts[@]}"; do
     [[ -x $script ]] || { echo "$script is not executable" >&2; exit 1; }
+done
+CGO_ENABLED=0 go tool -modfile=hack/tools/go.mod actionlint
+mapfile -t targets < <(grep -ohP '\bmake \K[a-z][a-z -]*' .github/workflows/*.yaml | tr -s ' ' '\n')
+for target in "${targets[@]}"; do
+    grep -q "^$target:" Makefile || { echo "a workflow runs make $target, which is not there" >&2; exit 1; }
 done

@@ -6,6 +6,7 @@ go 1.26.0
 require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/spdx/tools-golang v0.5.7
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -16,5 +17,4 @@ require (
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	golang.org/x/sync v0.22.0 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
