@@ -244,7 +244,7 @@ func (s *Slices) IsThere(ctx context.Context, service plan.Service) error {
 		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
 	}
 	if !slices.ContainsFunc(list.Items, func(live corev1.Service) bool { return live.UID == service.GetUID() }) {
-		return reconcile.Stale(fmt.Errorf("Service %s is gone", service.GetName()))
+		return reconcile.Stale(fmt.Errorf("the Service %s is gone", service.GetName()))
 	}
 	return nil
 }
