@@ -79,7 +79,10 @@ func (h *hostnames) look(ls *v1alpha1.LocalService, nodes int) *published {
 		return nil
 	})
 	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: names.service, Slices: h.caches.Hostnames(ls), IsContested: h.slices.IsContested, Nodes: nodes})
+		Published: names.service, Slices: h.caches.Hostnames(ls), Nodes: nodes,
+		IsContested: func(current plan.EndpointSlice, want plan.SliceSum) bool {
+			return h.slices.IsContested(ls, current, want)
+		}})
 	names.Changes = h.holdDoomed(keyOf(ls), names.Changes)
 	return names
 }
@@ -199,8 +202,8 @@ func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, node
 	return n
 }
 
-// isPublished makes sure, before a copy is made in the place of one that has gone, that the Service of the names is there:
-// the garbage collector would delete the copy as often as it is made.
+// isPublished makes sure, before a copy is made in the place of one that has gone, that the Service of the names is
+// there: the garbage collector would delete the copy as often as it is made.
 func (h *hostnames) isPublished(ctx context.Context, ls *v1alpha1.LocalService, names *published) error {
 	_, vanished := h.vanished.Load(keyOf(ls))
 	if !vanished || !slices.ContainsFunc(names.Changes,
@@ -221,12 +224,14 @@ func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names 
 	if len(names.Changes) == 0 {
 		return writer.Outcome{}
 	}
+	var out writer.Outcome
 	if err := h.isPublished(ctx, ls, names); err != nil {
-		return writer.Outcome{Stale: []error{err}}
+		out.Stale = []error{err}
+	} else {
+		out = h.slices.Write(ctx, ls, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
+			return plan.Copy(change, names.service, names.Hostnames)
+		}, next)
 	}
-	out := h.slices.Write(ctx, ls, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
-		return plan.Copy(change, names.service, names.Hostnames)
-	}, next)
 	isAllWritten := len(out.Refused)+len(out.Stale) == 0 && out.Stopped == nil
 	if !isAllWritten && report.Hostnames != nil {
 		report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)

@@ -176,7 +176,8 @@ func TestHostnamesStoredOutOfSight(t *testing.T) {
 		})
 		w.publish("1", "a")
 		time.Sleep(5 * time.Minute)
-		if got := w.writes(); len(slices.DeleteFunc(got, func(s string) bool { return !strings.Contains(s, "-named") })) > 16 {
+		got := slices.DeleteFunc(w.writes(), func(s string) bool { return !strings.Contains(s, "-named") })
+		if len(got) > 16 {
 			t.Errorf("a fight: %d writes, such as %q", len(got), got[0])
 		}
 		w.wantReady("False WriteFailed 0/1, 2 Services")
@@ -229,5 +230,24 @@ func TestHostnamesOfAServiceThatIsGone(t *testing.T) {
 		isGone.Store(false)
 		time.Sleep(2 * time.Minute)
 		w.want("the Service is there", "a=10.0.0.1")
+	})
+}
+
+// TestHostnamesContestedUntilCorrected: what admission has changed is written again at once when the spec changes.
+func TestHostnamesContestedUntilCorrected(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		var isMutated atomic.Bool
+		isMutated.Store(true)
+		w.kube.PrependReactor("create", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+			if isMutated.Load() {
+				a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice).Endpoints[0].Zone = new("other")
+			}
+			return false, nil, nil
+		})
+		w.publish("1", "a")
+		w.wantReady("False Contested 1/1, 2 Services")
+		isMutated.Store(false)
+		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
 	})
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
@@ -34,7 +35,7 @@ type Slices struct {
 	kube   kubernetes.Interface
 	writer *Writer
 	wrote  func(*discoveryv1.EndpointSlice)
-	// contested has what was wanted and what was stored instead, by the UID of the EndpointSlice.
+	// contested has what was wanted and what was stored instead, by contested EndpointSlice.
 	contested *utilcache.LRUExpireCache
 	// refused has the errors of writes that were refused, by attempt: an EndpointSlice that is refused does not hold up
 	// the others, which follow the pods all the time, and is not tried again with each of them.
@@ -64,6 +65,13 @@ func attemptOf(ls *v1alpha1.LocalService, change *plan.CopyChange) attempt {
 	return a
 }
 
+// contestedSlice is an EndpointSlice, and the generation of the LocalService for which it was written. Another spec may be
+// stored as it is.
+type contestedSlice struct {
+	uid        types.UID
+	generation int64
+}
+
 // contest is what was wanted of an EndpointSlice and what was stored.
 type contest struct{ want, have plan.SliceSum }
 
@@ -75,8 +83,8 @@ func NewSlices(kube kubernetes.Interface, services *Services, wrote func(*discov
 
 // IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
 // is wanted now. Somebody, such as an admission webhook, would have it so again.
-func (s *Slices) IsContested(current plan.EndpointSlice, want plan.SliceSum) bool {
-	stored, known := s.contested.Get(current.GetUID())
+func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSlice, want plan.SliceSum) bool {
+	stored, known := s.contested.Get(contestedSlice{current.GetUID(), ls.Generation})
 	return known && stored.(contest).want.Same(want) && stored.(contest).have.Same(current.Sum())
 }
 
@@ -112,14 +120,14 @@ func (s *Slices) split(ls *v1alpha1.LocalService, changes []plan.CopyChange) (pu
 }
 
 // isStored reports whether what is stored is what was asked for, and remembers it if not.
-func (s *Slices) isStored(asked, stored *discoveryv1.EndpointSlice) bool {
+func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.EndpointSlice) bool {
 	want, err1 := plan.SumOf(asked)
 	have, err2 := plan.SumOf(stored)
 	if err1 != nil || err2 != nil || have.Same(want) {
 		return true // What cannot be encoded was not sent.
 	}
 	want.Endpoints, have.Endpoints = nil, nil
-	s.contested.Add(stored.UID, contest{want, have}, ContestedFor)
+	s.contested.Add(contestedSlice{stored.UID, ls.Generation}, contest{want, have}, ContestedFor)
 	return false
 }
 
@@ -144,7 +152,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, changes [
 			mu.Lock()
 			defer mu.Unlock()
 			out.slices = append(out.slices, writtenSlice{written.Name, written.ResourceVersion})
-			if !s.isStored(asked, written) {
+			if !s.isStored(ls, asked, written) {
 				out.Contested.Insert(EndpointsField)
 			}
 			return nil
