@@ -10,6 +10,8 @@ IMAGE ?= localhost/local-service-controller:dev
 # REPOSITORY is where the image of a release is to be pulled from, and DIST where the release goes.
 REPOSITORY ?= localhost/local-service-controller
 DIST ?= dist
+# FROM is the commit that `make test-upgrade` begins with.
+FROM ?= HEAD~1
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
 
@@ -57,6 +59,10 @@ test-release: chart build playground ## Make a release, check that it is complet
 	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
 	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
 	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
+
+.PHONY: test-upgrade
+test-upgrade: chart build playground ## Upgrade from an earlier commit on three nodes, roll back, and uninstall (FROM=HEAD~1)
+	@hack/test-upgrade.sh '$(FROM)'
 
 .PHONY: test-arm64
 test-arm64: ## Check the code for arm64, and run the tests of the packages in an emulator (Debian's qemu-user-static)

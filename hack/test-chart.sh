@@ -13,6 +13,13 @@ deployment=deployment/local-service-controller
 replicas() { kubectl get "$deployment" -n local-service-system -o 'jsonpath={.spec.replicas}'; }
 expect() { [[ $2 == "$3" ]] || { echo "$helm: $1: $2, not $3" >&2; exit 1; }; }
 
+# What the chart renders, with all that can be switched on, has no field that the API server does not know.
+kubectl create namespace local-service-system
+bin/helm4 template local-service-controller "$chart" --namespace local-service-system \
+    --set hostnames.enabled=true,networkPolicy.enabled=true,admission.enabled=true,metrics.service.enabled=true |
+    kubectl apply --dry-run=server --validate=strict -f -
+kubectl delete namespace local-service-system --wait
+
 # A user's way from the one file to the chart.
 kubectl apply -f artifacts/deploy/install.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev

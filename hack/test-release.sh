@@ -26,8 +26,25 @@ answers() {
 tar -xzf "$dist/kubectl-localservice_linux_$(go env GOARCH).tar.gz" -C "$dir"
 controller=(--namespace local-service-system)
 bin/helm4 install lsc "$dist/local-service-controller-${version#v}.tgz" "${controller[@]}" --create-namespace --wait
-kubectl create -f artifacts/examples/example.yaml
-kubectl rollout status deployment/localservice-app --timeout=90s
+# A user's chart: Helm waits until the LocalService is ready, and does not where that takes an edit.
+user_chart() {
+    mkdir -p "$dir/$1/templates"
+    printf 'apiVersion: v2\nname: %s\nversion: 0.0.1\n' "$1" >"$dir/$1/Chart.yaml"
+    cat >"$dir/$1/templates/all.yaml"
+}
+user_chart app <artifacts/examples/example.yaml
+bin/helm4 install app "$dir/app" --wait --timeout 90s
+[[ $(kubectl get localservice localservice-app -o 'jsonpath={.status.services}') == 3 ]] ||
+    { echo "Helm has not waited for the LocalService" >&2; exit 1; }
+kubectl create service clusterip bad-k8s01 --clusterip None # somebody else has the name
+user_chart bad <<'LOCALSERVICE'
+{apiVersion: localservice.dev/v1alpha1, kind: LocalService, metadata: {name: bad},
+  spec: {clusterIP: None, selector: {app: a}}}
+LOCALSERVICE
+if answer=$(bin/helm4 install bad "$dir/bad" --wait --timeout 90s 2>&1) || [[ $answer != *"status: Failed"* ]]; then
+    echo "Helm says of a LocalService that cannot work: $answer" >&2
+    exit 1
+fi
 answers "installed with Helm"
 "$dir/kubectl-localservice" nodes localservice-app
 bin/helm4 uninstall lsc "${controller[@]}" --wait
