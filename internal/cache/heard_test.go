@@ -51,5 +51,11 @@ func TestLastHeard(t *testing.T) {
 		expect("nodes", time.Second, true)
 		expect(slices, time.Second, true)
 		expect("pods", 0, false)
+		read(nodes)
+		time.Sleep(time.Second)
+		if _, err := nodes.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("read beyond the end: %v", err)
+		}
+		expect("nodes", time.Second, true) // That a watch ends is no news of nodes.
 	})
 }
