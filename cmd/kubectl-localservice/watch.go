@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -161,7 +164,9 @@ func (w *watcher) news() news {
 	w.mu.Lock()
 	n := news{loaded: w.loaded, lists: map[types.NamespacedName]*diagnose.NodeList{}}
 	for _, resource := range slices.Sorted(maps.Keys(w.problems)) {
-		n.problems = append(n.problems, w.problems[resource])
+		if !slices.Contains(n.problems, w.problems[resource]) {
+			n.problems = append(n.problems, w.problems[resource])
+		}
 	}
 	touched := w.touched
 	w.touched = map[types.NamespacedName]bool{}
@@ -237,6 +242,19 @@ func inNamespace[T any](indexer cache.Indexer, namespace string) []*T {
 	return typed
 }
 
+// whyNoWatch is the same text each time that a watch is tried again. That the cluster cannot be reached concerns all
+// resources; the error then has an address with parameters in it, which are others each time.
+func whyNoWatch(resource string, err error) string {
+	if unreachable, ok := errors.AsType[*url.Error](err); ok {
+		err = unreachable.Err
+		if cause, ok := errors.AsType[*net.OpError](err); ok {
+			err = cause
+		}
+		return fmt.Sprintf("the cluster cannot be reached, trying again: %v", err)
+	}
+	return fmt.Sprintf("cannot watch %s, trying again: %v", resource, explained(err))
+}
+
 // problem notes why a resource cannot be watched, or that it can. Those that end by reading it again are none.
 func (w *watcher) problem(ctx context.Context, resource string, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
@@ -248,7 +266,7 @@ func (w *watcher) problem(ctx context.Context, resource string, err error) {
 	before := w.problems[resource]
 	delete(w.problems, resource)
 	if err != nil {
-		w.problems[resource] = fmt.Sprintf("cannot watch %s, trying again: %v", resource, explained(err))
+		w.problems[resource] = whyNoWatch(resource, err)
 	}
 	if w.problems[resource] != before {
 		w.signal()

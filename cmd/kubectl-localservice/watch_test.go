@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -181,6 +184,26 @@ func TestWatchProblems(t *testing.T) {
 	allowed.Store(true)
 	for len(n.problems) > 0 {
 		n = next(t, told)
+	}
+}
+
+// TestWatchUnreachable: a cluster that cannot be reached is one problem, however often and in whatever words it is tried.
+func TestWatchUnreachable(t *testing.T) {
+	w := &watcher{wake: make(chan struct{}, 1), problems: map[string]string{}}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	for i, resource := range []string{"pods", "nodes", "pods"} {
+		w.problem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
+			Err: fmt.Errorf("%w - error from a previous attempt: %d", refused, i)})
+		want := []string{"the cluster cannot be reached, trying again: dial tcp: connection refused"}
+		if got := w.news().problems; !slices.Equal(got, want) {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+	<-w.wake
+	w.problem(t.Context(), "nodes", nil)
+	w.problem(t.Context(), "pods", nil)
+	if got := w.news().problems; len(got) > 0 {
+		t.Errorf("it is over, and yet: %q", got)
 	}
 }
 
