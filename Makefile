@@ -24,7 +24,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 	@hack/demo.sh
 
 .PHONY: test
-test: test-unit test-integration test-fault test-e2e bench-smoke ## Run all tests, and see that the benchmark works
+test: test-unit test-integration test-fault test-alerts test-e2e bench-smoke ## Run all tests, and see that the benchmark works
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
@@ -44,6 +44,10 @@ test-fault: build playground ## Have things go wrong in random ways, for a few m
 fault: build playground ## Have everything go wrong in every way, for half an hour (SEED=n repeats it)
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
+
+.PHONY: test-alerts
+test-alerts: build playground prometheus ## Make every alert fire and go out, and query what the dashboard shows; 5 minutes
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./alerts/...
 
 .PHONY: test-chart
 test-chart: chart playground ## Render the Helm chart, compare it with artifacts/deploy, and install it with Helm 3 and 4
@@ -141,6 +145,10 @@ playground: packages ## Build the three-node cluster into bin/ (5 minutes for th
 .PHONY: packages
 packages: ## Get the Debian packages that building and testing needs
 	@hack/packages.sh
+
+.PHONY: prometheus
+prometheus: ## Get Debian's prometheus and promtool into bin/
+	@hack/prometheus.sh
 
 .PHONY: clean
 clean: ## Remove what was built

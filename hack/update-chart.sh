@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates what follows from other files: the chart's copies of the CustomResourceDefinition and of the admission
-# policies, its README, and artifacts/deploy/install.yaml.
+# Generates what follows from other files: the chart's copies of the CustomResourceDefinition, of the admission
+# policies and of the dashboard, its README, and artifacts/deploy/install.yaml.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,6 +8,7 @@ chart=artifacts/chart/local-service-controller
 # Copies, because a chart is packaged without what is outside of it, and some tools refuse links that lead there.
 mkdir -p "$chart/files"
 cp artifacts/examples/crd.yaml artifacts/admission/node-label{,-guard}.yaml "$chart/files/"
+cp artifacts/dashboards/local-service-controller.json "$chart/files/dashboard.json"
 
 CGO_ENABLED=0 go build -C hack/chart -o ../../bin/helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs
 bin/helm-docs --log-level warning --chart-search-root "$chart" --sort-values-order file

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 )
 
 // TestDefaultsAreTheManifests compares the default rendering with artifacts/deploy, so that the two cannot drift apart.
@@ -200,6 +201,22 @@ func TestValues(t *testing.T) {
 				equal(t, monitoringv1.Duration("30s"), endpoint.Interval)
 				equal(t, "drop", endpoint.MetricRelabelConfigs[0].Action)
 				equal(t, "b", monitor.Labels["a"])
+				equal(t, true, endpoint.HonorLabels)
+				equal(t, name, find[*corev1.Service](t, all).Labels[monitor.Spec.JobLabel]) // as the rules select
+			},
+		},
+		"dashboard": {
+			values: "dashboard: {enabled: true, annotations: {grafana_folder: Kubernetes}}",
+			more:   []string{"ConfigMap " + name + "-dashboard"},
+			check: func(t *testing.T, all objects) {
+				dashboard := find[*corev1.ConfigMap](t, all)
+				equal(t, map[string]string{"grafana_folder": "Kubernetes"}, dashboard.Annotations)
+				equal(t, "1", dashboard.Labels["grafana_dashboard"])
+				want, err := os.ReadFile("../../artifacts/dashboards/" + name + ".json")
+				if err != nil {
+					t.Fatal(err)
+				}
+				equal(t, map[string]string{name + ".json": string(want)}, dashboard.Data)
 			},
 		},
 		"secure metrics": {
@@ -363,26 +380,29 @@ func shippedPolicies(t *testing.T) objects {
 
 func policies(t *testing.T) []string { return keys(shippedPolicies(t)) }
 
-// TestRules gives the chart a file of rules, as it may have none of its own.
+// TestRules tests that the rules come through as they are in their file, but for what values change.
 func TestRules(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(chartFolder)); err != nil {
+	var file monitoringv1.PrometheusRuleSpec
+	data, err := os.ReadFile(filepath.Join(chartFolder, "files", "rules.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	rules := "groups:\n- name: test\n  rules:\n  - alert: Test\n    expr: up == 0\n    annotations:\n" +
-		"      summary: '{{ $labels.instance }} is down'\n"
-	if err := os.WriteFile(filepath.Join(folder, "files", "rules.yaml"), []byte(rules), 0o600); err != nil {
+	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		t.Fatal(err)
 	}
 	forEveryHelm(t, func(t *testing.T, helm string) {
-		values := parse(t, "metrics: {prometheusRule: {enabled: true, labels: {a: b}}}")
-		all, err := render(t, helm, folder, name, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rule := find[*monitoringv1.PrometheusRule](t, all)
+		rule := find[*monitoringv1.PrometheusRule](t,
+			mustRender(t, helm, "metrics: {prometheusRule: {enabled: true, labels: {a: b}}}"))
 		equal(t, "b", rule.Labels["a"])
-		equal(t, "{{ $labels.instance }} is down", rule.Spec.Groups[0].Rules[0].Annotations["summary"])
+		equal(t, file, rule.Spec)
+		other := find[*monitoringv1.PrometheusRule](t, mustRender(t, helm, "{nameOverride: other, "+
+			"metrics: {prometheusRule: {enabled: true, runbookURL: 'https://example.com/runbooks/'}}}"))
+		for _, rule := range other.Spec.Groups[0].Rules {
+			equal(t, "https://example.com/runbooks/"+rule.Alert+".md", rule.Annotations["runbook_url"])
+			if strings.Contains(rule.Expr.String(), name) {
+				t.Errorf("%s selects another job: %s", rule.Alert, rule.Expr.String())
+			}
+		}
 	})
 }
 
@@ -402,9 +422,8 @@ func TestRefused(t *testing.T) {
 		"metrics: {service: {port: 0}}":              "port",
 		"leaderElection: {enabled: false}":           "replicas: 1",
 		"metrics: {serviceMonitor: {enabled: true}}": "metrics.service.enabled",
-	}
-	if _, err := os.Stat(filepath.Join(chartFolder, "files", "rules.yaml")); err != nil {
-		tests["metrics: {prometheusRule: {enabled: true}}"] = "no alert rules"
+
+		"metrics: {prometheusRule: {runbookURL: 'https://example.com'}}": "runbookURL",
 	}
 	forEveryHelm(t, func(t *testing.T, helm string) {
 		for values, want := range tests {

@@ -26,9 +26,9 @@ type heardKey struct{}
 func (h *heard) in(ctx context.Context) context.Context { return context.WithValue(ctx, heardKey{}, h) }
 
 // Hear has the cache that a request is made for, if it is for one, know when something of the answer comes. The
-// transport of clients calls it for each answer.
+// transport of clients calls it for each answer. A refusal tells nothing of the cluster.
 func Hear(request *http.Request, response *http.Response) {
-	if h, ok := request.Context().Value(heardKey{}).(*heard); ok {
+	if h, ok := request.Context().Value(heardKey{}).(*heard); ok && response.StatusCode < http.StatusBadRequest {
 		response.Body = &hearing{response.Body, h}
 	}
 }

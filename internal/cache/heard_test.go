@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// TestLastHeard: the time is that of the last piece of an answer for a cache, as it is read. Of two watches of one
-// resource the one that is behind counts.
+// TestLastHeard: the time is that of the last piece of an answer for a cache, as it is read, and not of a
+// refusal. Of two watches of one resource the one that is behind counts.
 func TestLastHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCaches(t)
+		status := http.StatusOK
 		answer := func(h *heard) io.Reader {
 			request, err := http.NewRequestWithContext(h.in(t.Context()), http.MethodGet, "http://example.com", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			response := &http.Response{Body: io.NopCloser(strings.NewReader("two"))}
+			response := &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("two"))}
 			Hear(request, response)
 			return response.Body
 		}
@@ -57,5 +58,8 @@ func TestLastHeard(t *testing.T) {
 			t.Errorf("read beyond the end: %v", err)
 		}
 		expect("nodes", time.Second, true) // That a watch ends is no news of nodes.
+		status = http.StatusForbidden
+		read(answer(&c.Nodes.heard))
+		expect("nodes", time.Second, true)
 	})
 }

@@ -24,6 +24,9 @@ var (
 	ControllerProgram = Program{"local-service-controller", "CONTROLLER_BIN", "build"}
 	PluginProgram     = Program{"kubectl-localservice", "PLUGIN_BIN", "build"} // By its name, kubectl finds it.
 	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
+	// Debian's, for the tests of alerts.
+	PrometheusProgram = Program{"prometheus", "PROMETHEUS_BIN", "prometheus"}
+	PromtoolProgram   = Program{"promtool", "PROMTOOL_BIN", "prometheus"}
 )
 
 // Path is where the binary is: where its variable says, else in bin/ of the repository. One that is not there is an

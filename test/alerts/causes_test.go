@@ -1,0 +1,223 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// causes are what makes alerts fire that have to do with objects, each in a namespace of its own and all at the same
+// time. A cause returns its cure. The LocalService that it is about is called demo.
+var causes = map[string]struct {
+	labels map[string]string // of the alert
+	cause  func(s *scene) (cure func())
+}{
+	"LocalServiceNotReady":       {map[string]string{"reason": v1alpha1.ReasonWaiting}, keptByFinalizer},
+	"LocalServiceInvalid":        {nil, invalidSpec},
+	"LocalServiceConflicted":     {nil, takenName},
+	"LocalServiceContested":      {nil, contestedField},
+	"LocalServiceNearCapacity":   {nil, fewClusterIPs},
+	"LocalServiceWritesRefused":  {map[string]string{"resource": "pods", "result": "Invalid"}, refusedLabels},
+	"LocalServicePodLabelsLate":  {nil, slowLabels},
+	"LocalServiceNodeFanoutSlow": {nil, slowServices},
+}
+
+// everyday has two apps with a ready pod on each of some nodes.
+func (s *scene) everyday() {
+	s.T.Helper()
+	apps := []string{"cache", "agent"}
+	for _, app := range apps {
+		s.Create(app)
+	}
+	s.WaitServiceAccount()
+	nodes := s.AddNodes("a", "b", "c", "d", "e", "f")
+	for i, node := range nodes {
+		for j, app := range apps {
+			name := fmt.Sprintf("%s-%d", app, i)
+			s.CreatePod(name, node, map[string]string{"app": app})
+			s.PatchPod(name, fmt.Sprintf(`{"status": {"phase": "Running", "podIPs": [{"ip": "10.1.%[1]d.%[2]d"}],
+				"podIP": "10.1.%[1]d.%[2]d", "conditions": [{"type": "Ready", "status": "True"}]}}`, j, i+1), "status")
+		}
+	}
+	for _, app := range apps {
+		s.WaitLocalService(app, "answers on all nodes", func(ls *v1alpha1.LocalService) error {
+			return framework.Equal("status.readyNodes", int(ls.Status.ReadyNodes), len(nodes))
+		})
+	}
+}
+
+// keptByFinalizer has a Service that is being deleted stay, so that its successor has to wait.
+func keptByFinalizer(s *scene) (cure func()) {
+	service := "demo-" + s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	s.EditService(service, func(service *corev1.Service) { service.Finalizers = []string{"example.com/hold"} })
+	s.DeleteService(service)
+	return func() {
+		s.EditService(service, func(service *corev1.Service) { service.Finalizers = nil })
+		s.WaitReady("demo")
+	}
+}
+
+// invalidSpec has a spec stored that only a loosened CustomResourceDefinition lets pass. The cure is that of the
+// runbook.
+func invalidSpec(s *scene) (cure func()) {
+	const loosened = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
+		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
+	_, err := s.Dynamic.Resource(framework.CRDs).Patch(s.Ctx(), framework.CRDName, types.JSONPatchType, []byte(loosened),
+		metav1.PatchOptions{})
+	s.Must(err)
+	manifest := "apiVersion: localservice.dev/v1alpha1\nkind: LocalService\nmetadata: {name: demo, namespace: " +
+		s.Namespace + "}\nspec: {clusterIP: None, selector: {app: demo}, ports: many}\n"
+	s.Eventually("the spec is stored", func(ctx context.Context) error {
+		_, _, err := s.Playground(ctx, []byte(manifest), "kubectl", "create", "-f", "-")
+		return err
+	})
+	return func() {
+		s.MustKubectl("replace", "-f", framework.MustModuleFile(s.T, "artifacts", "examples", "crd.yaml"))
+		const spec = `{"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}`
+		s.MustKubectl("patch", "localservice", "demo", "--type=merge", "--patch="+spec)
+		s.WaitReady("demo")
+	}
+}
+
+// takenName has a Service of somebody else have a name.
+func takenName(s *scene) (cure func()) {
+	taken := "demo-" + s.AddNodes("a", "b")[0]
+	s.CreateService(framework.NewForeignService(taken, nil))
+	s.Create("demo")
+	return func() {
+		s.DeleteService(taken)
+		s.WaitReady("demo")
+	}
+}
+
+// contestedField has a policy set a field of all Services.
+func contestedField(s *scene) (cure func()) {
+	s.apply(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+    resourceRules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [services]}]
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/publishNotReadyAddresses", value: true}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec: {policyName: NAMESPACE}
+`)
+	s.Eventually("the policy is in force", func(ctx context.Context) error {
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		service, err := s.ServiceClient().Create(ctx, framework.NewForeignService("any", nil), dry)
+		if err == nil && !service.Spec.PublishNotReadyAddresses {
+			err = fmt.Errorf("it changes nothing")
+		}
+		return err
+	})
+	s.AddNodes("a", "b")
+	s.Create("demo")
+	return func() {
+		s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		s.WaitReady("demo")
+	}
+}
+
+// fewClusterIPs asks for more addresses than the cluster has.
+func fewClusterIPs(s *scene) (cure func()) {
+	s.AddManyNodes(20)
+	s.Create("demo", framework.WithClusterIP)
+	return func() {
+		s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })
+		s.WaitReady("demo")
+	}
+}
+
+// refusedLabels has a policy forbid the node label, while pods are created one after the other, as in a rollout.
+func refusedLabels(s *scene) (cure func()) {
+	allow := s.apply(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAMESPACE-labels}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+    resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+  validations: [{expression: "!('vm/rack' in object.metadata.?labels.orValue({}))", message: no labels of others}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE-labels}
+spec: {policyName: NAMESPACE-labels, validationActions: [Deny]}
+`)
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	s.WaitServiceAccount()
+	ctx, stop := context.WithCancel(s.Ctx())
+	var rollout sync.WaitGroup
+	rollout.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			pod := framework.NewPod(fmt.Sprintf("pod-%d", i), node, map[string]string{"app": "demo"})
+			if _, err := s.PodClient().Create(ctx, pod, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+				s.T.Errorf("the rollout: %v", err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Second):
+			}
+		}
+	})
+	return func() {
+		stop()
+		rollout.Wait()
+		s.Must(s.PodClient().DeleteCollection(s.Ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		allow()
+		s.CreatePod("last", node, map[string]string{"app": "demo"})
+		s.WaitLabelled("last", node)
+	}
+}
+
+// slowLabels has a webhook take its time for changes of pods.
+func slowLabels(s *scene) (cure func()) {
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	fast := s.slow("pods", admissionregistrationv1.Update, 12*time.Second)
+	for i := range 6 {
+		s.CreatePod(fmt.Sprintf("pod-%d", i), node, map[string]string{"app": "demo"})
+	}
+	return func() {
+		fast()
+		s.CreatePod("last", node, map[string]string{"app": "demo"})
+		s.WaitLabelled("last", node)
+	}
+}
+
+// slowServices has a webhook take its time for new Services, of which more are due than are written at a time.
+func slowServices(s *scene) (cure func()) {
+	const localServices = 20
+	s.InParallel(localServices, func(i int) error {
+		ls := s.NewLocalService(fmt.Sprintf("demo-%d", i))
+		_, err := s.LocalServiceClient().Create(s.Ctx(), ls, metav1.CreateOptions{})
+		return err
+	})
+	for i := range localServices {
+		s.WaitReady(fmt.Sprintf("demo-%d", i))
+	}
+	fast := s.slow("services", admissionregistrationv1.Create, 14*time.Second)
+	s.AddNodes("a")
+	return fast
+}

@@ -1,0 +1,108 @@
+// Package alerts tests what docs/monitoring.md promises: the alert rules, their runbooks and the dashboard. Debian's
+// prometheus scrapes the built controller in a cluster with a control plane, where each alert is made to fire by its
+// cause, is looked into with the commands of its runbook, and goes out after its cure.
+package alerts
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+func TestMain(m *testing.M) {
+	framework.Main(m, func(context.Context) (func() error, error) { return func() error { return nil }, nil })
+}
+
+const (
+	// runbookURL is where the rules say that runbooks are; it is a value of the chart.
+	runbookURL = "https://github.com/localservice-dev/local-service-controller/blob/main/docs/runbooks/"
+	// job is the job by which rules and dashboard select the metrics that other programs have, too.
+	job = "local-service-controller"
+)
+
+// rule is an alert.
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// rulesFile is the file that the chart and Prometheus read.
+func rulesFile(t testing.TB) string {
+	t.Helper()
+	return framework.MustModuleFile(t, "artifacts", "chart", "local-service-controller", "files", "rules.yaml")
+}
+
+func readRules(t testing.TB) []rule {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string `json:"name"`
+			Rules []rule `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, rulesFile(t))), &file); err != nil {
+		t.Fatal(err)
+	}
+	var all []rule
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s has no rules", rulesFile(t))
+	}
+	return all
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+var (
+	// What is left of an expression without these are the names of metrics, functions and operators.
+	notNames = regexp.MustCompile(`"(\\.|[^"\\])*"|\{[^{}]*\}|\[[^\]]*\]|\b[0-9][0-9a-z.]*\b|` +
+		`\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)`)
+	nameOf   = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*\b\s*\(?`)
+	keywords = regexp.MustCompile(`^(and|or|unless|bool|offset|on|ignoring|inf|nan)$`)
+)
+
+// metricsOf are the names of the metrics in an expression of PromQL.
+func metricsOf(expr string) []string {
+	var names []string
+	for _, word := range nameOf.FindAllString(notNames.ReplaceAllString(expr, " "), -1) {
+		name := strings.TrimSpace(word)
+		if strings.HasSuffix(name, "(") || keywords.MatchString(name) {
+			continue // A function, an aggregation or an operator.
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestMetricsOf tests that names are found where they may be, and nowhere else.
+func TestMetricsOf(t *testing.T) {
+	for expr, want := range map[string]string{
+		`absent(up{job="x"} == 1)`:                                          "up",
+		`a == 0 or absent(b{c="d"}) and on() count(e) > 0`:                  "a b e",
+		`histogram_quantile(0.9, sum by (le) (rate(a_bucket[5m]))) > 1e3`:   "a_bucket",
+		`label_replace(rate(a{b!~"c|d"}[10m]), "e", "f", "", "") unless g`:  "a g",
+		`sum without (x) (a) / on (y) group_left (z) max(b offset 5m) < 10`: "a b",
+	} {
+		if got := strings.Join(metricsOf(expr), " "); got != want {
+			t.Errorf("%s: %q, want %q", expr, got, want)
+		}
+	}
+}

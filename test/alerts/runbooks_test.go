@@ -1,0 +1,205 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// runbook is what is written about an alert.
+type runbook struct {
+	text    string
+	shell   []string // commands of its blocks, one a line
+	queries []string // expressions for Prometheus
+}
+
+var block = regexp.MustCompile("(?s)```([a-z]*)\n(.*?)```")
+
+func readRunbook(t testing.TB, alert string) runbook {
+	t.Helper()
+	book := runbook{text: readFile(t, framework.MustModuleFile(t, "docs", "runbooks", alert+".md"))}
+	for _, match := range block.FindAllStringSubmatch(book.text, -1) {
+		lines := strings.Split(strings.TrimSpace(match[2]), "\n")
+		switch match[1] {
+		case "bash":
+			book.shell = append(book.shell, lines...)
+		case "promql":
+			book.queries = append(book.queries, lines...)
+		default:
+			t.Errorf("%s: a block is neither bash nor promql, but %q", alert, match[1])
+		}
+	}
+	return book
+}
+
+var (
+	heading     = regexp.MustCompile(`(?m)^#+ .*$`)
+	code        = regexp.MustCompile("`([^`\n]+)`")
+	kubectlFlag = regexp.MustCompile(` (--[a-z][a-z-]*)`)
+	chartValue  = regexp.MustCompile(`(?:^|[ =])([a-zA-Z]+(?:\.[a-zA-Z]+)+)`)
+)
+
+// TestRunbooks tests that there is a runbook for each alert, an alert for each runbook, that each has the same parts,
+// and that what they name exists: commands and flags of kubectl, values of the chart. hack/verify-docs.sh looks at the
+// rest.
+func TestRunbooks(t *testing.T) {
+	t.Parallel()
+	var alerts, books []string
+	for _, rule := range readRules(t) {
+		alerts = append(alerts, rule.Alert)
+	}
+	files, err := filepath.Glob(framework.MustModuleFile(t, "docs", "runbooks", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		books = append(books, strings.TrimSuffix(filepath.Base(file), ".md"))
+	}
+	slices.Sort(alerts)
+	if !slices.Equal(alerts, books) {
+		t.Fatalf("the runbooks are not those of the alerts:\n%v\n%v", books, alerts)
+	}
+	var values map[string]any
+	chart := framework.MustModuleFile(t, "artifacts", "chart", "local-service-controller", "values.yaml")
+	if err := yaml.Unmarshal([]byte(readFile(t, chart)), &values); err != nil {
+		t.Fatal(err)
+	}
+	kubectl := kubectlHelp{t: t, texts: map[string]string{}}
+	for _, name := range alerts {
+		book := readRunbook(t, name)
+		want := []string{"# " + name, "## Meaning", "## Impact", "## How to look", "## How to mend"}
+		if got := heading.FindAllString(block.ReplaceAllString(book.text, ""), -1); !slices.Equal(got, want) {
+			t.Errorf("%s has the headings %q, want %q", name, got, want)
+		}
+		if len(book.shell) == 0 {
+			t.Errorf("%s has no command", name)
+		}
+		commands := slices.Clone(book.shell)
+		for _, match := range code.FindAllStringSubmatch(block.ReplaceAllString(book.text, ""), -1) {
+			span := match[1]
+			if strings.HasPrefix(span, "kubectl ") {
+				commands = append(commands, span)
+			}
+			for _, value := range chartValue.FindAllStringSubmatch(span, -1) {
+				path := strings.Split(value[1], ".")
+				if _, isOurs := values[path[0]]; isOurs && !has(values, path) {
+					t.Errorf("%s: the chart has no value %s", name, value[1])
+				}
+			}
+		}
+		for _, command := range commands {
+			if err := kubectl.check(command); err != nil {
+				t.Errorf("%s: %s: %v", name, command, err)
+			}
+		}
+	}
+}
+
+// has reports whether there is a value at a path.
+func has(values map[string]any, path []string) bool {
+	value, found := values[path[0]]
+	if !found || len(path) == 1 {
+		return found
+	}
+	below, _ := value.(map[string]any)
+	return has(below, path[1:])
+}
+
+// kubectlHelp is what kubectl says of its commands.
+type kubectlHelp struct {
+	t     *testing.T
+	texts map[string]string
+}
+
+func (k kubectlHelp) of(args ...string) (string, error) {
+	key := strings.Join(args, " ")
+	if k.texts[key] == "" {
+		out, stderr, err := framework.PlaygroundProgram.Run(k.t.Context(), nil, nil, append([]string{"kubectl"}, args...)...)
+		if err != nil {
+			return "", err
+		}
+		k.texts[key] = out + stderr
+	}
+	return k.texts[key], nil
+}
+
+var (
+	quoted   = regexp.MustCompile(`'[^']*'`)
+	namesVia = regexp.MustCompile(`-n [A-Za-z-]+ `)
+)
+
+// check returns nil if kubectl has a command, and the command its flags.
+func (k kubectlHelp) check(command string) error {
+	command, _, _ = strings.Cut(quoted.ReplaceAllString(command, "x"), " | ")
+	words := strings.Fields(namesVia.ReplaceAllString(command, ""))
+	if words[0] != "kubectl" || len(words) < 2 {
+		return errors.New("it is not for kubectl")
+	}
+	if words[1] == "localservice" {
+		return nil // The plugin: it is run for real.
+	}
+	depth := 2
+	switch words[1] {
+	case "auth", "rollout":
+		depth = 3
+	case "create":
+		if words[2] == "service" {
+			depth = 4
+		}
+	}
+	global, err := k.of("options")
+	if err != nil {
+		return err
+	}
+	help, err := k.of(append(slices.Clone(words[1:depth]), "--help")...)
+	for _, match := range kubectlFlag.FindAllStringSubmatch(command, -1) {
+		if err == nil && !strings.Contains(help+global, " "+match[1]+"=") {
+			return fmt.Errorf("kubectl %s has no flag %s", words[1], match[1])
+		}
+	}
+	return err
+}
+
+// follow runs the commands and queries of a runbook, while its alert fires. Logs are left out: nothing runs pods here.
+func (s *scene) follow(alert string) {
+	s.T.Helper()
+	book := readRunbook(s.T, alert)
+	tools := s.T.TempDir()
+	// As users have them: kubectl, which finds the plugin.
+	kubectl := fmt.Sprintf("#!/bin/sh\nPLAYGROUND_DIR=%s KUBECONFIG=%s exec %s kubectl \"$@\"\n", s.Dir(), s.Kubeconfig,
+		framework.PlaygroundProgram.MustPath(s.T))
+	s.Must(os.WriteFile(filepath.Join(tools, "kubectl"), []byte(kubectl), 0o700))
+	s.Must(os.Symlink(framework.PluginProgram.MustPath(s.T), filepath.Join(tools, "kubectl-localservice")))
+	replace := strings.NewReplacer("-n NAMESPACE", "-n "+s.Namespace, " NAME ", " demo ")
+	for _, command := range book.shell {
+		if strings.Contains(command, " logs ") {
+			continue
+		}
+		command = strings.TrimSpace(replace.Replace(command + " "))
+		cmd := exec.CommandContext(s.Ctx(), "bash", "-o", "pipefail", "-c", command)
+		cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+s.Kubeconfig)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.T.Errorf("%s: %s: %v\n%s", alert, command, err, out)
+		}
+	}
+	for _, query := range book.queries {
+		s.Eventually("the query has an answer: "+query, func(ctx context.Context) error {
+			count, err := s.stage.prometheus.query(ctx, query)
+			if err == nil && count == 0 {
+				err = errors.New("there is none")
+			}
+			return err
+		})
+	}
+}
