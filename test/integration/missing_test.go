@@ -157,7 +157,7 @@ func atLeast(n, want int) error {
 func TestAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "outage")
-	proxy := s.NewProxy(t, s.Kubeconfig)
+	proxy := s.NewProxy(t, s.MustControllerKubeconfig(t))
 	controller := s.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig)
 	s.Must(controller.WaitReady(s.Ctx()))
 	nodes := s.AddNodes("a", "b", "c")

@@ -246,7 +246,7 @@ func TestWithoutHTTPServer(t *testing.T) {
 	s := newScene(t, solo(t), "nohttp")
 	controller, err := framework.StartController(framework.ControllerOptions{
 		Args: []string{"-http-address="},
-		Env:  []string{"KUBECONFIG=" + s.Kubeconfig},
+		Env:  []string{"KUBECONFIG=" + s.MustControllerKubeconfig(t)},
 	})
 	s.Must(err)
 	t.Cleanup(controller.Kill)
