@@ -99,8 +99,10 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 func (f *fixture) newCaches(allPods bool) *cache.Caches {
 	f.t.Helper()
 	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: f.nodes,
-		LocalServices: localserviceinformers.NewLocalServiceInformer(f.client, "", 0, clientcache.Indexers{}),
-		NodeLabelKey:  v1alpha1.DefaultNodeLabelKey, AllPods: allPods,
+		LocalServices: func(namespace string) clientcache.SharedIndexInformer {
+			return localserviceinformers.NewLocalServiceInformer(f.client, namespace, 0, clientcache.Indexers{})
+		},
+		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, AllPods: allPods,
 		OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
 			return clientcache.DefaultWatchErrorHandler
 		}})

@@ -88,7 +88,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		return
 	}
 	// Those that are there at the start tell nothing of today's bindings.
-	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced()
+	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced(after.GetNamespace())
 	if isScheduled {
 		c.podScheduled(after)
 	}

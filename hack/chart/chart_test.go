@@ -159,6 +159,31 @@ func TestValues(t *testing.T) {
 				equal(t, find[*rbacv1.ClusterRoleBinding](t, shipped).Subjects, binding.Subjects)
 			},
 		},
+		"namespaces": {
+			values: "{namespaces: [a, " + namespace + "], hostnames: {enabled: true}}",
+			more: []string{"Role a/" + name + "-namespaced", "RoleBinding a/" + name + "-namespaced",
+				"Role a/" + name + "-hostnames", "RoleBinding a/" + name + "-hostnames",
+				"Role " + name + "-namespaced", "RoleBinding " + name + "-namespaced",
+				"Role " + name + "-hostnames", "RoleBinding " + name + "-hostnames"},
+			check: func(t *testing.T, all objects) {
+				shipped := decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml",
+					"../../artifacts/deploy/hostnames.yaml")
+				role := func(key string) *rbacv1.Role { return find[*rbacv1.Role](t, objects{key: all[key]}) }
+				// What is shipped is what each namespace grants and what the ClusterRole does.
+				rules := slices.Concat(role("Role a/"+name+"-namespaced").Rules,
+					find[*rbacv1.ClusterRole](t, objects{"": all["ClusterRole "+name]}).Rules)
+				equal(t, find[*rbacv1.ClusterRole](t, objects{"": shipped["ClusterRole "+name]}).Rules, rules)
+				equal(t, find[*rbacv1.ClusterRole](t, objects{"": shipped["ClusterRole local-service-hostnames"]}).Rules,
+					role("Role a/"+name+"-hostnames").Rules)
+				for _, what := range []string{"namespaced", "hostnames"} {
+					binding := find[*rbacv1.RoleBinding](t, objects{"": all["RoleBinding a/"+name+"-"+what]})
+					equal(t, name+"-"+what, binding.RoleRef.Name)
+					equal(t, namespace, binding.Subjects[0].Namespace)
+					equal(t, name, binding.Subjects[0].Name)
+				}
+				equal(t, []string{"-namespaces=a," + namespace}, container(t, all).Args)
+			},
+		},
 		"admission": {
 			values: "admission: {enabled: true}",
 			more:   policies(t),
@@ -417,6 +442,10 @@ func TestRefused(t *testing.T) {
 		"flags: {-v: 2}":                             "flags",
 		"flags: {leader-elect: false}":               "flags",
 		"flags: {metrics-secure-address: ':443'}":    "flags",
+		"flags: {namespaces: 'a'}":                   "flags",
+		"namespaces: [a, a]":                         "namespaces",
+		"namespaces: ['']":                           "namespaces",
+		"namespaces: a":                              "namespaces",
 		"fullnameOverride: Upper":                    "fullnameOverride",
 		"hostnames: true":                            "hostnames",
 		"metrics: {service: {port: 0}}":              "port",
@@ -496,4 +525,46 @@ func equal(t *testing.T, want, got any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want, +got)\n%s", diff)
 	}
+}
+
+// TestRolesGrantOnlyWhatTheyName looks through all roles, with every value on that makes one, for rules that grant more
+// than they name, or what nobody needs for this.
+func TestRolesGrantOnlyWhatTheyName(t *testing.T) {
+	const everything = "{hostnames: {enabled: true}, admission: {enabled: true}, metrics: {service: {enabled: true}, " +
+		"serviceMonitor: {enabled: true}}, networkPolicy: {enabled: true}}"
+	check := func(t *testing.T, all objects) {
+		rules := 0
+		for key, object := range all {
+			var granted []rbacv1.PolicyRule
+			switch object := object.(type) {
+			case *rbacv1.ClusterRole:
+				granted = object.Rules
+				if object.AggregationRule != nil {
+					t.Errorf("%s grants what other roles do", key)
+				}
+			case *rbacv1.Role:
+				granted = object.Rules
+			}
+			rules += len(granted)
+			for _, rule := range granted {
+				for _, word := range slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources, rule.NonResourceURLs) {
+					if strings.Contains(word, "*") || slices.Contains([]string{"escalate", "bind", "impersonate", "secrets",
+						"pods/exec", "pods/attach", "nodes/proxy", "serviceaccounts/token", rbacv1.GroupName}, word) {
+						t.Errorf("%s has %q in the rule %+v", key, word, rule)
+					}
+				}
+			}
+		}
+		if rules < 10 {
+			t.Errorf("there are %d rules: have the roles moved?", rules)
+		}
+	}
+	t.Run("manifests", func(t *testing.T) {
+		check(t, decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml",
+			"../../artifacts/deploy/hostnames.yaml"))
+	})
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		check(t, mustRender(t, helm, everything))
+		check(t, mustRender(t, helm, "{namespaces: [a, b], hostnames: {enabled: true}}"))
+	})
 }

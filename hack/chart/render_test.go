@@ -64,7 +64,7 @@ var everyHelm = map[string]func(folder, release string, values map[string]any) (
 	},
 }
 
-// objects are what a rendering or a manifest has, by kind and name.
+// objects are what a rendering or a manifest has, by kind and name, with the namespace if it is not that of the release.
 type objects map[string]runtime.Object
 
 // decoder knows every kind that the chart may have, and refuses fields that the kind has not.
@@ -105,6 +105,9 @@ func decode(manifests string, into objects) error {
 			return err
 		}
 		key := kind.Kind + " " + accessor.GetName()
+		if in := accessor.GetNamespace(); in != "" && in != namespace {
+			key = kind.Kind + " " + in + "/" + accessor.GetName()
+		}
 		if into[key] != nil {
 			return fmt.Errorf("there are two: %s", key)
 		}

@@ -60,10 +60,11 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	}
 	defer server.stop()
 	klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion, "apiServer", config.Host,
-		"nodeLabelKey", opts.NodeLabelKey, "leaderElection", opts.leaderElect, "httpAddress", server.address,
-		"metricsSecureAddress", server.metricsAddress)
+		"nodeLabelKey", opts.NodeLabelKey, "namespaces", opts.Namespaces, "leaderElection", opts.leaderElect,
+		"httpAddress", server.address, "metricsSecureAddress", server.metricsAddress)
 
-	cluster := preflight{host: config.Host, kube: deps.Kube, leaseNamespace: opts.leaseNamespace()}
+	cluster := preflight{host: config.Host, kube: deps.Kube, leaseNamespace: opts.leaseNamespace(),
+		namespaces: opts.Namespaces}
 	if err := cluster.wait(ctx); err != nil {
 		return nil // Stopped while waiting.
 	}
@@ -73,9 +74,8 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	}
 	defer stopEvents()
 	deps.Caches, err = cache.New(cache.Options{Kube: deps.Kube, Metadata: deps.Metadata,
-		LocalServices: cache.NewLocalServiceInformer(dyn, opts.resyncPeriod), NodeLabelKey: opts.NodeLabelKey,
-		AllPods:      opts.LabelAllPods,
-		OnWatchError: watchErrorHandler})
+		LocalServices: cache.NewLocalServiceInformer(dyn, opts.resyncPeriod), Namespaces: opts.Namespaces,
+		NodeLabelKey: opts.NodeLabelKey, AllPods: opts.LabelAllPods, OnWatchError: cluster.watchErrorHandler})
 	if err != nil {
 		return err
 	}
@@ -90,6 +90,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()
 	defer stopCaches() // After the workers: they read the caches until the end.
+	cluster.open(ctx, deps.Caches.Open)
 	if !deps.Caches.WaitForSync(ctx) {
 		return nil // Stopped while waiting.
 	}

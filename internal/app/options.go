@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,10 +28,13 @@ type Options struct {
 	Workers int
 	// WriteConcurrency is the number of Services, and of pods, that are written at the same time.
 	WriteConcurrency int
+	// Namespaces are those to work in, none for all.
+	Namespaces []string
 	// Limits are what one sync of a LocalService may do.
 	Limits plan.Limits
 
 	kubeconfig, master string
+	namespaces         string // as the flag has them
 	resyncPeriod       time.Duration
 	httpAddress        string
 	profiling          bool
@@ -76,6 +80,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`key` of the pod label that holds the name of the pod's node")
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
+	flags.StringVar(&o.namespaces, "namespaces", "", "`names` of the namespaces to work in, with commas between them; "+
+		"without it, all. Permissions are needed in these namespaces, and cluster-wide only for Nodes and ServiceCIDRs")
 	flags.IntVar(&o.Workers, "workers", 256,
 		"`number` of LocalServices that are worked on at the same time, of which one namespace may have three quarters; "+
 			"what they write waits for its turn")
@@ -140,6 +146,11 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if given["namespaces"] {
+		var err error
+		o.Namespaces, err = parseNamespaces(o.namespaces)
+		errs = append(errs, err)
+	}
 	if !given["leader-elect"] {
 		o.leaderElect = o.inCluster()
 	}
@@ -147,6 +158,24 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 		o.leaderElectionNamespace = podNamespace()
 	}
 	return errors.Join(errs...)
+}
+
+// parseNamespaces reads a list of namespaces. An empty one is refused: who has a list means less than all.
+func parseNamespaces(list string) ([]string, error) {
+	names := strings.Split(list, ",")
+	for i, name := range names {
+		if name == "" {
+			return nil, fmt.Errorf("-namespaces=%s has an empty name: leave the flag out to work in all namespaces", list)
+		}
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return nil, fmt.Errorf("-namespaces=%s: %q cannot be the name of a namespace: %s", list, name,
+				strings.Join(problems, "; "))
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("-namespaces=%s has %s twice", list, name)
+		}
+	}
+	return names, nil
 }
 
 // inCluster reports whether the program is to use the credentials of the pod that it runs in.

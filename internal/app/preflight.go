@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	retryInterval = 2 * time.Second
 	// checkTimeout bounds one look.
 	checkTimeout = 10 * time.Second
+	// namespaceInterval is how often a namespace is looked at again that is not as we need it: there may be many.
+	namespaceInterval = 10 * time.Second
 	// repeatInterval is how often the same complaint is logged again.
 	repeatInterval = 5 * time.Minute
 
@@ -32,13 +35,15 @@ const (
 
 	installCRD  = "install it with `kubectl create -f artifacts/examples/crd.yaml`"
 	installRBAC = "grant them as in artifacts/deploy/local-service-controller.yaml"
+	installRole = "grant them as in docs/reference/permissions.md"
 )
 
 // preflight finds the first thing that a cluster lacks.
 type preflight struct {
 	host           string
 	kube           kubernetes.Interface
-	leaseNamespace string // of the leader election's Lease, "" for none
+	leaseNamespace string   // of the leader election's Lease, "" for none
+	namespaces     []string // to work in, none for all
 }
 
 // check returns what is missing and what to do about it, nil for nothing.
@@ -60,7 +65,60 @@ func (c *preflight) check(ctx context.Context) error {
 		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster "+
 			"runs"+causeSeparator+"%w", c.host, err)
 	}
-	return c.permissions(ctx)
+	needed := clusterPermissions
+	if len(c.namespaces) == 0 {
+		needed = slices.Concat(needed, namespacePermissions)
+	}
+	if c.leaseNamespace != "" {
+		needed = append(slices.Clip(needed),
+			permission{"coordination.k8s.io", "leases", "", c.leaseNamespace, []string{"get", "create", "update"}})
+	}
+	missing, err := c.missing(ctx, needed)
+	if len(missing) > 0 {
+		err = fmt.Errorf("permissions are missing: %s: %s", strings.Join(missing, ", "), c.install())
+	}
+	return err
+}
+
+// install says how to grant permissions.
+func (c *preflight) install() string {
+	if len(c.namespaces) > 0 {
+		return installRole
+	}
+	return installRBAC
+}
+
+// checkNamespace returns what a namespace does not grant, nil for nothing. One that does not exist grants nothing.
+func (c *preflight) checkNamespace(ctx context.Context, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	needed := slices.Clone(namespacePermissions)
+	for i := range needed {
+		needed[i].namespace = namespace
+	}
+	missing, err := c.missing(ctx, needed)
+	if len(missing) > 0 {
+		err = fmt.Errorf("namespace %s is left out until it exists and permissions are granted there: %s: %s",
+			namespace, strings.Join(missing, ", "), c.install())
+	}
+	return err
+}
+
+// open opens each namespace that grants what is needed. The others it goes on looking at, until ctx is done.
+func (c *preflight) open(ctx context.Context, open func(namespace string)) {
+	for _, namespace := range c.namespaces {
+		check := func(ctx context.Context) error { return c.checkNamespace(ctx, namespace) }
+		if check(ctx) == nil {
+			open(namespace)
+			continue
+		}
+		go func() {
+			if waitUntil(ctx, check, namespaceInterval) == nil {
+				klog.FromContext(ctx).Info("The namespace is not left out any more", "namespace", namespace)
+				open(namespace)
+			}
+		}()
+	}
 }
 
 // permission is to do some things with a resource.
@@ -69,28 +127,25 @@ type permission struct {
 	verbs                                   []string
 }
 
-func (c *preflight) needed() []permission {
-	needed := []permission{
+// What is needed of cluster-wide resources, and in each namespace.
+var (
+	clusterPermissions = []permission{
+		{"", "nodes", "", "", []string{"get", "list", "watch"}},
+		{"networking.k8s.io", "servicecidrs", "", "", []string{"list", "watch"}},
+	}
+	namespacePermissions = []permission{
 		{v1alpha1.GroupName, "localservices", "", "", []string{"get", "list", "watch"}},
 		{v1alpha1.GroupName, "localservices", "status", "", []string{"patch"}},
-		{"", "nodes", "", "", []string{"get", "list", "watch"}},
 		{"", "services", "", "", []string{"list", "watch", "create", "patch", "delete"}},
 		{"discovery.k8s.io", "endpointslices", "", "", []string{"list", "watch"}},
-		{"networking.k8s.io", "servicecidrs", "", "", []string{"list", "watch"}},
 		{"", "pods", "", "", []string{"list", "watch", "patch"}},
 		{"events.k8s.io", "events", "", "", []string{"create", "patch"}},
 	}
-	if c.leaseNamespace != "" {
-		needed = append(needed,
-			permission{"coordination.k8s.io", "leases", "", c.leaseNamespace, []string{"get", "create", "update"}})
-	}
-	return needed
-}
+)
 
-// permissions returns all that is not granted to us, in one error.
-func (c *preflight) permissions(ctx context.Context) error {
-	var missing []string
-	for _, p := range c.needed() {
+// missing returns what of some permissions is not granted to us.
+func (c *preflight) missing(ctx context.Context, needed []permission) (missing []string, err error) {
+	for _, p := range needed {
 		for _, verb := range p.verbs {
 			review := &authorizationv1.SelfSubjectAccessReview{}
 			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
@@ -99,18 +154,15 @@ func (c *preflight) permissions(ctx context.Context) error {
 				metav1.CreateOptions{})
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-				return nil // We may not ask what we may do: then the work itself will tell.
+				return nil, nil // We may not ask what we may do: then the work itself will tell.
 			case err != nil:
-				return fmt.Errorf("the API server at %s does not say what we may do: %w", c.host, err)
+				return nil, fmt.Errorf("the API server at %s does not say what we may do: %w", c.host, err)
 			case !review.Status.Allowed:
 				missing = append(missing, p.describe(verb))
 			}
 		}
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("permissions are missing: %s: %s", strings.Join(missing, ", "), installRBAC)
-	}
-	return nil
+	return missing, nil
 }
 
 func (p *permission) describe(verb string) string {
@@ -127,20 +179,23 @@ func (p *permission) describe(verb string) string {
 	return what
 }
 
-// wait checks until nothing is missing, and tells in the log what it waits for. Its error is that of ctx.
-func (c *preflight) wait(ctx context.Context) error {
-	ticker := time.NewTicker(retryInterval)
+// wait checks until nothing is missing but in namespaces, and tells in the log what it waits for. Its error is that of
+// ctx.
+func (c *preflight) wait(ctx context.Context) error { return waitUntil(ctx, c.check, retryInterval) }
+
+func waitUntil(ctx context.Context, check func(context.Context) error, interval time.Duration) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	complaints := newComplaints()
 	for {
-		err := c.check(ctx)
+		err := check(ctx)
 		if err == nil {
 			return ctx.Err()
 		}
 		// The cause may be told in other words at each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
 		if ctx.Err() == nil && complaints.isNews("", message, repeatInterval) {
-			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", retryInterval)
+			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
 		}
 		select {
 		case <-ctx.Done():
@@ -152,10 +207,10 @@ func (c *preflight) wait(ctx context.Context) error {
 
 // watchErrorHandler tells what is wrong when a resource cannot be listed or watched, once and not at every retry of
 // the reflector, which has its own backoff.
-func watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
+func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
 	complaints := newComplaints()
 	return func(ctx context.Context, _ *cache.Reflector, err error) {
-		message, harmless := explain(resource, err)
+		message, harmless := c.explain(err)
 		logger := klog.FromContext(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -167,7 +222,7 @@ func watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
 	}
 }
 
-func explain(resource string, err error) (message string, harmless bool) {
+func (c *preflight) explain(err error) (message string, harmless bool) {
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), utilnet.IsProbableEOF(err),
 		errors.Is(err, context.Canceled):
@@ -175,7 +230,7 @@ func explain(resource string, err error) (message string, harmless bool) {
 	case apierrors.IsNotFound(err):
 		return "The cluster does not know this resource any more: " + installCRD, false
 	case apierrors.IsForbidden(err):
-		return "Permissions are missing: " + installRBAC, false
+		return "Permissions are missing: " + c.install(), false
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept our credentials any more: check -kubeconfig", false
 	}

@@ -83,7 +83,7 @@ func TestPodsOnDemand(t *testing.T) {
 		kube := kubefake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
 			Spec: corev1.PodSpec{NodeName: "a"}})
 		p := newPods(false, func() (*Store[Pod], error) {
-			return newStore("pods", coreinformers.NewPodInformer(kube, metav1.NamespaceAll, 0, cache.Indexers{}),
+			return newStore("pods", clusterWide(coreinformers.NewPodInformer(kube, metav1.NamespaceAll, 0, cache.Indexers{})),
 				func(full *corev1.Pod) (*Pod, error) { return trimPod(full, nodeLabelKey) },
 				cache.Indexers{unlabelledByNamespace: indexUnlabelled}, func(string) cache.WatchErrorHandlerWithContext {
 					return cache.DefaultWatchErrorHandler
@@ -106,8 +106,8 @@ func TestPodsOnDemand(t *testing.T) {
 			if p.Get("default", "p") != nil {
 				n++
 			}
-			if n != 3*pods || told != wantTold || !p.HasSynced() {
-				t.Errorf("%s: %d found of %d, %d told of %d, synced %v", what, n, 3*pods, told, wantTold, p.HasSynced())
+			if n != 3*pods || told != wantTold || !p.HasSynced("default") {
+				t.Errorf("%s: %d found of %d, %d told of %d, synced %v", what, n, 3*pods, told, wantTold, p.HasSynced("default"))
 			}
 		}
 		hostnames := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
@@ -117,7 +117,7 @@ func TestPodsOnDemand(t *testing.T) {
 		p.localServiceChanged(nil, hostnames)
 		want("nobody needs them", 0, 0)
 		p.localServiceChanged(hostnames, services)
-		if p.HasSynced() {
+		if p.HasSynced("default") {
 			t.Error("synced at once")
 		}
 		want("one needs them", 1, 1)

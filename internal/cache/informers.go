@@ -57,15 +57,18 @@ type Caches struct {
 	Pods           *Pods
 
 	serviceCIDRs *Store[networkingv1.ServiceCIDR] // nil where the API server has none
+	gates        map[string]*gate                 // of the namespaces that are watched, none if all are
 }
 
 // Options are what caches are made of.
 type Options struct {
 	Kube     kubernetes.Interface
 	Metadata metadata.Interface
-	// LocalServices is an informer of LocalServices: NewLocalServiceInformer makes one.
-	LocalServices cache.SharedIndexInformer
-	NodeLabelKey  string
+	// LocalServices makes an informer of the LocalServices of a namespace, or of all: NewLocalServiceInformer does.
+	LocalServices func(namespace string) cache.SharedIndexInformer
+	// Namespaces are those that are watched, each when it is opened; none for all, at once.
+	Namespaces   []string
+	NodeLabelKey string
 	// AllPods has all pods watched, also while no LocalService needs labels on them.
 	AllPods bool
 	// OnWatchError returns the handler of the errors of a watch.
@@ -74,48 +77,44 @@ type Options struct {
 
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
-	c := &Caches{}
+	c := &Caches{gates: newGates(o.Namespaces)}
 	var err [7]error
 	none := cache.Indexers{}
-	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName, o.LocalServices, readLocalService,
+	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName,
+		c.namespacedFrom(o.LocalServices, func(g *gate) <-chan struct{} { return g.filled }), readLocalService,
 		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
 	c.LocalServices, err[0] = newLocalServices(localServices), localServicesErr
 	var nodes *Store[Node]
 	nodes, err[1] = newStore("nodes",
-		metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"),
-			metav1.NamespaceAll, 0,
-			cache.Indexers{}, nil).Informer(),
+		clusterWide(metadatainformer.NewFilteredMetadataInformer(o.Metadata,
+			corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()),
 		trimNode, none, o.OnWatchError)
 	if err[1] == nil {
 		c.Nodes, err[1] = newNodes(nodes)
 	}
 	var services *Store[Service]
 	services, err[2] = newStore("services",
-		coreinformers.NewServiceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{}),
+		c.namespaced(func(namespace string) cache.SharedIndexInformer {
+			return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
+		}),
 		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
 		none, o.OnWatchError)
 	if err[2] == nil {
 		c.Services, err[2] = newServices(services)
 	}
 	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
-		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
-			func(list *metav1.ListOptions) {
-				// EndpointSlices have the labels of their Services, and ours have these.
-				list.LabelSelector = v1alpha1.OwnerLabelKey + "," + o.NodeLabelKey
-			}),
+		// EndpointSlices have the labels of their Services, and ours have these.
+		c.endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey),
 		trimEndpointSlice, cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
 	c.HostnameSlices, err[4] = newStore("endpointslices.discovery.k8s.io",
-		discoveryinformers.NewFilteredEndpointSliceInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
-			func(list *metav1.ListOptions) {
-				list.LabelSelector = v1alpha1.HostnamesLabelKey
-			}),
+		c.endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey),
 		trimHostnameSlice, cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
 	c.Pods = newPods(o.AllPods, func() (*Store[Pod], error) {
 		return newStore(podsResource,
-			coreinformers.NewFilteredPodInformer(o.Kube, metav1.NamespaceAll, 0, cache.Indexers{},
-				func(list *metav1.ListOptions) {
-					list.FieldSelector = scheduledPods
-				}),
+			c.namespaced(func(namespace string) cache.SharedIndexInformer {
+				return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
+					func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
+			}),
 			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	})
@@ -124,13 +123,21 @@ func New(o Options) (*Caches, error) {
 	}
 	if hasServiceCIDRs(o.Kube) {
 		c.serviceCIDRs, err[5] = newStore("servicecidrs.networking.k8s.io",
-			networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{}),
+			clusterWide(networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{})),
 			stripManagedFields[*networkingv1.ServiceCIDR], none, o.OnWatchError)
 	}
 	if err := errors.Join(err[:]...); err != nil {
 		return nil, fmt.Errorf("set up caches: %w", err)
 	}
 	return c, nil
+}
+
+// endpointSlices makes the informers of the EndpointSlices with some labels.
+func (c *Caches) endpointSlices(kube kubernetes.Interface, selector string) informers {
+	return c.namespaced(func(namespace string) cache.SharedIndexInformer {
+		return discoveryinformers.NewFilteredEndpointSliceInformer(kube, namespace, 0, cache.Indexers{},
+			func(list *metav1.ListOptions) { list.LabelSelector = selector })
+	})
 }
 
 // hasServiceCIDRs reports whether the API server tells the addresses that it has for Services: from Kubernetes 1.33 on.
@@ -142,7 +149,7 @@ func hasServiceCIDRs(kube kubernetes.Interface) bool {
 
 type runner interface {
 	run(context.Context)
-	synced() []cache.InformerSynced
+	synced(namespace string) []cache.InformerSynced
 	lastHeard() (resource string, at time.Time)
 }
 
@@ -160,15 +167,26 @@ func (c *Caches) Start(ctx context.Context) (wait func()) {
 	for _, store := range c.stores() {
 		running.Go(func() { store.run(ctx) })
 	}
+	for namespace := range c.gates {
+		running.Go(func() { c.fill(ctx, namespace) })
+	}
 	return running.Wait
 }
 
 // WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done
-// before.
+// before. It does not wait for namespaces that are not open yet.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
+	namespaces := []string{metav1.NamespaceAll}
+	for namespace, g := range c.gates {
+		if g.isOpen() {
+			namespaces = append(namespaces, namespace)
+		}
+	}
 	var synced []cache.InformerSynced
 	for _, store := range c.stores() {
-		synced = append(synced, store.synced()...)
+		for _, namespace := range namespaces {
+			synced = append(synced, store.synced(namespace)...)
+		}
 	}
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
 }
@@ -202,7 +220,7 @@ func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName
 
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
-	objs := c.EndpointSlices.byIndex(readyByLocalService, ls.Namespace+"/"+ls.Name)
+	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, ls.Namespace+"/"+ls.Name)
 	ready := make(map[string]bool, len(objs))
 	for _, obj := range objs {
 		ready[obj.(*EndpointSlice).Service] = true
@@ -214,7 +232,7 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 // so that a namespace may have thousands.
 func (c *Caches) Selecting(p *Pod) bool {
 	for key, value := range p.Labels().All {
-		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(bySelector,
+		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(p.GetNamespace(), bySelector,
 			selectorKey(p.GetNamespace(), key, value))) {
 			if plan.SelectsPod(ls, p.Labels()) {
 				return true
@@ -226,7 +244,7 @@ func (c *Caches) Selecting(p *Pod) bool {
 
 // Hostnames returns the EndpointSlices that a LocalService has for mode Hostnames, as their labels say, by name.
 func (c *Caches) Hostnames(ls *v1alpha1.LocalService) map[string]plan.EndpointSlice {
-	objs := c.HostnameSlices.byIndex(byLocalService, ls.Namespace+"/"+ls.Name)
+	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.Namespace+"/"+ls.Name)
 	byName := make(map[string]plan.EndpointSlice, len(objs))
 	for slice := range typed[HostnameSlice](objs) {
 		byName[slice.GetName()] = slice
@@ -241,7 +259,9 @@ func (c *Caches) Capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
 	if c.serviceCIDRs != nil {
 		cidrs = slices.Collect(c.serviceCIDRs.All())
 	}
-	return c.Services.capacity(ls, want, cidrs)
+	capacity := c.Services.capacity(ls, want, cidrs)
+	capacity.IsPartial = len(c.gates) > 0
+	return capacity
 }
 
 func stripManagedFields[T metav1.Object](object T) (out T, err error) {

@@ -40,7 +40,7 @@ func newCaches(t *testing.T, resources ...*metav1.APIResourceList) *Caches {
 func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
 	for _, object := range objects {
-		if err := store.informer.GetIndexer().Add(object); err != nil {
+		if err := store.informers.indexer(metav1.NamespaceAll).Add(object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,7 +234,7 @@ func (registration) HasSynced() bool { return true }
 // TestOnChange: what is told of the events of an informer, also of a deletion that the watch has missed.
 func TestOnChange(t *testing.T) {
 	informer := &handlers{}
-	store := &Store[Node]{informer: informer}
+	store := &Store[Node]{informers: clusterWide(informer), told: map[string][]cache.InformerSynced{}}
 	var got [][2]*Node
 	if err := store.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestSelectedNodes(t *testing.T) {
 		t.Helper()
 		if after != nil {
 			show(t, c.Nodes.Store, after)
-		} else if err := c.Nodes.informer.GetIndexer().Delete(before); err != nil {
+		} else if err := c.Nodes.informers.indexer("").Delete(before); err != nil {
 			t.Fatal(err)
 		}
 		c.Nodes.change(before, after)

@@ -26,16 +26,19 @@ const maxWritten = 1000
 // LocalServices is the cache of LocalServices, ahead of its watch by what was written last.
 type LocalServices struct {
 	*Store[v1alpha1.LocalService]
-	written   cache.MutationCache
-	writtenAt *utilcache.LRUExpireCache // time.Time, by key
+	written   map[string]cache.MutationCache // by namespace, as the informers
+	writtenAt *utilcache.LRUExpireCache      // time.Time, by key
 }
 
-// NewLocalServiceInformer makes an informer of LocalServices as they are stored: a typed client could read none of them
+// NewLocalServiceInformer makes informers of LocalServices as they are stored: a typed client could read none of them
 // any more if one did not fit the type, as when the CustomResourceDefinition is an older one, or edited. Every resync,
 // 0 for never, they are told as changed although they are not.
-func NewLocalServiceInformer(client dynamic.Interface, resync time.Duration) cache.SharedIndexInformer {
-	return dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.SchemeGroupVersion.WithResource("localservices"),
-		metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
+func NewLocalServiceInformer(client dynamic.Interface,
+	resync time.Duration) func(namespace string) cache.SharedIndexInformer {
+	return func(namespace string) cache.SharedIndexInformer {
+		return dynamicinformer.NewFilteredDynamicInformer(client,
+			v1alpha1.SchemeGroupVersion.WithResource("localservices"), namespace, resync, cache.Indexers{}, nil).Informer()
+	}
 }
 
 // readLocalService makes a LocalService of a stored object. What does not fit is left out, and marked.
@@ -84,17 +87,29 @@ func decode(fields map[string]any) (*v1alpha1.LocalService, error) {
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
-	return &LocalServices{
-		Store: store,
-		written: cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), store.informer.GetStore(),
-			cache.MutationCacheOptions{TTL: EchoTimeout, MaxCacheSize: maxWritten}),
-		writtenAt: utilcache.NewLRUExpireCache(maxWritten),
+	written := map[string]cache.MutationCache{}
+	for namespace, informer := range store.informers {
+		written[namespace] = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(),
+			informer.GetStore(), cache.MutationCacheOptions{TTL: EchoTimeout, MaxCacheSize: maxWritten})
 	}
+	return &LocalServices{Store: store, written: written, writtenAt: utilcache.NewLRUExpireCache(maxWritten)}
+}
+
+// writtenIn returns what was written in a namespace, nil if that is not watched.
+func (s *LocalServices) writtenIn(namespace string) cache.MutationCache {
+	if all := s.written[metav1.NamespaceAll]; all != nil {
+		return all
+	}
+	return s.written[namespace]
 }
 
 // Get returns a LocalService, as the watch told it or as it was written, whichever is newer; nil if there is none.
 func (s *LocalServices) Get(namespace, name string) *v1alpha1.LocalService {
-	if obj, exists, _ := s.written.GetByKey(namespace + "/" + name); exists {
+	written := s.writtenIn(namespace)
+	if written == nil {
+		return nil
+	}
+	if obj, exists, _ := written.GetByKey(namespace + "/" + name); exists {
 		return obj.(*v1alpha1.LocalService)
 	}
 	return nil
@@ -103,7 +118,7 @@ func (s *LocalServices) Get(namespace, name string) *v1alpha1.LocalService {
 // Wrote takes in what the API server answered to a write.
 func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	ls.ManagedFields = nil
-	s.written.Mutation(ls)
+	s.writtenIn(ls.Namespace).Mutation(ls)
 	s.Store.Wrote(ls)
 	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), EchoTimeout)
 }

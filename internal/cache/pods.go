@@ -134,7 +134,9 @@ func (p *Pods) current() *Store[Pod] {
 	return p.store
 }
 
-func (p *Pods) synced() []cache.InformerSynced { return []cache.InformerSynced{p.HasSynced} }
+func (p *Pods) synced(namespace string) []cache.InformerSynced {
+	return []cache.InformerSynced{func() bool { return p.HasSynced(namespace) }}
+}
 
 // lastHeard is about the watch that there is now.
 func (p *Pods) lastHeard() (resource string, at time.Time) {
@@ -144,8 +146,9 @@ func (p *Pods) lastHeard() (resource string, at time.Time) {
 	return podsResource, time.Time{}
 }
 
-// HasSynced reports whether all pods have been told that were there when the watch began, if they are wanted.
-func (p *Pods) HasSynced() bool {
+// HasSynced reports whether all pods of a namespace have been told that were there when the watch began, if they are
+// wanted.
+func (p *Pods) HasSynced(namespace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.isWanted {
@@ -154,7 +157,7 @@ func (p *Pods) HasSynced() bool {
 	if p.store == nil {
 		return false
 	}
-	for _, synced := range p.store.synced() {
+	for _, synced := range p.store.synced(namespace) {
 		if !synced() {
 			return false
 		}
@@ -181,7 +184,7 @@ func (p *Pods) All() iter.Seq[*Pod] {
 // Unlabelled returns the pods of a namespace whose node label is not right.
 func (p *Pods) Unlabelled(namespace string) iter.Seq[*Pod] {
 	if store := p.current(); store != nil {
-		return typed[Pod](store.byIndex(unlabelledByNamespace, namespace))
+		return typed[Pod](store.byIndex(namespace, unlabelledByNamespace, namespace))
 	}
 	return func(func(*Pod) bool) {}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,11 +16,11 @@ import (
 
 // Store gives access to the cache of one resource, whose objects are of type *T. They must not be changed.
 type Store[T any] struct {
-	resource string
-	informer cache.SharedIndexInformer
-	heard    heard
-	told     []cache.InformerSynced // what has been told of all objects that were there at the start
-	echoes   *utilcache.LRUExpireCache
+	resource  string
+	informers informers
+	heard     map[string]*heard                 // by namespace, as the informers
+	told      map[string][]cache.InformerSynced // the same: who has been told of all objects from the start
+	echoes    *utilcache.LRUExpireCache
 }
 
 const (
@@ -29,58 +30,85 @@ const (
 	maxEchoes = 10000
 )
 
-// newStore makes a store of an informer. trim makes little of a whole object.
-func newStore[T, Full any](resource string, informer cache.SharedIndexInformer, trim func(Full) (*T, error),
-	indexers cache.Indexers,
+// newStore makes a store of informers. trim makes little of a whole object.
+func newStore[T, Full any](resource string, informers informers, trim func(Full) (*T, error), indexers cache.Indexers,
 	onWatchError func(resource string) cache.WatchErrorHandlerWithContext) (*Store[T], error) {
-	err := informer.SetTransform(func(obj any) (any, error) {
-		if full, ok := obj.(Full); ok {
-			return trim(full)
+	s := &Store[T]{resource: resource, informers: informers, heard: map[string]*heard{},
+		told: map[string][]cache.InformerSynced{}, echoes: utilcache.NewLRUExpireCache(maxEchoes)}
+	for namespace, informer := range informers {
+		err := informer.SetTransform(func(obj any) (any, error) {
+			if full, ok := obj.(Full); ok {
+				return trim(full)
+			}
+			return obj, nil // Trimmed before, or a tombstone.
+		})
+		if err == nil {
+			err = informer.AddIndexers(indexers)
 		}
-		return obj, nil // Trimmed before, or a tombstone.
-	})
-	if err == nil {
-		err = informer.AddIndexers(indexers)
+		if err == nil {
+			err = informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace)))
+		}
+		if err != nil {
+			return s, err
+		}
+		s.heard[namespace], s.told[namespace] = &heard{}, []cache.InformerSynced{informer.HasSynced}
 	}
-	if err == nil {
-		err = informer.SetWatchErrorHandlerWithContext(onWatchError(resource))
-	}
-	return &Store[T]{resource: resource, informer: informer, told: []cache.InformerSynced{informer.HasSynced},
-		echoes: utilcache.NewLRUExpireCache(maxEchoes)}, err
+	return s, nil
 }
 
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
 func (s *Store[T]) Get(namespace, name string) *T {
-	key := name
-	if namespace != "" {
-		key = namespace + "/" + name
-	}
-	// GetByKey fails for no key.
-	if obj, exists, _ := s.informer.GetStore().GetByKey(key); exists {
+	if obj := s.get(namespace, name); obj != nil {
 		return obj.(*T)
 	}
 	return nil
 }
 
-// All returns all objects, in no order.
-func (s *Store[T]) All() iter.Seq[*T] { return typed[T](s.informer.GetStore().List()) }
+func (s *Store[T]) get(namespace, name string) any {
+	indexer := s.informers.indexer(namespace)
+	if indexer == nil {
+		return nil
+	}
+	// GetByKey fails for no key.
+	obj, _, _ := indexer.GetByKey(cache.NewObjectName(namespace, name).String())
+	return obj
+}
 
-// Keys returns the keys of all objects, in no order.
-func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
-	return func(yield func(types.NamespacedName) bool) {
-		for _, key := range s.informer.GetStore().ListKeys() {
-			// The keys of a store are those of objects.
-			if name, err := cache.ParseObjectName(key); err == nil && !yield(name.AsNamespacedName()) {
-				return
+// All returns all objects, in no order.
+func (s *Store[T]) All() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, informer := range s.informers {
+			for _, obj := range informer.GetStore().List() {
+				if !yield(obj.(*T)) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// byIndex returns the objects with a value in an index, in no order.
-func (s *Store[T]) byIndex(index, value string) []any {
+// Keys returns the keys of all objects, in no order.
+func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
+	return func(yield func(types.NamespacedName) bool) {
+		for _, informer := range s.informers {
+			for _, key := range informer.GetStore().ListKeys() {
+				// The keys of a store are those of objects.
+				if name, err := cache.ParseObjectName(key); err == nil && !yield(name.AsNamespacedName()) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// byIndex returns the objects of a namespace with a value in an index, in no order.
+func (s *Store[T]) byIndex(namespace, index, value string) []any {
+	indexer := s.informers.indexer(namespace)
+	if indexer == nil {
+		return nil
+	}
 	// Every index that is asked for exists, so this cannot fail.
-	objs, _ := s.informer.GetIndexer().ByIndex(index, value)
+	objs, _ := indexer.ByIndex(index, value)
 	return objs
 }
 
@@ -101,8 +129,8 @@ func (s *Store[T]) Wrote(object metav1.Object) {
 
 // HasReached reports whether the cache has an object, of this resource version or a later one.
 func (s *Store[T]) HasReached(namespace, name, resourceVersion string) bool {
-	obj, exists, _ := s.informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
-	return exists && hasReached(obj.(versioned), resourceVersion)
+	obj := s.get(namespace, name)
+	return obj != nil && hasReached(obj.(versioned), resourceVersion)
 }
 
 type versioned interface{ GetResourceVersion() string }
@@ -132,7 +160,7 @@ func (s *Store[T]) IsEcho(state interface {
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a
 // resync, both are the same. It must not block.
 func (s *Store[T]) OnChange(changed func(before, after *T)) error {
-	registration, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { changed(nil, obj.(*T)) },
 		UpdateFunc: func(old, obj any) { changed(old.(*T), obj.(*T)) },
 		DeleteFunc: func(obj any) {
@@ -141,16 +169,39 @@ func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 			}
 			changed(obj.(*T), nil)
 		},
-	})
-	if err != nil {
-		return fmt.Errorf("watch changes: %w", err)
 	}
-	s.told = append(s.told, registration.HasSynced)
+	for namespace, informer := range s.informers {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("watch changes: %w", err)
+		}
+		s.told[namespace] = append(s.told[namespace], registration.HasSynced)
+	}
 	return nil
 }
 
-func (s *Store[T]) run(ctx context.Context) { s.informer.RunWithContext(s.heard.in(ctx)) }
+func (s *Store[T]) run(ctx context.Context) {
+	var running sync.WaitGroup
+	for namespace, informer := range s.informers {
+		running.Go(func() { informer.RunWithContext(s.heard[namespace].in(ctx)) })
+	}
+	running.Wait()
+}
 
-func (s *Store[T]) lastHeard() (resource string, at time.Time) { return s.resource, s.heard.at() }
+// lastHeard is about the watch that is behind the others, of those that have told anything yet.
+func (s *Store[T]) lastHeard() (resource string, at time.Time) {
+	for _, h := range s.heard {
+		if last := h.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
+			at = last
+		}
+	}
+	return s.resource, at
+}
 
-func (s *Store[T]) synced() []cache.InformerSynced { return s.told }
+// synced are what tells whether all is known of a namespace.
+func (s *Store[T]) synced(namespace string) []cache.InformerSynced {
+	if s.informers[metav1.NamespaceAll] != nil {
+		namespace = metav1.NamespaceAll
+	}
+	return s.told[namespace]
+}

@@ -82,4 +82,7 @@ type Capacity struct {
 	// NeededClusterIPs is the number of addresses that the LocalService still needs, and FreeClusterIPs that of those
 	// that the cluster has left, -1 if that is not known.
 	NeededClusterIPs, FreeClusterIPs int
+	// IsPartial is set where only some namespaces are watched: in the cluster there may be more Services, and fewer
+	// free addresses, than is known.
+	IsPartial bool
 }

@@ -24,11 +24,15 @@ func IsNearCapacity(c *plan.Capacity) bool { return nearCapacity(c).Status == me
 
 func nearCapacity(c *plan.Capacity) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}
+	var atLeast, atMost string
+	if c.IsPartial {
+		atLeast, atMost = "at least ", "at most "
+	}
 	switch {
 	case c.FreeClusterIPs >= 0 && c.NeededClusterIPs > c.FreeClusterIPs:
 		out.Reason = v1alpha1.ReasonFewClusterIPs
-		out.Message = fmt.Sprintf("%d Services still need a cluster IP, and %d addresses are free: use headless "+
-			"Services (clusterIP: None), or add a ServiceCIDR", c.NeededClusterIPs, c.FreeClusterIPs)
+		out.Message = fmt.Sprintf("%d Services still need a cluster IP, and %s%d addresses are free: use headless "+
+			"Services (clusterIP: None), or add a ServiceCIDR", c.NeededClusterIPs, atMost, c.FreeClusterIPs)
 	case c.ClusterIPsInNamespace > clusterIPServicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyEnvironmentVariables
 		out.Message = fmt.Sprintf("the namespace has %d Services with a cluster IP; each becomes environment "+
@@ -40,11 +44,14 @@ func nearCapacity(c *plan.Capacity) metav1.Condition {
 			"nodeSelector choose fewer nodes, or use another namespace", c.InNamespace, servicesPerNamespace)
 	case c.InCluster > servicesPerCluster:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the cluster has %d Services; Kubernetes is tested with up to %d: let "+
-			"nodeSelector choose fewer nodes", c.InCluster, servicesPerCluster)
+		out.Message = fmt.Sprintf("the cluster has %s%d Services; Kubernetes is tested with up to %d: let "+
+			"nodeSelector choose fewer nodes", atLeast, c.InCluster, servicesPerCluster)
 	default:
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity
 		out.Message = "there are not more Services than Kubernetes is tested with"
+		if c.IsPartial {
+			out.Message += ", as far as the namespaces show that -namespaces lists"
+		}
 	}
 	return out
 }

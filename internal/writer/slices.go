@@ -266,8 +266,10 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return written, err
 	}
 	live, getErr := client.Get(ctx, slice.Name, metav1.GetOptions{})
-	if getErr != nil {
-		return nil, err // It may have gone meanwhile.
+	if apierrors.IsNotFound(getErr) {
+		return nil, err // It has gone meanwhile.
+	} else if getErr != nil {
+		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}
 	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
 		return nil, reconcile.Refused(errors.New("the name is taken by an EndpointSlice that this LocalService does " +

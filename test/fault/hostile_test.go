@@ -32,7 +32,7 @@ func TestHostileInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	good, bad := newWorld(t, c, 2), c.NewScene(t, "hostile")
-	k := startController(t, c, "-kubeconfig="+c.Kubeconfig)
+	k := startController(t, c, "-kubeconfig="+c.MustControllerKubeconfig(t))
 	good.createLocalService("a")
 	good.settle("before")
 	stored := 0

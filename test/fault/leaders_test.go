@@ -33,7 +33,7 @@ func TestPausedLeader(t *testing.T) {
 			lease := leaseOf(p.world)
 			first := startController(t, shared, append(lease, "-kubeconfig="+proxy.kubeconfig)...)
 			leads(t, first)
-			second := startController(t, shared, append(lease, "-kubeconfig="+shared.Kubeconfig)...)
+			second := startController(t, shared, append(lease, "-kubeconfig="+shared.MustControllerKubeconfig(t))...)
 			var writes atomic.Int64
 			pauseAt, paused := int64(random.IntN(20)+1), make(chan struct{})
 			proxy.set(func(r *http.Request) fault {
@@ -79,7 +79,7 @@ func TestStandbyBehind(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			w, proxy := newWorld(t, shared, 3), newProxy(t, shared)
 			lease := leaseOf(w)
-			first := startController(t, shared, append(lease, "-kubeconfig="+shared.Kubeconfig)...)
+			first := startController(t, shared, append(lease, "-kubeconfig="+shared.MustControllerKubeconfig(t))...)
 			leads(t, first)
 			second := startController(t, shared, append(lease, "-kubeconfig="+proxy.kubeconfig)...)
 			w.createLocalService("a")
@@ -113,7 +113,7 @@ func TestStandbyBehind(t *testing.T) {
 // leaseOf are the flags of controllers of which one leads.
 func leaseOf(w *world) []string {
 	return []string{"-leader-elect", "-leader-election-id=fault-" + w.Namespace,
-		"-leader-election-namespace=" + w.Namespace, "-leader-election-lease-duration=" + leaseDuration.String()}
+		"-leader-election-namespace=" + framework.ControllerNamespace, "-leader-election-lease-duration=" + leaseDuration.String()}
 }
 
 func leads(t *testing.T, c *controller) {
@@ -130,7 +130,7 @@ func TestNoisyTenant(t *testing.T) {
 		localServices = 2000
 	}
 	quiet, noisy := newWorld(t, shared, 2), newWorld(t, shared, 1)
-	startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
+	startController(t, shared, "-kubeconfig="+shared.MustControllerKubeconfig(t))
 	quiet.createLocalService("a")
 	quiet.settle("before")
 	noisy.InParallel(localServices, func(i int) error {

@@ -65,7 +65,11 @@ func newProxy(t testing.TB, c *framework.Cluster) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport, err := rest.TransportFor(c.Config)
+	account, err := clientcmd.BuildConfigFromFlags("", c.MustControllerKubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(account)
 	if err != nil {
 		t.Fatal(err)
 	}

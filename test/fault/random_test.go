@@ -111,7 +111,7 @@ func TestSequences(t *testing.T) {
 	if whole() {
 		worlds, steps = 32, 105
 	}
-	k := startController(t, shared, "-kubeconfig="+shared.Kubeconfig)
+	k := startController(t, shared, "-kubeconfig="+shared.MustControllerKubeconfig(t))
 	var players []*player
 	begun := newWorld(t, shared, 1)
 	begun.createLocalService("a")

@@ -1,40 +1,196 @@
 package framework
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// AccountToken is a token of a service account, which must exist.
-func (c *Cluster) AccountToken(t testing.TB, namespace, name string) string {
-	t.Helper()
-	accounts := c.Kube.CoreV1().ServiceAccounts(namespace)
-	token, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("make a token for service account %s/%s: %v", namespace, name, err)
+// The account that artifacts/deploy runs the controller as.
+const (
+	ControllerNamespace = "local-service-system"
+	ControllerAccount   = "local-service-controller"
+)
+
+// tokenDuration is longer than any test.
+const tokenDuration = 24 * time.Hour
+
+// accountKinds are the kinds of objects that make an account and its permissions.
+var accountKinds = map[string]schema.GroupVersionResource{
+	"Namespace":          {Version: "v1", Resource: "namespaces"},
+	"ServiceAccount":     {Version: "v1", Resource: "serviceaccounts"},
+	"ClusterRole":        rbacv1.SchemeGroupVersion.WithResource("clusterroles"),
+	"ClusterRoleBinding": rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"),
+	"Role":               rbacv1.SchemeGroupVersion.WithResource("roles"),
+	"RoleBinding":        rbacv1.SchemeGroupVersion.WithResource("rolebindings"),
+}
+
+// ControllerKubeconfig is a kubeconfig with the controller's credentials, whose permissions are those in
+// artifacts/deploy: the controllers of all tests run with it, unless a test says that it needs another one. The account
+// is made when it is first asked for.
+func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.controllerKubeconfig != "" {
+		return c.controllerKubeconfig, nil
 	}
-	return token.Status.Token
+	files := []string{ControllerPermissions}
+	if c.hostnames {
+		files = append(files, HostnamesPermissions)
+	}
+	if err := c.Grant(ctx, files...); err != nil {
+		return "", err
+	}
+	shipped, err := ShippedPermissions(files...)
+	if err == nil {
+		err = c.waitGranted(ctx, ControllerNamespace, ControllerAccount, shipped)
+	}
+	if err == nil {
+		c.controllerKubeconfig, err = c.accountKubeconfig(ctx, c.dir, ControllerNamespace, ControllerAccount)
+	}
+	return c.controllerKubeconfig, err
+}
+
+// MustControllerKubeconfig is ControllerKubeconfig for a test.
+func (c *Cluster) MustControllerKubeconfig(t testing.TB) string {
+	t.Helper()
+	kubeconfig, err := c.ControllerKubeconfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// Grant creates the accounts and permissions in files of artifacts/deploy, and nothing else that is there. What exists
+// already stays.
+func (c *Cluster) Grant(ctx context.Context, files ...string) error {
+	for _, file := range files {
+		objects, err := readManifest(file)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			resource, isNeeded := accountKinds[object.GetKind()]
+			if !isNeeded {
+				continue
+			}
+			client := c.Dynamic.Resource(resource).Namespace(object.GetNamespace())
+			_, err := client.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("create %s %s of %s: %w", object.GetKind(), object.GetName(), file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// NewAccount makes an account with some permissions, in a namespace that exists, and returns a kubeconfig of it.
+func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions) string {
+	t.Helper()
+	ctx, create := t.Context(), metav1.CreateOptions{}
+	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
+	clusterMeta := metav1.ObjectMeta{Name: namespace + "-" + name}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+	clusterRef := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterMeta.Name}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
+	rbac := c.Kube.RbacV1()
+	_, err1 := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: clusterMeta, Rules: p.Rules}, create)
+	_, err2 := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: clusterMeta,
+		RoleRef: clusterRef, Subjects: subjects}, create)
+	_, err3 := rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: p.OwnRules}, create)
+	_, err4 := rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref,
+		Subjects: subjects}, create)
+	_, err5 := c.Dynamic.Resource(accountKinds["ServiceAccount"]).Namespace(namespace).Create(ctx,
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+			"metadata": map[string]any{"name": name}}}, create)
+	err := errors.Join(err1, err2, err3, err4, err5)
+	if err == nil {
+		err = c.waitGranted(ctx, namespace, name, p)
+	}
+	if err != nil {
+		t.Fatalf("make account %s/%s: %v", namespace, name, err)
+	}
+	return c.AccountKubeconfig(t, namespace, name)
+}
+
+// waitGranted waits until the API server, which learns of roles by a watch, lets an account do what it may.
+func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Permissions) error {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	return Poll(ctx, func(ctx context.Context) error {
+		for _, permission := range p.All() {
+			review := &authorizationv1.SubjectAccessReview{}
+			review.Spec.User = "system:serviceaccount:" + namespace + ":" + name
+			review.Spec.ResourceAttributes = permission.Attributes(namespace)
+			reviews := c.Kube.AuthorizationV1().SubjectAccessReviews()
+			review, err := reviews.Create(ctx, review, metav1.CreateOptions{})
+			if err == nil && !review.Status.Allowed {
+				err = fmt.Errorf("%s may not %s yet", name, permission)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // AccountKubeconfig is a kubeconfig with the credentials of a service account, which must exist.
 func (c *Cluster) AccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
-	token := c.AccountToken(t, namespace, name)
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	path, err := c.accountKubeconfig(t.Context(), t.TempDir(), namespace, name)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return path
+}
+
+func (c *Cluster) accountKubeconfig(ctx context.Context, dir, namespace, name string) (path string, err error) {
+	token, err := c.accountToken(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		return "", err
 	}
 	for user := range config.AuthInfos {
 		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
 	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	path = filepath.Join(dir, filepath.Base(c.Kubeconfig)+"-"+name)
+	return path, clientcmd.WriteToFile(*config, path)
+}
+
+// AccountToken is a token of a service account, which must exist.
+func (c *Cluster) AccountToken(t testing.TB, namespace, name string) string {
+	t.Helper()
+	token, err := c.accountToken(t.Context(), namespace, name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return token
+}
+
+func (c *Cluster) accountToken(ctx context.Context, namespace, name string) (string, error) {
+	request := &authenticationv1.TokenRequest{}
+	request.Spec.ExpirationSeconds = new(int64(tokenDuration.Seconds()))
+	accounts := c.Kube.CoreV1().ServiceAccounts(namespace)
+	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("make a token for service account %s/%s: %w", namespace, name, err)
+	}
+	return token.Status.Token, nil
 }

@@ -67,7 +67,8 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	second := &Cluster{Kubeconfig: filepath.Join(c.dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: c.dir}
+	second := &Cluster{Kubeconfig: filepath.Join(c.dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: c.dir,
+		hostnames: c.hostnames}
 	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
 	if err := os.WriteFile(second.Kubeconfig, kubeconfig, 0o600); err != nil {
 		return nil, err

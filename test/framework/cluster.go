@@ -51,6 +51,8 @@ type ClusterOptions struct {
 	Args []string
 	// WithoutCRD leaves the CustomResourceDefinition out.
 	WithoutCRD bool
+	// Hostnames grants the controller what only mode Hostnames needs.
+	Hostnames bool
 }
 
 func (o *ClusterOptions) args(dir string) []string {
@@ -78,10 +80,12 @@ type Cluster struct {
 	Dynamic       dynamic.Interface
 	Audit         *Audit
 
-	dir string
+	dir       string
+	hostnames bool // whether the controller may write EndpointSlices
 
-	mu          sync.Mutex
-	controllers []*Controller
+	mu                   sync.Mutex
+	controllers          []*Controller
+	controllerKubeconfig string // "" until it is asked for
 }
 
 // StartCluster starts a cluster with our CustomResourceDefinition. Whoever calls it stops it; NewCluster does that at
@@ -107,6 +111,7 @@ func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
 		Kubeconfig: filepath.Join(dir, "kubeconfig"),
 		Audit:      &Audit{path: filepath.Join(dir, "logs", "audit.log")},
 		dir:        dir,
+		hostnames:  opts.Hostnames,
 	}
 	if err := c.prepare(ctx, opts); err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -242,9 +247,14 @@ func (c *Cluster) Playground(ctx context.Context, stdin []byte, args ...string) 
 // Dir is the playground's directory.
 func (c *Cluster) Dir() string { return c.dir }
 
-// StartController runs a controller for this cluster, beside those that run already, and waits until it is ready.
+// StartController runs a controller for this cluster, beside those that run already, with the permissions in
+// artifacts/deploy, and waits until it is ready.
 func (c *Cluster) StartController(ctx context.Context, args ...string) (*Controller, error) {
-	args = append([]string{"-kubeconfig=" + c.Kubeconfig}, args...)
+	kubeconfig, err := c.ControllerKubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args = append([]string{"-kubeconfig=" + kubeconfig}, args...)
 	controller, err := c.startController(ControllerOptions{Args: args})
 	if err != nil {
 		return nil, err
@@ -272,7 +282,7 @@ func (c *Cluster) startController(opts ControllerOptions) (*Controller, error) {
 // end with exit code 0 fails the test, unless the test has ended it already.
 func (c *Cluster) NewController(t testing.TB, args ...string) *Controller {
 	t.Helper()
-	controller := c.LaunchController(t, append([]string{"-kubeconfig=" + c.Kubeconfig}, args...)...)
+	controller := c.LaunchController(t, append([]string{"-kubeconfig=" + c.MustControllerKubeconfig(t)}, args...)...)
 	if err := controller.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}

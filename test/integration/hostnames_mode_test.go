@@ -161,15 +161,17 @@ func TestHostnamesLeaderStops(t *testing.T) {
 func TestHostnamesNotPermitted(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "permission")
-	s.MustKubectl("delete", "clusterrolebinding", "local-service-hostnames", "--ignore-not-found")
-	s.NewController(t, "-kubeconfig="+deployed(t, s.Cluster, "local-service-controller.yaml"))
+	s.MustControllerKubeconfig(t)
+	s.MustKubectl("delete", "clusterrolebinding", "local-service-hostnames")
+	t.Cleanup(func() { s.Must(s.Grant(context.Background(), framework.HostnamesPermissions)) })
+	s.NewController(t)
 	node := s.AddNodes("a")[0]
 	s.run("a", node, "10.1.0.1")
 	s.Create("demo", framework.WithHostnames)
 	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "artifacts/deploy/hostnames.yaml")
 	s.CreateReady("other")
 	s.waitWarning("demo", v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs the permission")
-	deployed(t, s.Cluster, "hostnames.yaml")
+	s.Must(s.Grant(t.Context(), framework.HostnamesPermissions))
 	s.WaitReady("demo")
 	s.wantNames("a=10.1.0.1")
 }

@@ -21,6 +21,7 @@ import (
 func publisher() framework.ClusterOptions {
 	return framework.ClusterOptions{
 		ControlPlaneOnly: true,
+		Hostnames:        true,
 		Args: []string{
 			// Nobody renews the nodes' leases; that must not make their pods unready.
 			"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
@@ -32,7 +33,7 @@ func publisher() framework.ClusterOptions {
 // publishers is for tests of mode Hostnames that run controllers of their own.
 var publishers = newClusterPool(2, publisher())
 
-// publishing is the cluster of the other ones. One controller works in it, with the permissions in artifacts/deploy.
+// publishing is the cluster of the other ones. One controller works in it.
 var publishing struct {
 	once    sync.Once
 	cluster *framework.Cluster
@@ -48,8 +49,7 @@ func newPublishingScene(t *testing.T, word string) *scene {
 			return
 		}
 		publishing.cluster = cluster
-		kubeconfig := deployed(t, cluster, "local-service-controller.yaml", "hostnames.yaml")
-		if _, err := cluster.StartController(context.Background(), "-v=4", "-kubeconfig="+kubeconfig); err != nil {
+		if _, err := cluster.StartController(context.Background(), "-v=4"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,18 +68,6 @@ func stopPublishing() error {
 		errs = append(errs, checkLog(controller))
 	}
 	return errors.Join(append(errs, publishing.cluster.Stop())...)
-}
-
-// deployed applies files of artifacts/deploy, and returns a kubeconfig of the controller's account there.
-func deployed(t *testing.T, cluster *framework.Cluster, files ...string) string {
-	t.Helper()
-	for _, file := range files {
-		path := framework.MustModuleFile(t, "artifacts", "deploy", file)
-		if _, err := cluster.Kubectl(t.Context(), "apply", "--validate=strict", "-f", path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cluster.AccountKubeconfig(t, "local-service-system", "local-service-controller")
 }
 
 // run makes a pod of LocalService demo that is ready at an address, or two with a comma between them.

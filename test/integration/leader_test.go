@@ -30,12 +30,10 @@ func (s *scene) newCandidate(name string, args ...string) *candidate {
 // newCandidateVia starts a candidate with another kubeconfig than that of its service account.
 func (s *scene) newCandidateVia(name string, via func(kubeconfig string) string, args ...string) *candidate {
 	s.T.Helper()
-	s.MustKubectl("create", "serviceaccount", name)
-	binding := s.Namespace + "-" + name
-	s.MustKubectl("create", "clusterrolebinding", binding, "--clusterrole=cluster-admin",
-		"--serviceaccount="+s.Namespace+":"+name)
+	shipped, err := framework.ShippedPermissions(framework.ControllerPermissions, framework.HostnamesPermissions)
+	s.Must(err)
 	args = append([]string{
-		"-kubeconfig=" + via(s.AccountKubeconfig(s.T, s.Namespace, name)),
+		"-kubeconfig=" + via(s.NewAccount(s.T, s.Namespace, name, shipped)),
 		"-leader-elect", "-leader-election-namespace=" + s.Namespace, "-leader-election-id=lease",
 	}, args...)
 	c := &candidate{s.LaunchController(s.T, args...), "system:serviceaccount:" + s.Namespace + ":" + name}

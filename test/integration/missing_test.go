@@ -110,8 +110,7 @@ func TestWhatIsMissing(t *testing.T) {
 				len(lines), strings.Join(lines, "\n"))
 		}
 	})
-	isDenied := func(r *framework.Request) bool { return r.ResponseStatus.Code == http.StatusForbidden }
-	if denied := cluster.Audit.Since(0).ByController().Where(isDenied); len(denied) > 0 {
+	if denied := cluster.Audit.Since(0).ByController().Where(isForbidden); len(denied) > 0 {
 		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)
 	}
 	if lines := controller.LogLines("Forbidden"); len(lines) > 0 {
@@ -157,7 +156,7 @@ func atLeast(n, want int) error {
 func TestAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "outage")
-	proxy := s.NewProxy(t, s.Kubeconfig)
+	proxy := s.NewProxy(t, s.MustControllerKubeconfig(t))
 	controller := s.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig)
 	s.Must(controller.WaitReady(s.Ctx()))
 	nodes := s.AddNodes("a", "b", "c")

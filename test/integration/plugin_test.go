@@ -53,7 +53,7 @@ func (s *scene) setPodStatus(name, ip, waits string) {
 // TestStatusPlugin looks at LocalServices with `kubectl localservice`, in a cluster whose EndpointSlices are real.
 func TestStatusPlugin(t *testing.T) {
 	t.Parallel()
-	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true})
+	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true})
 	t.Run("Services", func(t *testing.T) { pluginWithServices(t, cluster) })
 	t.Run("Hostnames", func(t *testing.T) { pluginWithHostnames(t, cluster) })
 }

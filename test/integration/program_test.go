@@ -32,6 +32,10 @@ func TestWrongFlags(t *testing.T) {
 		{"-metrics-per-localservice=-1", "-metrics-per-localservice=-1 must not be negative"},
 		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x", "-metrics-tls-cert-file and -metrics-tls-key-file need each"},
 		{"-metrics-tls-cert-file=x -metrics-tls-key-file=y", "-metrics-tls-cert-file needs -metrics-secure-address"},
+		{"-namespaces=", "-namespaces= has an empty name: leave the flag out to work in all namespaces"},
+		{"-namespaces=a,,b", "-namespaces=a,,b has an empty name"},
+		{"-namespaces=a,b,a", "-namespaces=a,b,a has a twice"},
+		{"-namespaces=a,B", `-namespaces=a,B: "B" cannot be the name of a namespace`, "lower case"},
 		{"-node-label-key=a_/b", "-node-label-key=a_/b is no label key"},
 		{"-node-label-key=", "-node-label-key= is no label key"},
 		{"-node-label-key=owner", "-node-label-key=owner", "choose another one"},
@@ -246,7 +250,7 @@ func TestWithoutHTTPServer(t *testing.T) {
 	s := newScene(t, solo(t), "nohttp")
 	controller, err := framework.StartController(framework.ControllerOptions{
 		Args: []string{"-http-address="},
-		Env:  []string{"KUBECONFIG=" + s.Kubeconfig},
+		Env:  []string{"KUBECONFIG=" + s.MustControllerKubeconfig(t)},
 	})
 	s.Must(err)
 	t.Cleanup(controller.Kill)

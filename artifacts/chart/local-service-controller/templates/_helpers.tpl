@@ -51,6 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .Values.namespaces }}{{ $_ := set $flags "namespaces" (join "," .) }}{{ end }}
 {{- range $name, $value := $flags }}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
 - {{ printf "-%s=%v" $name $value | quote }}
@@ -74,4 +75,83 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 ---
 {{ toYaml $policy }}
 {{- end }}
+{{- end }}
+
+{{- /* What the controller does in each namespace that it works in. */ -}}
+{{- define "lsc.rules" -}}
+- apiGroups: [localservice.dev]
+  resources: [localservices]
+  verbs: [get, list, watch]
+- apiGroups: [localservice.dev]
+  resources: [localservices/status]
+  verbs: [patch]
+# For owner references that block deletion, where OwnerReferencesPermissionEnforcement is on.
+- apiGroups: [localservice.dev]
+  resources: [localservices/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch] # patch: the node label
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{ end }}
+
+{{- /* What it reads of the cluster, in whichever namespaces it works. */ -}}
+{{- define "lsc.clusterRules" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch] # get: is it really gone?
+- apiGroups: [networking.k8s.io] # how many addresses there are for Services
+  resources: [servicecidrs]
+  verbs: [list, watch]
+{{ end }}
+
+{{- define "lsc.hostnamesRules" -}}
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, create, update, delete]
+- apiGroups: [""] # for owner references that block deletion, where OwnerReferencesPermissionEnforcement is on
+  resources: [services/finalizers]
+  verbs: [update]
+{{ end }}
+
+{{- /* A role with some rules, and its binding to the controller: in a namespace, or of the whole cluster. */ -}}
+{{- define "lsc.grant" }}
+{{- $name := printf "%s%s" (include "lsc.fullname" .context) (get . "suffix") }}
+{{- $kind := ternary "Role" "ClusterRole" (ne (get . "namespace") "") }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}
+metadata:
+  name: {{ $name }}
+  {{- with get . "namespace" }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "lsc.labels" .context | nindent 4 }}
+rules:
+{{ .rules | trim }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  name: {{ $name }}
+  {{- with get . "namespace" }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "lsc.labels" .context | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ $kind }}
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "lsc.fullname" .context }}
+  namespace: {{ .context.Release.Namespace }}
 {{- end }}

@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	core "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestNamespaces: of two namespaces one is opened at the start and the other one later. Each shows its own objects, its
+// LocalServices when all else is known, and nobody asks for those of other namespaces.
+func TestNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects, localServices []runtime.Object
+		for _, namespace := range []string{"a", "b", "c"} {
+			objects = append(objects,
+				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service", Namespace: namespace}},
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace}, Spec: corev1.PodSpec{NodeName: "n"}})
+			ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
+			stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored["apiVersion"], stored["kind"] = v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind
+			localServices = append(localServices, &unstructured.Unstructured{Object: stored})
+		}
+		kube := kubefake.NewClientset(objects...)
+		dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{
+				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
+			}, localServices...)
+		c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(dynamic, 0),
+			Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), Namespaces: []string{"a", "b"},
+			NodeLabelKey: nodeLabelKey,
+			OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		if err := c.LocalServices.OnChange(func(_, after *v1alpha1.LocalService) {
+			if c.Services.Get(after.Namespace, "service") == nil {
+				t.Errorf("the LocalService of %s is told before its Services are known", after.Namespace)
+			}
+			told = append(told, after.Namespace)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := func(namespaces ...string) {
+			t.Helper()
+			time.Sleep(time.Second) // of the bubble: whether caches are filled is looked at now and then
+			synctest.Wait()
+			if !slices.Equal(told, namespaces) {
+				t.Errorf("LocalServices were told of %v, want %v", told, namespaces)
+			}
+			for _, namespace := range []string{"a", "b", "c"} {
+				want := slices.Contains(namespaces, namespace)
+				pods := slices.Collect(c.Pods.Unlabelled(namespace))
+				if got := c.LocalServices.Get(namespace, "demo") != nil; got != want {
+					t.Errorf("the LocalService of %s is known: %v, want %v", namespace, got, want)
+				}
+				if got := c.Services.Get(namespace, "service") != nil; got != want {
+					t.Errorf("the Service of %s is known: %v, want %v", namespace, got, want)
+				}
+				if got := len(pods) == 1 && c.Pods.Get(namespace, "pod") != nil; got != want {
+					t.Errorf("the pod of %s is known: %v, want %v", namespace, got, want)
+				}
+			}
+			n := len(namespaces)
+			if keys := slices.Collect(c.LocalServices.Keys()); len(keys) != n {
+				t.Errorf("the keys of LocalServices are %v", keys)
+			}
+			if pods := slices.Collect(c.Pods.All()); len(pods) != n {
+				t.Errorf("there are %d pods, want %d", len(pods), n)
+			}
+			capacity := c.Capacity(testobject.LocalService(), 0)
+			if capacity.InCluster != n || !capacity.IsPartial {
+				t.Errorf("the capacity is %+v, want a partial one with %d Services", capacity, n)
+			}
+		}
+		c.Open("a")
+		wait := c.Start(t.Context())
+		t.Cleanup(wait)
+		if !c.WaitForSync(t.Context()) {
+			t.Fatal("the caches are not filled")
+		}
+		want("a")
+		c.Open("b")
+		want("a", "b")
+		for _, actions := range [][]core.Action{kube.Actions(), dynamic.Actions()} {
+			for _, action := range actions {
+				isDiscovery := action.GetResource().Resource == "resource"
+				if namespace := action.GetNamespace(); namespace != "a" && namespace != "b" && !isDiscovery {
+					t.Errorf("asked for %s in namespace %q", action.GetResource().Resource, namespace)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Files of artifacts/deploy with permissions: those that the controller always needs, and those for mode Hostnames.
+const (
+	ControllerPermissions = "local-service-controller.yaml"
+	HostnamesPermissions  = "hostnames.yaml"
+)
+
+// Permissions are what an account may do.
+type Permissions struct {
+	// Rules are in force in the whole cluster, and OwnRules in the account's namespace only.
+	Rules, OwnRules []rbacv1.PolicyRule
+}
+
+// ShippedPermissions are what files of artifacts/deploy grant to the controller.
+func ShippedPermissions(files ...string) (p Permissions, err error) {
+	for _, file := range files {
+		objects, err := readManifest(file)
+		if err != nil {
+			return p, err
+		}
+		granted := map[string]bool{} // by kind and name of the role
+		for _, object := range objects {
+			binding := &rbacv1.ClusterRoleBinding{} // A RoleBinding has the same fields.
+			if kind := object.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+				continue
+			}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding); err != nil {
+				return p, fmt.Errorf("%s: %w", file, err)
+			}
+			granted[binding.RoleRef.Kind+" "+binding.RoleRef.Name] = true
+		}
+		for _, object := range objects {
+			if !granted[object.GetKind()+" "+object.GetName()] {
+				continue
+			}
+			role := &rbacv1.ClusterRole{} // A Role has the same rules.
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+				return p, fmt.Errorf("%s: %w", file, err)
+			}
+			if object.GetKind() == "Role" {
+				p.OwnRules = append(p.OwnRules, role.Rules...)
+			} else {
+				p.Rules = append(p.Rules, role.Rules...)
+			}
+		}
+	}
+	if len(p.Rules)+len(p.OwnRules) == 0 {
+		err = fmt.Errorf("%v grant nothing", files)
+	}
+	return p, err
+}
+
+// Permission is to do one thing with one resource.
+type Permission struct {
+	// Resource may have a subresource: pods/exec.
+	Verb, Group, Resource string
+	// Own is for the account's namespace only.
+	Own bool
+}
+
+func (p Permission) String() string {
+	resource := p.Resource
+	if p.Group != "" {
+		name, subresource, hasSubresource := strings.Cut(p.Resource, "/")
+		if resource = name + "." + p.Group; hasSubresource {
+			resource = name + "/" + subresource + "." + p.Group
+		}
+	}
+	return p.Verb + " " + resource
+}
+
+// Attributes are what the API server is asked whether an account of a namespace has the permission.
+func (p Permission) Attributes(namespace string) *authorizationv1.ResourceAttributes {
+	resource, subresource, _ := strings.Cut(p.Resource, "/")
+	attributes := &authorizationv1.ResourceAttributes{Verb: p.Verb, Group: p.Group, Resource: resource,
+		Subresource: subresource}
+	if p.Own {
+		attributes.Namespace = namespace
+	}
+	return attributes
+}
+
+// All are the permissions one by one.
+func (p Permissions) All() []Permission {
+	return append(each(p.Rules, false), each(p.OwnRules, true)...)
+}
+
+func each(rules []rbacv1.PolicyRule, own bool) (all []Permission) {
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all = append(all, Permission{verb, group, resource, own})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Without is a copy without one permission.
+func (p Permissions) Without(taken Permission) Permissions {
+	kept := Permissions{}
+	for _, permission := range p.All() {
+		rule := rbacv1.PolicyRule{Verbs: []string{permission.Verb}, APIGroups: []string{permission.Group},
+			Resources: []string{permission.Resource}}
+		switch {
+		case permission == taken:
+		case permission.Own:
+			kept.OwnRules = append(kept.OwnRules, rule)
+		default:
+			kept.Rules = append(kept.Rules, rule)
+		}
+	}
+	return kept
+}
+
+// readManifest reads the objects in a file of artifacts/deploy.
+func readManifest(file string) (objects []*unstructured.Unstructured, err error) {
+	path, err := ModuleFile("artifacts", "deploy", file)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for decoder := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(object.Object) > 0 { // A document may hold nothing but comments.
+			objects = append(objects, object)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestNamespaces runs the controller for two namespaces, of which one comes later, and with permissions in those only.
+// It does all its work there, and is never refused anything, because it asks for nothing elsewhere.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	cluster := publishers.take(t)
+	s, other := newScene(t, cluster, "within"), newScene(t, cluster, "without")
+	later := &scene{&framework.Scene{Cluster: cluster, T: t, Namespace: s.Namespace + "-later"}}
+	const account = "controller"
+	ofCluster, ofNamespace := splitShipped(t)
+	kubeconfig := s.NewAccount(t, s.Namespace, account, framework.Permissions{Rules: ofCluster, OwnRules: ofNamespace})
+	began := cluster.Audit.Mark()
+	controller := s.NewController(t, "-kubeconfig="+kubeconfig, "-namespaces="+s.Namespace+","+later.Namespace,
+		"-leader-elect", "-leader-election-namespace="+s.Namespace)
+	_, err := controller.WaitLog(t.Context(), "Waiting: ", "namespace "+later.Namespace+" is left out until it exists")
+	s.Must(err)
+
+	// What there is elsewhere is there before all that follows.
+	elsewhere := other.AddNodes("a")[0]
+	other.Create("demo")
+	other.CreatePod("pod", elsewhere, app)
+	s.work("work")
+	node := s.AddNodes("x")[0]
+	s.run("pod", node, "10.1.0.1")
+	s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames("x=10.1.0.1")
+
+	// begin makes the namespace that comes later, with what the controller needs there.
+	begin := func() {
+		t.Helper()
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: later.Namespace}}
+		_, err := s.Kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+		s.Must(err)
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: ofNamespace}
+		_, err = s.Kube.RbacV1().Roles(later.Namespace).Create(t.Context(), role, metav1.CreateOptions{})
+		s.Must(err)
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: account},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.Namespace, Name: account}}}
+		_, err = s.Kube.RbacV1().RoleBindings(later.Namespace).Create(t.Context(), binding, metav1.CreateOptions{})
+		s.Must(err)
+	}
+	begin()
+	later.work("work")
+	if denied := cluster.Audit.Since(began).ByController().Where(isForbidden); len(denied) > 0 {
+		t.Errorf("the controller was refused: %s", denied)
+	}
+	s.Must(s.Kube.CoreV1().Namespaces().Delete(t.Context(), later.Namespace, metav1.DeleteOptions{}))
+	s.Eventually("the namespace is gone", func(ctx context.Context) error {
+		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, later.Namespace, metav1.GetOptions{})
+		if err == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	begin()
+	later.work("again")
+
+	if services, err := other.ServiceClient().List(t.Context(), metav1.ListOptions{}); err != nil || len(services.Items) > 0 {
+		t.Errorf("in another namespace there are %d Services, %v", len(services.Items), err)
+	}
+	if labels := other.GetPod("pod").Labels; len(labels) != 1 {
+		t.Errorf("in another namespace the pod has the labels %v", labels)
+	}
+	asked := cluster.Audit.Since(began).ByController().Where(func(r *framework.Request) bool {
+		return r.ObjectRef.Namespace == other.Namespace ||
+			r.ObjectRef.Namespace == "" && r.ObjectRef.Resource != "nodes" && r.ObjectRef.Resource != "servicecidrs" &&
+				r.ObjectRef.Resource != "selfsubjectaccessreviews" && r.ObjectRef.Resource != ""
+	})
+	if len(asked) > 0 {
+		t.Errorf("the controller asked for what is elsewhere: %s", asked)
+	}
+}
+
+// splitShipped are the shipped permissions that concern the cluster, and those that concern a namespace.
+func splitShipped(t *testing.T) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
+	t.Helper()
+	shipped := allShipped(t)
+	for _, rule := range shipped.Rules {
+		if resource := rule.Resources[0]; resource == "nodes" || resource == "servicecidrs" {
+			ofCluster = append(ofCluster, rule)
+		} else {
+			ofNamespace = append(ofNamespace, rule)
+		}
+	}
+	return ofCluster, append(ofNamespace, shipped.OwnRules...)
+}
+
+// allShipped are the permissions that the controller has with mode Hostnames.
+func allShipped(t *testing.T) framework.Permissions {
+	t.Helper()
+	shipped, err := framework.ShippedPermissions(framework.ControllerPermissions, framework.HostnamesPermissions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shipped
+}
+
+func isForbidden(r *framework.Request) bool { return r.ResponseStatus.Code == http.StatusForbidden }

@@ -1,0 +1,179 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// permissionRow is a line of the tables in docs/reference/permissions.md.
+var permissionRow = regexp.MustCompile("(?m)^\\| `([a-z0-9./]+)` \\| `([a-z]+)` \\| [^|]+ \\| [^|]+ \\|$")
+
+// TestPermissionsAreDocumented compares the tables in the documentation with what is shipped.
+func TestPermissionsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(framework.MustModuleFile(t, "docs", "reference", "permissions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := []string{}
+	for _, row := range permissionRow.FindAllStringSubmatch(string(text), -1) {
+		documented = append(documented, row[2]+" "+row[1])
+	}
+	shipped := []string{}
+	for _, permission := range allShipped(t).All() {
+		shipped = append(shipped, permission.String())
+	}
+	slices.Sort(documented)
+	slices.Sort(shipped)
+	if err := framework.Equal("documented permissions", documented, shipped); err != nil {
+		t.Error(err)
+	}
+}
+
+// isAskedFor reports whether the controller asks for a permission before it begins. Finalizers matter only where an
+// admission plug-in is on, and what writes EndpointSlices only for mode Hostnames, which has a condition for it.
+func isAskedFor(p framework.Permission) bool {
+	isOfSlices := p.Resource == "endpointslices" && p.Verb != "list" && p.Verb != "watch"
+	return !strings.HasSuffix(p.Resource, "/finalizers") && !isOfSlices
+}
+
+// complaint is what the log has when the API server refuses what the permission is for.
+func complaint(p framework.Permission) string {
+	if strings.HasSuffix(p.Resource, "/finalizers") {
+		return "cannot set blockOwnerDeletion"
+	}
+	return fmt.Sprintf(`cannot %s resource \"%s\"`, p.Verb, p.Resource)
+}
+
+// TestEachPermission takes each permission away, alone. The controller says so when it starts. Where it may not ask what
+// it may do, it goes on to work until it needs the permission, and says then what it cannot do: whatever is never
+// missed is not needed. Each controller has a namespace, so that they work at the same time.
+func TestEachPermission(t *testing.T) {
+	t.Parallel()
+	options := publisher()
+	options.Args = append(options.Args,
+		"--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
+	cluster := framework.NewCluster(t, options)
+	shipped := allShipped(t)
+	scenes := map[framework.Permission]*scene{}
+	kubeconfigs := map[framework.Permission]string{}
+	for _, permission := range shipped.All() {
+		s := newScene(t, cluster, "without")
+		scenes[permission] = s
+		kubeconfigs[permission] = s.NewAccount(t, s.Namespace, "controller", shipped.Without(permission))
+	}
+	launch := func(t *testing.T, permission framework.Permission) *framework.Controller {
+		t.Helper()
+		s := scenes[permission]
+		opts := framework.ControllerOptions{Args: []string{"-kubeconfig=" + kubeconfigs[permission],
+			"-namespaces=" + s.Namespace, "-leader-elect", "-leader-election-namespace=" + s.Namespace,
+			"-leader-election-lease-duration=3s"}}
+		if permission.Verb == "list" { // This API server can do without, by streaming; others cannot.
+			opts.Env = []string{"KUBE_FEATURE_WatchListClient=false"}
+		}
+		controller, err := framework.StartController(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(controller.Kill)
+		return controller
+	}
+	t.Run("at the start", func(t *testing.T) {
+		for _, permission := range shipped.All() {
+			if !isAskedFor(permission) {
+				continue
+			}
+			t.Run(permission.String(), func(t *testing.T) {
+				t.Parallel()
+				line, err := launch(t, permission).WaitLog(t.Context(), "Waiting: ", permission.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for other := range scenes {
+					if what := " " + other.String(); other != permission &&
+						(strings.Contains(line, what+",") || strings.Contains(line, what+":")) {
+						t.Errorf("the log tells that something else is missing, too: %s", line)
+					}
+				}
+			})
+		}
+	})
+	// By this everybody may ask what he may do.
+	if _, err := cluster.Kubectl(t.Context(), "delete", "clusterrolebinding", "system:basic-user"); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("at work", func(t *testing.T) {
+		for _, permission := range shipped.All() {
+			t.Run(permission.String(), func(t *testing.T) {
+				t.Parallel()
+				s := scenes[permission].in(t)
+				controller := launch(t, permission)
+				pokes := s.pokes()
+				round := 0
+				s.Eventually("the log tells what cannot be done without it", func(ctx context.Context) error {
+					if len(controller.LogLines(complaint(permission))) > 0 {
+						return nil
+					}
+					pokes[round%len(pokes)](round)
+					round++
+					return fmt.Errorf("after %d changes it does not; it ends with:\n%s", round, controller.Tail(10))
+				})
+			})
+		}
+	})
+}
+
+// pokes make changes, by which a controller comes to do all that it ever does. They do not wait for it.
+func (s *scene) pokes() []func(round int) {
+	s.T.Helper()
+	nodes := s.AddNodes("a", "b")
+	s.Create("demo")
+	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
+	s.run("pod", nodes[0], "10.1.0.1")
+	slices := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
+	const source = v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesSource
+	const published = v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesPublished
+	now := metav1.DeleteOptions{}
+	ignore := func(error) {} // What a change is about may not be there yet.
+	return []func(round int){
+		func(round int) {
+			s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = int32(80 + round%100) })
+		},
+		func(int) {
+			lost, err := slices.List(s.Ctx(), metav1.ListOptions{LabelSelector: published})
+			s.Must(err)
+			for i := range lost.Items {
+				_, err := slices.Patch(s.Ctx(), lost.Items[i].Name, types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.HostnamesLabelKey), metav1.PatchOptions{})
+				ignore(err)
+			}
+		},
+		// Twice the same event: one Service is made anew.
+		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },
+		func(int) { s.setPodStatus("pod", "10.1.0.1", "Waiting") },
+		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },
+		func(int) { s.setPodStatus("pod", "10.1.0.1", "") },
+		// Not soon after the labels are lost: whatever has none when its source is gone is out of sight.
+		func(int) {
+			ignore(slices.DeleteCollection(s.Ctx(), now, metav1.ListOptions{LabelSelector: source}))
+		},
+		func(int) { ignore(s.Kube.CoreV1().Nodes().Delete(s.Ctx(), nodes[1], now)) },
+		func(int) { s.PatchPod("pod", `{"metadata":{"labels":{"vm/rack":null}}}`) },
+		func(int) {
+			_, err := s.Kube.CoreV1().Nodes().Create(s.Ctx(), framework.NewNode(nodes[1],
+				map[string]string{framework.SceneLabel: s.Namespace}), metav1.CreateOptions{})
+			ignore(err)
+		},
+	}
+}
