@@ -217,21 +217,6 @@ func (o *Outcome) MayPass() bool {
 	return !slices.ContainsFunc(o.Refused, func(err error) bool { return !mayPass(err) })
 }
 
-// WhileBackingOff is the error of a sync that leaves out what was refused before: Stale if others of its writes may
-// succeed in a moment.
-func (o *Outcome) WhileBackingOff() error {
-	var errs []error
-	for _, err := range slices.Concat(o.Stale, o.Refused) {
-		if isStale(err) || mayPass(err) {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) > 0 {
-		return reconcile.Stale(errors.Join(errs...))
-	}
-	return reconcile.ErrBackingOff
-}
-
 func mayPass(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	return !answered && !reconcile.IsRefused(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||

@@ -65,8 +65,8 @@ func attemptOf(ls *v1alpha1.LocalService, change *plan.CopyChange) attempt {
 	return a
 }
 
-// contestedSlice is an EndpointSlice, and the generation of the LocalService for which it was written. Another spec may be
-// stored as it is.
+// contestedSlice is an EndpointSlice, and the generation of the LocalService for which it was written. Another spec may
+// be stored as it is.
 type contestedSlice struct {
 	uid        types.UID
 	generation int64
@@ -171,6 +171,21 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, changes [
 	return out
 }
 
+// WhileBackingOff is the error of a sync that leaves out what was refused before: Stale if others of its writes may
+// succeed in a moment.
+func (o *Outcome) WhileBackingOff() error {
+	var errs []error
+	for _, err := range slices.Concat(o.Stale, o.Refused) {
+		if isStale(err) || mayPass(err) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return reconcile.Stale(errors.Join(errs...))
+	}
+	return reconcile.ErrBackingOff
+}
+
 func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice) (asked, written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -247,7 +262,8 @@ func (s *Slices) IsThere(ctx context.Context, service plan.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	list, err := s.kube.CoreV1().Services(service.GetNamespace()).List(ctx,
-		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
+		metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {
 		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
 	}
