@@ -150,7 +150,10 @@ func (s *scene) pokes() []func(round int) {
 		func(round int) {
 			s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = int32(80 + round%100) })
 		},
-		func(int) {
+		func(round int) {
+			if round > 40 {
+				return // Whatever has no label when its source is gone is out of sight, and is not deleted.
+			}
 			lost, err := slices.List(s.Ctx(), metav1.ListOptions{LabelSelector: published})
 			s.Must(err)
 			for i := range lost.Items {
@@ -164,7 +167,6 @@ func (s *scene) pokes() []func(round int) {
 		func(int) { s.setPodStatus("pod", "10.1.0.1", "Waiting") },
 		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },
 		func(int) { s.setPodStatus("pod", "10.1.0.1", "") },
-		// Not soon after the labels are lost: whatever has none when its source is gone is out of sight.
 		func(int) {
 			ignore(slices.DeleteCollection(s.Ctx(), now, metav1.ListOptions{LabelSelector: source}))
 		},
