@@ -59,7 +59,7 @@ func TestLastHeard(t *testing.T) {
 		}
 		expect("nodes", time.Second, true) // That a watch ends is no news of nodes.
 		status = http.StatusForbidden
-		read(answer(&c.Nodes.heard))
+		read(answer(c.Nodes.heard[""]))
 		expect("nodes", time.Second, true)
 	})
 }
