@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 
 // refuse has the API server say no to what matches: "delete services demo", or "" for the name of any.
 func (w *hostnamesWorld) refuse(verb, resource, name string) {
+	synctest.Wait() // Nobody must be asking now.
 	w.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {
 		if named, ok := a.(interface{ GetName() string }); ok && name != "" && named.GetName() != name {
 			return false, nil, nil
@@ -91,13 +93,13 @@ func TestHostnamesGoWhileServicesAreRefused(t *testing.T) {
 // TestHostnamesAreTriedAgainWhileServicesAreRefused: what the API server was too busy for is made a moment later.
 func TestHostnamesAreTriedAgainWhileServicesAreRefused(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
-		w.publish("1", "a")
-		w.backOff()
 		var busy atomic.Bool
-		busy.Store(true)
 		w.kube.PrependReactor("update", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
 			return busy.Swap(false), nil, apierrors.NewServiceUnavailable("busy")
 		})
+		w.publish("1", "a")
+		w.backOff()
+		busy.Store(true)
 		w.publish("1", "a!") // and 3 seconds
 		w.want("a moment later", "a=10.0.0.1!")
 	})
