@@ -83,7 +83,9 @@ func (h *hostnames) look(ls *v1alpha1.LocalService, nodes int) *published {
 		IsContested: func(current plan.EndpointSlice, want plan.SliceSum) bool {
 			return h.slices.IsContested(ls, current, want)
 		}})
-	names.Changes = h.holdDoomed(keyOf(ls), names.Changes)
+	if names.Sources > 0 { // Otherwise nothing goes, and what is known of the copies stays as it is.
+		names.Changes = h.holdDoomed(keyOf(ls), names.Changes)
+	}
 	return names
 }
 

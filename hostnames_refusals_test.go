@@ -121,6 +121,21 @@ func TestHostnamesOneDeletionIsRefused(t *testing.T) {
 		})
 }
 
+// TestHostnamesSourcesGoAgainAndAgain: copies go although there is, now and then, nothing to copy for a moment.
+func TestHostnamesSourcesGoAgainAndAgain(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		w.publish("0", "a")
+		for i := range 10 {
+			w.removeSlice(fmt.Sprint(i))
+			time.Sleep(time.Second)
+			w.publish(fmt.Sprint(i+1), "a") // and 3 seconds
+		}
+		if got := w.names(); len(got) > 3 {
+			t.Errorf("copies pile up: %q", got)
+		}
+	})
+}
+
 // TestHostnamesSourceGoesTwice: a copy stays for a moment longer than its source each time.
 func TestHostnamesSourceGoesTwice(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},

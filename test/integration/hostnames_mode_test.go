@@ -119,6 +119,7 @@ func TestHostnamesChangeOfModeInterrupted(t *testing.T) {
 	s.ResetCount()
 	s.Update("demo", framework.WithHostnames)
 	s.WaitServiceExists("demo")
+	s.WaitServiceExists(sourceName)
 	controller.Kill()
 	s.MustOwn(ls, 5)
 	controller = s.NewController(t)

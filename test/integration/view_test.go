@@ -33,7 +33,8 @@ const zone = "topology.kubernetes.io/zone"
 
 // withoutKubelets are the options of a cluster whose nodes nobody misses.
 func withoutKubelets() framework.ClusterOptions {
-	return framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{"--controllers=*,-node-lifecycle-controller"}}
+	return framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true,
+		Args: []string{"--controllers=*,-node-lifecycle-controller"}}
 }
 
 // TestNodesWatch follows nodes in a terminal, until Ctrl-C.
