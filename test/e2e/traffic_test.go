@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,9 +45,9 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 		s := s.in(t)
 		for i, client := range nodes {
 			// At the address of one node, from another one: kube-proxy leads on to the third.
-			at := s.MustKubectl("get", "node", nodes[(i+1)%len(nodes)],
-				`--output=jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
-			s.wantAnswers([]string{client}, nodes, s.byNodePort(nodePort, at))
+			addresses := s.MustKubectl("get", "node", nodes[(i+1)%len(nodes)],
+				`--output=jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`) // of IPv4 first
+			s.wantAnswers([]string{client}, nodes, s.byNodePort(nodePort, strings.Fields(addresses)[0]))
 		}
 	})
 	if now := s.GetPod(static); now.UID != mirror.UID {
