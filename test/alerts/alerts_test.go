@@ -9,6 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // TestAlerts makes every alert fire by its cause, runs the commands of its runbook, cures the cause, and sees the alert
@@ -17,8 +19,9 @@ func TestAlerts(t *testing.T) {
 	st := newStage(t)
 	// Two controllers, as the chart installs them. The one that stands by reaches the API server by an address of its
 	// own. What is written at a time is little, so that it can be seen to wait. The Lease lasts also on a busy machine.
-	proxy := st.NewProxy(t, st.Kubeconfig)
-	flags := []string{"-leader-elect", "-leader-election-lease-duration=60s", "-write-concurrency=4"}
+	proxy := st.NewProxy(t, st.MustControllerKubeconfig(t))
+	flags := []string{"-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace,
+		"-leader-election-lease-duration=60s", "-write-concurrency=4"}
 	leader := st.NewController(t, flags...)
 	standby := st.LaunchController(t, append(flags, "-kubeconfig="+proxy.Kubeconfig)...)
 	st.prometheus.scrape(t, leader, standby)
