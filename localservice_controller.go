@@ -217,7 +217,8 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 // more, and now and then tells how far they have come.
 func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
 	nodes []string, nodeChanges int64) func(int) error {
-	looked, told, inPlace := c.clock.Now(), c.clock.Now(), report.InPlace
+	began, inPlace := c.clock.Now(), report.InPlace
+	looked, told := began, began
 	return func(done int) error {
 		if err := c.isOutdated(ls); err != nil {
 			return err
@@ -234,7 +235,9 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			}
 			looked, nodeChanges = now, changes
 		}
-		if done > 0 && now.Sub(told) >= writer.NumbersInterval { // While all is refused there is no progress to tell.
+		// A status costs the API server as much as several Services: the longer it takes, the rarer is one. While all is
+		// refused there is no progress to tell.
+		if done > 0 && now.Sub(told) >= max(writer.NumbersInterval, now.Sub(began)/5) {
 			report.InPlace = inPlace + done
 			c.tellProgress(ctx, ls, report)
 			told = c.clock.Now()
