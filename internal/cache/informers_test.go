@@ -40,7 +40,7 @@ func newCaches(t *testing.T, resources ...*metav1.APIResourceList) *Caches {
 func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
 	for _, object := range objects {
-		if err := store.informers.indexer(metav1.NamespaceAll).Add(object); err != nil {
+		if err := store.informers.of(metav1.NamespaceAll).GetIndexer().Add(object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestSelectedNodes(t *testing.T) {
 		t.Helper()
 		if after != nil {
 			show(t, c.Nodes.Store, after)
-		} else if err := c.Nodes.informers.indexer("").Delete(before); err != nil {
+		} else if err := c.Nodes.informers.of("").GetIndexer().Delete(before); err != nil {
 			t.Fatal(err)
 		}
 		c.Nodes.change(before, after)

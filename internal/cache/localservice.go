@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -26,8 +25,8 @@ const maxWritten = 1000
 // LocalServices is the cache of LocalServices, ahead of its watch by what was written last.
 type LocalServices struct {
 	*Store[v1alpha1.LocalService]
-	written   map[string]cache.MutationCache // by namespace, as the informers
-	writtenAt *utilcache.LRUExpireCache      // time.Time, by key
+	written   byNamespace[cache.MutationCache]
+	writtenAt *utilcache.LRUExpireCache // time.Time, by key
 }
 
 // NewLocalServiceInformer makes informers of LocalServices as they are stored: a typed client could read none of them
@@ -87,7 +86,7 @@ func decode(fields map[string]any) (*v1alpha1.LocalService, error) {
 }
 
 func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
-	written := map[string]cache.MutationCache{}
+	written := byNamespace[cache.MutationCache]{}
 	for namespace, informer := range store.informers {
 		written[namespace] = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(),
 			informer.GetStore(), cache.MutationCacheOptions{TTL: EchoTimeout, MaxCacheSize: maxWritten})
@@ -95,17 +94,9 @@ func newLocalServices(store *Store[v1alpha1.LocalService]) *LocalServices {
 	return &LocalServices{Store: store, written: written, writtenAt: utilcache.NewLRUExpireCache(maxWritten)}
 }
 
-// writtenIn returns what was written in a namespace, nil if that is not watched.
-func (s *LocalServices) writtenIn(namespace string) cache.MutationCache {
-	if all := s.written[metav1.NamespaceAll]; all != nil {
-		return all
-	}
-	return s.written[namespace]
-}
-
 // Get returns a LocalService, as the watch told it or as it was written, whichever is newer; nil if there is none.
 func (s *LocalServices) Get(namespace, name string) *v1alpha1.LocalService {
-	written := s.writtenIn(namespace)
+	written := s.written.of(namespace)
 	if written == nil {
 		return nil
 	}
@@ -118,7 +109,7 @@ func (s *LocalServices) Get(namespace, name string) *v1alpha1.LocalService {
 // Wrote takes in what the API server answered to a write.
 func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	ls.ManagedFields = nil
-	s.writtenIn(ls.Namespace).Mutation(ls)
+	s.written.of(ls.Namespace).Mutation(ls)
 	s.Store.Wrote(ls)
 	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), EchoTimeout)
 }

@@ -8,25 +8,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informers are those of one resource, by namespace. The one of all namespaces, or of a cluster-wide resource, is under
-// metav1.NamespaceAll, and alone.
-type informers map[string]cache.SharedIndexInformer
+// byNamespace is what there is of one resource for each namespace that is watched. What is of all namespaces, or of a
+// cluster-wide resource, is under metav1.NamespaceAll, and alone.
+type byNamespace[T any] map[string]T
 
-// of returns the informer that tells of a namespace, nil if there is none.
-func (i informers) of(namespace string) cache.SharedIndexInformer {
-	if all := i[metav1.NamespaceAll]; all != nil {
+// of returns what is of a namespace, the zero value if that is not watched.
+func (m byNamespace[T]) of(namespace string) T {
+	if all, exists := m[metav1.NamespaceAll]; exists {
 		return all
 	}
-	return i[namespace]
+	return m[namespace]
 }
 
-// indexer returns the cache of a namespace, nil if it is not watched.
-func (i informers) indexer(namespace string) cache.Indexer {
-	if informer := i.of(namespace); informer != nil {
-		return informer.GetIndexer()
-	}
-	return nil
-}
+type informers = byNamespace[cache.SharedIndexInformer]
 
 // clusterWide is the informer of all namespaces, or of a cluster-wide resource.
 func clusterWide(informer cache.SharedIndexInformer) informers {

@@ -18,8 +18,8 @@ import (
 type Store[T any] struct {
 	resource  string
 	informers informers
-	heard     map[string]*heard                 // by namespace, as the informers
-	told      map[string][]cache.InformerSynced // the same: who has been told of all objects from the start
+	heard     byNamespace[*heard]
+	told      byNamespace[[]cache.InformerSynced] // who has been told of all objects from the start
 	echoes    *utilcache.LRUExpireCache
 }
 
@@ -33,8 +33,8 @@ const (
 // newStore makes a store of informers. trim makes little of a whole object.
 func newStore[T, Full any](resource string, informers informers, trim func(Full) (*T, error), indexers cache.Indexers,
 	onWatchError func(resource string) cache.WatchErrorHandlerWithContext) (*Store[T], error) {
-	s := &Store[T]{resource: resource, informers: informers, heard: map[string]*heard{},
-		told: map[string][]cache.InformerSynced{}, echoes: utilcache.NewLRUExpireCache(maxEchoes)}
+	s := &Store[T]{resource: resource, informers: informers, heard: byNamespace[*heard]{},
+		told: byNamespace[[]cache.InformerSynced]{}, echoes: utilcache.NewLRUExpireCache(maxEchoes)}
 	for namespace, informer := range informers {
 		err := informer.SetTransform(func(obj any) (any, error) {
 			if full, ok := obj.(Full); ok {
@@ -65,12 +65,12 @@ func (s *Store[T]) Get(namespace, name string) *T {
 }
 
 func (s *Store[T]) get(namespace, name string) any {
-	indexer := s.informers.indexer(namespace)
-	if indexer == nil {
+	informer := s.informers.of(namespace)
+	if informer == nil {
 		return nil
 	}
 	// GetByKey fails for no key.
-	obj, _, _ := indexer.GetByKey(cache.NewObjectName(namespace, name).String())
+	obj, _, _ := informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
 	return obj
 }
 
@@ -78,8 +78,8 @@ func (s *Store[T]) get(namespace, name string) any {
 func (s *Store[T]) All() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for _, informer := range s.informers {
-			for _, obj := range informer.GetStore().List() {
-				if !yield(obj.(*T)) {
+			for obj := range typed[T](informer.GetStore().List()) {
+				if !yield(obj) {
 					return
 				}
 			}
@@ -103,12 +103,12 @@ func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 
 // byIndex returns the objects of a namespace with a value in an index, in no order.
 func (s *Store[T]) byIndex(namespace, index, value string) []any {
-	indexer := s.informers.indexer(namespace)
-	if indexer == nil {
+	informer := s.informers.of(namespace)
+	if informer == nil {
 		return nil
 	}
 	// Every index that is asked for exists, so this cannot fail.
-	objs, _ := indexer.ByIndex(index, value)
+	objs, _ := informer.GetIndexer().ByIndex(index, value)
 	return objs
 }
 
@@ -199,9 +199,4 @@ func (s *Store[T]) lastHeard() (resource string, at time.Time) {
 }
 
 // synced are what tells whether all is known of a namespace.
-func (s *Store[T]) synced(namespace string) []cache.InformerSynced {
-	if s.informers[metav1.NamespaceAll] != nil {
-		namespace = metav1.NamespaceAll
-	}
-	return s.told[namespace]
-}
+func (s *Store[T]) synced(namespace string) []cache.InformerSynced { return s.told.of(namespace) }
