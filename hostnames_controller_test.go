@@ -184,7 +184,7 @@ func TestHostnames(t *testing.T) {
 				without(w.writes(), "patch localservices/status demo 2/2 Ready", 1)); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
-			w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-1", Namespace: "default"}})
+			w.removeSlice("1")
 			time.Sleep(10 * time.Second) // A copy stays for a moment longer than its source.
 			w.want("one is gone", "b-example-com-zvm5k36wu5=10.0.0.1")
 			w.writes()

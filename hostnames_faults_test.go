@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,10 +17,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-func sliceForbidden(what string) error {
-	return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(what))
-}
 
 // TestHostnamesWhenTheNameComesFree: names are published as soon as the Service that had the name is gone.
 func TestHostnamesWhenTheNameComesFree(t *testing.T) {
@@ -55,11 +49,9 @@ func TestHostnamesRefusedCopies(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
 		w.publish("1", "a")
 		w.want("first", "a=10.0.0.1")
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			return true, nil, sliceForbidden("no")
-		})
+		w.refuse("create", "endpointslices", "")
 		w.publish("2", "a") // Kubernetes packs the pod into another EndpointSlice.
-		w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-1", Namespace: "default"}})
+		w.removeSlice("1")
 		time.Sleep(time.Minute)
 		w.want("its successor is refused", "a=10.0.0.1")
 	})
@@ -68,9 +60,7 @@ func TestHostnamesRefusedCopies(t *testing.T) {
 // TestHostnamesReadyMeansPublished: a name that is not published is not ready.
 func TestHostnamesReadyMeansPublished(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			return true, nil, sliceForbidden("no")
-		})
+		w.refuse("create", "endpointslices", "")
 		w.publish("1", "a")
 		w.want("refused")
 		w.wantReady("False WriteFailed 0/1, 2 Services")
@@ -87,7 +77,7 @@ func TestHostnamesSourceMadeAnew(t *testing.T) {
 			w.want("first", "a=10.0.0.1", "b=10.0.0.1")
 			w.remove(w.service(sourceName))
 			for _, s := range []string{"1", "2"} {
-				w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-" + s, Namespace: "default"}})
+				w.removeSlice(s)
 			}
 			settle()
 			w.want("the source is gone", "a=10.0.0.1", "b=10.0.0.1")
@@ -193,9 +183,7 @@ func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
 		func(w *hostnamesWorld) {
 			w.publish("1", "a")
-			w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-				return true, nil, sliceForbidden("exceeded quota")
-			})
+			w.refuse("create", "endpointslices", "")
 			w.publish("2", "b")
 			time.Sleep(5 * time.Minute)
 			w.publish("1", "a!") // and 3 seconds

@@ -158,7 +158,8 @@ func TestHostnamesRefusedUntilCorrected(t *testing.T) {
 	inHostnamesWorld(t, ls, []runtime.Object{testNode("a", "zone=bad")}, func(w *hostnamesWorld) {
 		w.kube.PrependReactor("create", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
 			slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
-			return *slice.Endpoints[0].Hostname == "bad", nil, sliceForbidden("a policy allows no such hostname")
+			return *slice.Endpoints[0].Hostname == "bad", nil, apierrors.NewForbidden(
+				a.GetResource().GroupResource(), "x", errors.New("a policy allows no such hostname"))
 		})
 		w.publish("1", "a")
 		w.wantReady("False WriteFailed 0/1, 2 Services")

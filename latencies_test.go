@@ -18,24 +18,27 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// latencies are waits of a test, and what gives those that have ended since the last call: their number and the time
-// that they took together.
-func latencies(t *testing.T) (*metrics.Waits, func() (count uint64, sum time.Duration)) {
+// latencies are waits of a test, and what tests those that have ended since the last call, once everything has settled:
+// their number, and the time that they took together.
+func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64, least, most time.Duration)) {
 	histogram := componentmetrics.NewHistogram(&componentmetrics.HistogramOpts{Name: "test_seconds", Help: "Test."})
 	registry := componentmetrics.NewKubeRegistry()
 	registry.MustRegister(histogram)
 	var counted uint64
 	var summed float64
-	return metrics.NewWaits(histogram), func() (uint64, time.Duration) {
+	return metrics.NewWaits(histogram), func(what string, wantCount uint64, least, most time.Duration) {
 		t.Helper()
+		settle()
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := families[0].GetMetric()[0].GetHistogram()
-		count, sum := h.GetSampleCount()-counted, h.GetSampleSum()-summed
+		count, sum := h.GetSampleCount()-counted, time.Duration((h.GetSampleSum()-summed)*float64(time.Second))
 		counted, summed = h.GetSampleCount(), h.GetSampleSum()
-		return count, time.Duration(sum * float64(time.Second))
+		if count != wantCount || sum < least || sum > most {
+			t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, count, sum, wantCount, least, most)
+		}
 	}
 }
 
@@ -63,17 +66,10 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var measured func() (uint64, time.Duration)
-		c.nodeWaits, measured = latencies(t)
+		var expect func(what string, wantCount uint64, least, most time.Duration)
+		c.nodeWaits, expect = latencies(t)
 		f.watch()
 		f.run(c.Run)
-		expect := func(what string, wantCount uint64, least, most time.Duration) {
-			t.Helper()
-			settle()
-			if count, sum := measured(); count != wantCount || sum < least || sum > most {
-				t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, count, sum, wantCount, least, most)
-			}
-		}
 		expect("the start", 0, 0, 0)
 		f.set(testNode("node1"))
 		expect("a node joins", 1, batchPeriod, 2*batchPeriod)
@@ -104,17 +100,10 @@ func TestPodLabelIsMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var measured func() (uint64, time.Duration)
-		c.waits, measured = latencies(t)
+		var expect func(what string, wantCount uint64, least, most time.Duration)
+		c.waits, expect = latencies(t)
 		f.watch()
 		f.run(c.Run)
-		expect := func(what string, wantCount uint64, least, most time.Duration) {
-			t.Helper()
-			settle()
-			if count, sum := measured(); count != wantCount || sum < least || sum > most {
-				t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, count, sum, wantCount, least, most)
-			}
-		}
 		expect("the start", 0, 0, 0)
 		f.set(testPod("a"))
 		expect("a pod is scheduled", 1, 0, 10*time.Millisecond)

@@ -17,6 +17,15 @@ import (
 // access is the URL at which to ask for what a node's Service has behind it.
 type access func(node string) (url string)
 
+// urls are those of some nodes.
+func (url access) urls(of []string) []string {
+	urls := make([]string, len(of))
+	for i, node := range of {
+		urls[i] = url(node)
+	}
+	return urls
+}
+
 // byName asks a LocalService's Services by their names.
 func (s *scene) byName(ls *v1alpha1.LocalService) access {
 	return func(node string) string {
@@ -66,10 +75,7 @@ type nodeAnswers struct {
 
 // askNodes asks for nodes' Services from one node. An answer from a wrong node is an error.
 func askNodes(ctx context.Context, client string, of []string, url access) (map[string]nodeAnswers, error) {
-	urls := make([]string, len(of))
-	for i, node := range of {
-		urls[i] = url(node)
-	}
+	urls := url.urls(of)
 	replies, err := ask(ctx, client, urls)
 	if err != nil {
 		return nil, err
@@ -113,29 +119,42 @@ func (s *scene) wantAnswers(from, of []string, ways ...access) {
 	}
 }
 
-// watch asks for nodes' Services again and again until the function that it returns is called, or the test ends. An
-// answer from a wrong node fails the test, and so does no answer at all.
+// watch asks for nodes' Services again and again until the function that it returns is called, or the test ends: once in
+// each way before it returns, and once at least after that. An answer from a wrong node fails the test, and so does no
+// answer at all.
 func (s *scene) watch(client string, of []string, ways ...access) (stop func()) {
-	ctx, cancel := context.WithCancel(s.Ctx())
+	s.T.Helper()
 	answered := 0
+	askIn := func(way access) {
+		answers, err := askNodes(s.Ctx(), client, of, way)
+		if errors.Is(err, errWrongNode) {
+			s.T.Error(err)
+		}
+		for _, got := range answers {
+			answered += len(got.pods)
+		}
+	}
+	for _, way := range ways {
+		askIn(way)
+	}
+	if answered == 0 {
+		s.T.Error("nothing is answered that is to be watched")
+	}
+	stopping := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			answers, err := askNodes(ctx, client, of, ways[i%len(ways)])
-			if errors.Is(err, errWrongNode) {
-				s.T.Error(err)
-			}
-			for _, got := range answers {
-				answered += len(got.pods)
+		for i := 0; ; i++ {
+			askIn(ways[i%len(ways)])
+			select {
+			case <-stopping:
+				return
+			default:
 			}
 		}
 	})
 	stop = sync.OnceFunc(func() {
-		cancel()
+		close(stopping)
 		watching.Wait()
-		if answered == 0 {
-			s.T.Error("nothing was answered while it was watched")
-		}
 	})
 	s.T.Cleanup(stop)
 	return stop

@@ -38,10 +38,7 @@ func TestBothFamilies(t *testing.T) {
 
 // checkFamilies returns nil if the names of all nodes have an address of each family.
 func checkFamilies(ctx context.Context, client string, url access) error {
-	urls := make([]string, len(nodes))
-	for i, node := range nodes {
-		urls[i] = url(node)
-	}
+	urls := url.urls(nodes)
 	replies, err := ask(ctx, client, urls)
 	if err != nil {
 		return err

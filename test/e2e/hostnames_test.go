@@ -149,10 +149,7 @@ func (s *scene) wantGroups(url access, groups map[string][]string) {
 			if err != nil {
 				return err
 			}
-			urls := make([]string, len(names))
-			for i, name := range names {
-				urls[i] = url(name)
-			}
+			urls := url.urls(names)
 			replies, err := ask(ctx, client, urls)
 			if err != nil {
 				return err
