@@ -72,12 +72,7 @@ func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status
 // look decides about the copies, and remembers which are to go. It is told how many nodes the LocalService selects.
 func (h *hostnames) look(ls *v1alpha1.LocalService, nodes int) *published {
 	names := &published{service: h.ours(ls, plan.Published)}
-	names.Hostnames = plan.NewHostnames(ls, names.service, func(name string) plan.Labels {
-		if node := h.caches.Nodes.Get("", name); node != nil {
-			return node
-		}
-		return nil
-	})
+	names.Hostnames = plan.NewHostnames(ls, names.service, h.caches.Nodes.Selected(ls).Label)
 	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
 		Published: names.service, Slices: h.caches.Hostnames(ls), Nodes: nodes,
 		IsContested: func(current plan.EndpointSlice, want plan.SliceSum) bool {

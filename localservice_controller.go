@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -173,7 +172,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 // many Services the LocalService has.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) (p plan.Plan, nodes []string,
 	owned int) {
-	nodes = c.caches.Nodes.Selected(ls)
+	nodes = c.caches.Nodes.Selected(ls).Names
 	ready := c.caches.ReadyServices(ls)
 	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
 		owned = len(byName)
@@ -227,7 +226,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 		if now.Sub(looked) >= replanInterval {
 			changes := c.nodeChanges.Load()
 			// Some node has changed: that need not be one that is, or was, selected.
-			if changes != nodeChanges && !sets.New(c.caches.Nodes.Selected(ls)...).Equal(sets.New(nodes...)) {
+			if changes != nodeChanges && !c.caches.Nodes.Selected(ls).IsOf(nodes) {
 				return errNodesChanged
 			}
 			if c.hostnames.isBehind(ls, c.hostnames.look(ls, len(nodes))) {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -43,8 +42,8 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	source, published := templates[0].Service(""), templates[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
-	hostnames := plan.NewHostnames(ls, nil, func(node string) plan.Labels {
-		return labels.Set{"disk": "ssd", "zone": zones[node[1]-'1']}
+	hostnames := plan.NewHostnames(ls, nil, func(node, _ string) (string, bool) {
+		return zones[node[1]-'1'], true
 	})
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
 		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))

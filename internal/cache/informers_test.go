@@ -264,9 +264,19 @@ func TestSelectedNodes(t *testing.T) {
 	}
 	want := func(names ...string) {
 		t.Helper()
-		got := slices.Sorted(slices.Values(c.Nodes.Selected(selecting(map[string]string{"zone": "a"}))))
-		if !slices.Equal(got, names) {
+		selection := c.Nodes.Selected(selecting(map[string]string{"zone": "a"}))
+		got := slices.Sorted(slices.Values(selection.Names))
+		if !slices.Equal(got, names) || !selection.IsOf(names) || selection.IsOf(append(names, "other")) ||
+			selection.IsOf([]string{"other", "another"}[:len(names)]) && len(names) > 0 {
 			t.Errorf("selected %v, want %v", got, names)
+		}
+		for _, name := range []string{"one", "two", "three"} {
+			for key, want := range map[string]string{"zone": "a", "other": "", "": ""} {
+				value, isSelected := selection.Label(name, key)
+				if isSelected != slices.Contains(names, name) || isSelected && value != want {
+					t.Errorf("label %q of %s: %q, %v", key, name, value, isSelected)
+				}
+			}
 		}
 	}
 	show := func(before, after *Node) {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -19,11 +20,11 @@ type Nodes struct {
 	changed []func(before, after *Node)
 
 	mu       sync.Mutex
-	selected map[string][]string // by nodeSelector
+	selected map[string]*Selection // by nodeSelector
 }
 
 func newNodes(store *Store[Node]) (*Nodes, error) {
-	n := &Nodes{Store: store, selected: map[string][]string{}}
+	n := &Nodes{Store: store, selected: map[string]*Selection{}}
 	return n, store.OnChange(n.change)
 }
 
@@ -46,23 +47,51 @@ func (n *Nodes) forget() {
 	clear(n.selected)
 }
 
-// Selected returns the names of the nodes that a LocalService selects, in no order. They must not be changed.
-func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
+// Selection is the nodes that a nodeSelector selects. It must not be changed.
+type Selection struct {
+	Names []string // in no order
+	set   sets.Set[string]
+	nodes *Nodes
+}
+
+// Label returns the value of a label of a node that is selected: see plan.LabelOfSelected. For each change of a pod it is
+// asked about all nodes.
+func (s *Selection) Label(node, key string) (value string, isSelected bool) {
+	if !s.set.Has(node) {
+		return "", false
+	}
+	if key == "" {
+		return "", true
+	}
+	if n := s.nodes.Get("", node); n != nil {
+		value, _ = n.Lookup(key)
+	}
+	return value, true
+}
+
+// IsOf reports whether these are the names of the nodes, each given once.
+func (s *Selection) IsOf(names []string) bool {
+	return len(names) == len(s.set) && s.set.HasAll(names...)
+}
+
+// Selected returns the nodes that a LocalService selects.
+func (n *Nodes) Selected(ls *v1alpha1.LocalService) *Selection {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	selector := labels.Set(ls.Spec.NodeSelector).String()
-	names, known := n.selected[selector]
-	if known {
-		return names
+	if known := n.selected[selector]; known != nil {
+		return known
 	}
+	s := &Selection{nodes: n}
 	for node := range n.All() {
 		if plan.Selects(ls, node.Labels) {
-			names = append(names, node.GetName())
+			s.Names = append(s.Names, node.GetName())
 		}
 	}
+	s.set = sets.New(s.Names...)
 	if len(n.selected) >= maxSelections {
 		clear(n.selected)
 	}
-	n.selected[selector] = names
-	return names
+	n.selected[selector] = s
+	return s
 }

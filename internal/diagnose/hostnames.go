@@ -28,11 +28,9 @@ type hostnames struct {
 
 func (v *view) newHostnames() *hostnames {
 	h := &hostnames{outdated: map[string]bool{}}
-	h.Hostnames = plan.NewHostnames(v.LocalService, nil, func(node string) plan.Labels {
-		if set, found := v.Nodes[node]; found {
-			return set
-		}
-		return nil
+	h.Hostnames = plan.NewHostnames(v.LocalService, nil, func(node, key string) (string, bool) {
+		set, found := v.Nodes[node]
+		return set[key], found && plan.Selects(v.LocalService, set)
 	})
 	ours := map[plan.Purpose]plan.Service{}
 	for _, purpose := range []plan.Purpose{plan.Source, plan.Published} {
@@ -119,7 +117,7 @@ func nodesWithHostname(in Input) map[string]labels.Set {
 			}
 		}
 	}
-	hostnames := plan.NewHostnames(ls, nil, func(string) plan.Labels { return nil })
+	hostnames := plan.NewHostnames(ls, nil, func(string, string) (string, bool) { return "", false })
 	for _, pod := range in.Pods {
 		if node := pod.Spec.NodeName; hostnames.Of(node) != "" {
 			nodes[node] = nil

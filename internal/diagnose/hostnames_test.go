@@ -52,7 +52,10 @@ func published(t testing.TB, ls *v1alpha1.LocalService, nodes map[string]labels.
 	source.Labels[discoveryv1.LabelServiceName] = sourceName
 	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
-	hostnames := plan.NewHostnames(ls, nil, func(node string) plan.Labels { return nodes[node] })
+	hostnames := plan.NewHostnames(ls, nil, func(node, key string) (string, bool) {
+		set, found := nodes[node]
+		return set[key], found && plan.Selects(ls, set)
+	})
 	service := plan.FromAPI(in.Services[1], nodeLabel)
 	missing := plan.ComputeCopies(plan.CopyInput{Hostnames: hostnames, Published: service,
 		Source: plan.FromAPI(in.Services[0], nodeLabel),

@@ -26,14 +26,17 @@ func LabelsPods(ls *v1alpha1.LocalService) bool {
 type Hostnames struct {
 	localService *v1alpha1.LocalService
 	groupBy      string
-	labels       func(node string) Labels
+	label        LabelOfSelected
 }
 
-// NewHostnames makes the Hostnames of a LocalService. labels returns the labels of a node, nil if there is none of the
-// name. published is the Service that has the names: while the LocalService has another mode already, it tells how the
-// names go. It is nil if there is none.
-func NewHostnames(ls *v1alpha1.LocalService, published Service, labels func(node string) Labels) *Hostnames {
-	h := &Hostnames{localService: ls, groupBy: ls.Spec.GroupBy, labels: labels}
+// LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether there is such a
+// node and the LocalService selects it.
+type LabelOfSelected func(node, key string) (value string, isSelected bool)
+
+// NewHostnames makes the Hostnames of a LocalService. published is the Service that has the names: while the
+// LocalService has another mode already, it tells how the names go. It is nil if there is none.
+func NewHostnames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Hostnames {
+	h := &Hostnames{localService: ls, groupBy: ls.Spec.GroupBy, label: label}
 	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
 		h.groupBy = published.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
 	}
@@ -47,12 +50,12 @@ func (h *Hostnames) Of(node string) string {
 	}
 	named := node
 	if h.groupBy != "" || len(h.localService.Spec.NodeSelector) > 0 {
-		labels := h.labels(node)
-		if labels == nil || !Selects(h.localService, labels) {
+		group, isSelected := h.label(node, h.groupBy)
+		if !isSelected {
 			return ""
 		}
 		if h.groupBy != "" {
-			named, _ = labels.Lookup(h.groupBy)
+			named = group
 		}
 	}
 	if named == "" {

@@ -119,11 +119,9 @@ func TestHostnamesOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(c.edit...)
-			h := NewHostnames(ls, c.published, func(name string) Labels {
-				if set, found := nodes[name]; found {
-					return set
-				}
-				return nil
+			h := NewHostnames(ls, c.published, func(name, key string) (string, bool) {
+				set, found := nodes[name]
+				return set[key], found && Selects(ls, set)
 			})
 			var selected []string
 			for i, node := range []string{"a", "b.c", "d", "e", "f", "new", ""} {
@@ -176,7 +174,7 @@ func TestComputeCopies(t *testing.T) {
 	ls := localService(hostnamesMode)
 	both := templates(t, ls)
 	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	hostnames := NewHostnames(ls, published, func(string) Labels { return nil })
+	hostnames := NewHostnames(ls, published, nil)
 	copyOf := func(s apiSlice, edit ...func(*discoveryv1.EndpointSlice)) apiSlice {
 		c := Copy(&CopyChange{Name: copyName(s.Name), Source: s}, published, hostnames)
 		c.UID = types.UID("uid-" + c.Name)
@@ -280,9 +278,7 @@ func TestCopy(t *testing.T) {
 	ls := localService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"os": "linux"} })
 	both := templates(t, ls)
 	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	hostnames := NewHostnames(ls, published, func(name string) Labels {
-		return map[string]Labels{"1": labels.Set{"os": "linux"}, "2": labels.Set{}}[name]
-	})
+	hostnames := NewHostnames(ls, published, func(name, _ string) (string, bool) { return "", name == "1" })
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
 	current := SliceFromAPI(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}})
@@ -306,7 +302,7 @@ func BenchmarkComputeCopies(b *testing.B) {
 	ls := localService(hostnamesMode)
 	both := templates(b, ls)
 	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	hostnames := NewHostnames(ls, published, func(string) Labels { return nil })
+	hostnames := NewHostnames(ls, published, nil)
 	all := map[string]EndpointSlice{}
 	for i := range 50 {
 		s := sourceSlice(source, fmt.Sprint("s", i), nodeNames(100)...)
