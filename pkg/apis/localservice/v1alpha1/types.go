@@ -6,41 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Labels, annotations and other names.
-const (
-	// DefaultNodeLabelKey is the pod label that holds the name of the pod's node, unless the controller
-	// was told another one (flag -node-label-key).
-	DefaultNodeLabelKey = "vm/rack"
-	// OwnerLabelKey is the label on every generated Service that holds the name of its LocalService.
-	OwnerLabelKey = "owner"
-	// NodeAnnotationKey is the annotation on every generated Service that holds the whole name of its node,
-	// also where that name is too long for a label value.
-	NodeAnnotationKey = "localservice.dev/node"
-	// AllowDeletionAnnotationKey is the annotation on a LocalService that, with the value "true", lets the controller
-	// delete more of its Services at once than its flag -max-delete-fraction allows.
-	AllowDeletionAnnotationKey = "localservice.dev/allow-deletion"
-	// AppliedMetadataAnnotationKey is the annotation on a generated Service that lists the label and annotation
-	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
-	// somebody else has set.
-	AppliedMetadataAnnotationKey = "localservice.dev/applied-metadata"
-	// HostnamesLabelKey is the label on the Services and EndpointSlices of a LocalService with mode: Hostnames. Its value
-	// tells what each is for.
-	HostnamesLabelKey = "localservice.dev/hostnames"
-	// HostnamesSource is the value of HostnamesLabelKey on the Service that selects the pods, and on its EndpointSlices,
-	// which Kubernetes keeps.
-	HostnamesSource = "source"
-	// HostnamesPublished is the value of HostnamesLabelKey on the Service that has the names, and on its EndpointSlices,
-	// which the controller keeps.
-	HostnamesPublished = "published"
-	// GroupByAnnotationKey is the annotation on the Service that has the names that holds the spec.groupBy they go by.
-	GroupByAnnotationKey = "localservice.dev/group-by"
-	// EndpointSliceManager is the value of the label endpointslice.kubernetes.io/managed-by on the EndpointSlices that the
-	// controller keeps.
-	EndpointSliceManager = "local-service-controller.localservice.dev"
-	// FieldManager is who the controller is in the managedFields of what it writes.
-	FieldManager = "local-service-controller"
-)
-
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
