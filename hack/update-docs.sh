@@ -7,7 +7,7 @@ tmp=$(mktemp -d) # so that a page is replaced when it is whole
 trap 'rm -rf "$tmp"' EXIT
 
 api=pkg/apis/localservice/v1alpha1
-go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,types}.go >"$tmp"/api.md
+go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,well_known}.go >"$tmp"/api.md
 CGO_ENABLED=0 go run ./hack/metrics-reference >"$tmp"/metrics.md
 
 CGO_ENABLED=0 go build -o "$tmp/controller" .
