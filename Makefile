@@ -12,6 +12,8 @@ REPOSITORY ?= localhost/local-service-controller
 DIST ?= dist
 # FROM is the commit that `make test-upgrade` begins with.
 FROM ?= HEAD~1
+# VERSIONS are those of Kubernetes that `make test-matrix` tests. The newest is what everything else is tested with.
+VERSIONS ?= v1.33.13 v1.34.4 v1.35.4
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
 
@@ -38,6 +40,15 @@ test-unit: packages ## Run the tests of the packages, with the race and cache mu
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
+
+.PHONY: test-matrix
+test-matrix: build playground ## Run them against older control planes, too (VERSIONS=v1.33.13); 10 minutes for each
+	@for version in $(VERSIONS); do \
+	  echo "== Kubernetes $$version"; \
+	  hack/control-plane.sh $$version; \
+	  (cd test && CONTROL_PLANE=$(CURDIR)/bin/kubernetes/$$version/control-plane CGO_ENABLED=0 \
+	    go test -count=1 -timeout 25m ./integration/...); \
+	done
 
 .PHONY: test-fault
 test-fault: build playground ## Have things go wrong in random ways, for a few minutes (SEED=n repeats it)
@@ -102,6 +113,10 @@ fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
 .PHONY: verify
 verify: packages build playground ## Check generated code, format, static analysis, scripts, documents and manifests
 	hack/verify.sh
+
+.PHONY: lint
+lint: ## Have golangci-lint and the API linter look at all modules; 5 minutes the first time
+	@hack/lint.sh
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in what the programs use; needs vuln.go.dev

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"debug/buildinfo"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -161,7 +162,7 @@ func checkImage(t *testing.T, image v1.Image, platform v1.Platform) {
 	if header.Size > maxSize {
 		t.Errorf("the image for %s has %d bytes, more than %.0f", platform, header.Size, maxSize)
 	}
-	if header, err = archive.Next(); err != io.EOF {
+	if header, err = archive.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("there is more in the image than the binary: %+v (%v)", header, err)
 	}
 }
@@ -220,7 +221,7 @@ func checkSBOM(t *testing.T, binary string) {
 	if main := doc.Packages[0]; main.PackageName != module || len(main.PackageChecksums) != 1 {
 		t.Errorf("the first package is %+v", main)
 	}
-	var _ *spdx.Document = doc // 2.3: no older document was converted
+	var _ *spdx.Document = doc //nolint:staticcheck // The type is 2.3: no older document was converted.
 }
 
 func read(t *testing.T, path ...string) string {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -58,6 +59,9 @@ func main() {
 	}
 }
 
+// versionPattern is of versions with which the controller starts: with others, component-base panics.
+var versionPattern = regexp.MustCompile(`^v\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`)
+
 func run(ctx context.Context, args []string) error {
 	var r release
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
@@ -75,8 +79,11 @@ func run(ctx context.Context, args []string) error {
 	if r.created, err = time.Parse(time.RFC3339, *created); err != nil {
 		return fmt.Errorf("read -created: %w", err)
 	}
-	if r.version == "" || r.revision == "" {
-		return errors.New("-version and -revision are needed")
+	if !versionPattern.MatchString(r.version) {
+		return fmt.Errorf("-version is %q: it must be such as v1.2.3, or v1.2.3-rc.1", r.version)
+	}
+	if r.revision == "" {
+		return errors.New("-revision is needed")
 	}
 	r.created = r.created.UTC()
 	digest, err := makeImage(ctx, r, *root, *out)

@@ -13,6 +13,7 @@ type config struct {
 	Images           []imageSource
 	Binary           string // the playground, as a path: mounting does not take /proc/self/exe of another namespace
 	ControlPlaneOnly bool
+	ControlPlane     string // a program in the place of the playground; "" for none
 	Scheduler        bool
 	DualStack        bool
 	Audit            bool

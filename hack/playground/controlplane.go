@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os/exec"
 	"strconv"
 	"time"
 
@@ -48,7 +49,7 @@ func (c *controlPlane) start(ctx context.Context) (*kubernetes.Clientset, error)
 		return nil, err
 	}
 	progress("starting kube-apiserver")
-	if err := c.daemons.start(self(c.apiserver()...), c.dir.logFile("kube-apiserver")); err != nil {
+	if err := c.daemons.start(c.program(c.apiserver()), c.dir.logFile("kube-apiserver")); err != nil {
 		return nil, err
 	}
 	client, err := newClient(c.dir.kubeconfigOf("playground"))
@@ -66,7 +67,7 @@ func (c *controlPlane) start(ctx context.Context) (*kubernetes.Clientset, error)
 	}
 	progress("API server ready after %s", since(began))
 	progress("starting kube-controller-manager")
-	if err := c.daemons.start(self(c.controllerManager()...), c.dir.logFile("kube-controller-manager")); err != nil {
+	if err := c.daemons.start(c.program(c.controllerManager()), c.dir.logFile("kube-controller-manager")); err != nil {
 		return nil, err
 	}
 	if c.config.Scheduler {
@@ -76,6 +77,15 @@ func (c *controlPlane) start(ctx context.Context) (*kubernetes.Clientset, error)
 		}
 	}
 	return client, nil
+}
+
+// program is a component, of the version that was asked for.
+func (c *controlPlane) program(args []string) *exec.Cmd {
+	cmd := self(args...)
+	if c.config.ControlPlane != "" {
+		cmd.Path = c.config.ControlPlane
+	}
+	return cmd
 }
 
 // issueIdentities writes the keys and certificates of the control plane. The certificate authority is there already.

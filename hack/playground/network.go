@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -133,12 +134,12 @@ func connectNode(name string, ip net.IP, pid int) error {
 
 func disconnectNode(name string) error {
 	link, err := netlink.LinkByName(name)
-	if _, gone := err.(netlink.LinkNotFoundError); gone {
+	if _, isGone := errors.AsType[netlink.LinkNotFoundError](err); isGone {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("finding the interface %s: %w", name, err)
 	}
-	if err := netlink.LinkDel(link); err != nil && err != unix.ENODEV {
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("removing the interface %s: %w", name, err)
 	}
 	return nil

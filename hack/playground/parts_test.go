@@ -45,7 +45,7 @@ func TestPoll(t *testing.T) {
 	ended := errors.New("etcd ended")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(ended)
-	if err := poll(ctx, time.Minute, "waiting", func(context.Context) error { return notYet }); err != ended {
+	if err := poll(ctx, time.Minute, "waiting", func(context.Context) error { return notYet }); !errors.Is(err, ended) {
 		t.Errorf("after a component has ended: %v", err)
 	}
 }

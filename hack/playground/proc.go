@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -169,7 +170,7 @@ func poll(ctx context.Context, timeout time.Duration, what string, ok func(conte
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if cause := context.Cause(ctx); cause != tooLate {
+			if cause := context.Cause(ctx); !errors.Is(cause, tooLate) {
 				return cause
 			}
 			return fmt.Errorf("%w: %w", tooLate, last)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,8 @@ func upCommand() *cobra.Command {
 	dirFlag(cmd, &dir)
 	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "only etcd, kube-apiserver and "+
 		"kube-controller-manager: no nodes, no privileges needed")
+	f.StringVar(&c.ControlPlane, "control-plane", "", "with --control-plane-only: a program that is kube-apiserver and "+
+		"kube-controller-manager when it is called so, such as of another version (see hack/control-plane.sh)")
 	f.BoolVar(&c.Scheduler, "scheduler", false, "with --control-plane-only: a kube-scheduler, too")
 	f.StringSliceVar(&c.Nodes, "nodes", defaultNodes, "names of the nodes")
 	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for "+
@@ -101,7 +104,19 @@ func complete(dir workdir, c config) (config, error) {
 		if len(c.Images) > 0 {
 			return c, errors.New("--image needs nodes: leave it out, or --control-plane-only")
 		}
+		if c.ControlPlane != "" {
+			path, err := exec.LookPath(c.ControlPlane)
+			if err == nil {
+				c.ControlPlane, err = filepath.Abs(path)
+			}
+			if err != nil {
+				return c, fmt.Errorf("--control-plane: %w", err)
+			}
+		}
 		return c, dir.checkSocketPaths(nil)
+	}
+	if c.ControlPlane != "" {
+		return c, errors.New("--control-plane is for a cluster without nodes: add --control-plane-only")
 	}
 	c.Scheduler = true
 	if len(c.Nodes) == 0 {

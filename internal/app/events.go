@@ -24,6 +24,6 @@ func (r Recorder) Record(regarding runtime.Object, eventType, reason, note strin
 		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"
 	}
 	hash := fnv.New32a()
-	hash.Write([]byte(note))
+	_, _ = hash.Write([]byte(note)) // It never fails.
 	r.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
 }

@@ -264,7 +264,7 @@ func (c *Caches) Capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
 	return capacity
 }
 
-func stripManagedFields[T metav1.Object](object T) (out T, err error) {
+func stripManagedFields[T metav1.Object](object T) (out T, err error) { //nolint:unparam // the signature of a transform
 	object.SetManagedFields(nil)
 	return object, nil
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -53,8 +54,8 @@ func (e *WriteError) reason() string {
 
 // cause is what the errors of the same kind of write have in common: their text without the names of the Services.
 func cause(err error) string {
-	e, ok := err.(*WriteError)
-	if !ok {
+	e, isWrite := errors.AsType[*WriteError](err)
+	if !isWrite {
 		return err.Error()
 	}
 	return e.what() + ": " + e.reason()
@@ -67,7 +68,7 @@ var single = regexp.MustCompile(`^(1 write failed: [a-z]+ [A-Za-z]+ )[^ ]+: `)
 // Service is named.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
-		if e, ok := errs[0].(*WriteError); ok {
+		if e, isWrite := errors.AsType[*WriteError](errs[0]); isWrite {
 			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.what(), e.Namespace, e.Name,
 				truncate(e.reason(), causeLength))
 		}

@@ -72,7 +72,7 @@ func TestFairness(t *testing.T) {
 			return len(w.tenants)
 		}
 		for range 10 {
-			go w.Each(ctx, "a", 1000, always, write)
+			go func() { _, _ = w.Each(ctx, "a", 1000, always, write) }()
 		}
 		time.Sleep(time.Minute)
 		began := time.Now()
@@ -104,10 +104,12 @@ func TestHangingWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ended := New(4), make(chan struct{})
 		for range 10 {
-			go w.Each(t.Context(), "a", 1, always, func(int) error {
-				<-ended
-				return nil
-			})
+			go func() {
+				_, _ = w.Each(t.Context(), "a", 1, always, func(int) error {
+					<-ended
+					return nil
+				})
+			}()
 		}
 		synctest.Wait()
 		began := time.Now()

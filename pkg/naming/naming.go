@@ -134,11 +134,11 @@ func isLabelValue(s string) bool {
 	return true
 }
 
-func isAlphanumeric(c byte) bool {
+func isAlphanumeric[C byte | rune](c C) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 }
 
-func isLabelChar(c byte) bool {
+func isLabelChar[C byte | rune](c C) bool {
 	return isAlphanumeric(c) || c == '-'
 }
 
@@ -146,7 +146,7 @@ func isLabelChar(c byte) bool {
 // name.
 func sanitize(s string, also ...rune) string {
 	s = strings.Map(func(r rune) rune {
-		if r < 0x80 && isLabelChar(byte(r)) || slices.Contains(also, r) {
+		if isLabelChar(r) || slices.Contains(also, r) {
 			return r
 		}
 		return '-'

@@ -132,7 +132,7 @@ func (s *scene) slow(resource string, operation admissionregistrationv1.Operatio
 }
 
 // fires waits until an alert with some labels fires, and returns it.
-func (s *scene) fires(name string, labels map[string]string) *alert {
+func (s *scene) fires(name string, labels map[string]string) {
 	s.T.Helper()
 	var found *alert
 	s.Eventually(fmt.Sprintf("%s %v fires", name, labels), func(ctx context.Context) (err error) {
@@ -152,7 +152,6 @@ func (s *scene) fires(name string, labels map[string]string) *alert {
 		}
 	}
 	s.T.Logf("%s: %s", name, found.Annotations["summary"])
-	return found
 }
 
 // goesOut waits until an alert with some labels is neither firing nor pending.

@@ -250,13 +250,12 @@ func TestHalfGoodSpecs(t *testing.T) {
 			s.AddNodes("a", "b")
 			if err := s.createFromYAML("demo", fields); apierrors.IsInvalid(err) {
 				wantRefusal(t, err, says)
-				return
 			} else {
 				s.Must(err)
+				s.WaitNotReady("demo", "", says)
+				s.Update("demo", spec(headless))
+				s.MustOwn(s.WaitReady("demo"), 2)
 			}
-			s.WaitNotReady("demo", "", says)
-			s.Update("demo", spec(headless))
-			s.MustOwn(s.WaitReady("demo"), 2)
 		})
 	}
 }

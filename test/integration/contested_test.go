@@ -3,11 +3,15 @@ package integration
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -16,14 +20,13 @@ import (
 // mutate has the API server change all Services of the scene's namespace, and waits until isChanged says so of one.
 func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bool) {
 	s.T.Helper()
-	policies := s.Kube.AdmissionregistrationV1().MutatingAdmissionPolicies()
-	bindings := s.Kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	rule := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
 		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
 			Resources: []string{"services"}},
 	}
-	_, err := policies.Create(s.Ctx(), &admissionregistrationv1.MutatingAdmissionPolicy{
+	s.createAdmission("mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{Kind: "MutatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
@@ -35,13 +38,12 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeJSONPatch,
 				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}},
 		},
-	}, metav1.CreateOptions{})
-	s.Must(err)
-	_, err = bindings.Create(s.Ctx(), &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+	})
+	s.createAdmission("mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{Kind: "MutatingAdmissionPolicyBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
 		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: s.Namespace},
-	}, metav1.CreateOptions{})
-	s.Must(err)
+	})
 	s.Eventually("the policy is in force", func(ctx context.Context) error {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "any"},
 			Spec: corev1.ServiceSpec{Type: "LoadBalancer",
@@ -52,6 +54,26 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 		}
 		return err
 	})
+}
+
+// createAdmission creates an object of admission, in the newest version of it that the API server has: before Kubernetes
+// 1.36, mutating policies are not in v1, but otherwise the same.
+func (s *scene) createAdmission(resource string, object runtime.Object) {
+	s.T.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	s.Must(err)
+	group := schema.GroupVersion{Group: admissionregistrationv1.GroupName}
+	for _, group.Version = range []string{"v1", "v1beta1", "v1alpha1"} {
+		resources, err := s.Kube.Discovery().ServerResourcesForGroupVersion(group.String())
+		if err == nil && slices.ContainsFunc(resources.APIResources,
+			func(r metav1.APIResource) bool { return r.Name == resource }) {
+			break
+		}
+	}
+	admission := &unstructured.Unstructured{Object: content}
+	admission.SetAPIVersion(group.String())
+	_, err = s.Dynamic.Resource(group.WithResource(resource)).Create(s.Ctx(), admission, metav1.CreateOptions{})
+	s.Must(err)
 }
 
 // TestContestedFields tests that a field that a policy sets at each write is named, costs at most one write more, and

@@ -143,8 +143,9 @@ func schema_pkg_apis_localservice_v1alpha1_LocalService(ref common.ReferenceCall
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Default: map[string]interface{}{},
-							Ref:     ref(v1.ObjectMeta{}.OpenAPIModelName()),
+							Description: "metadata is that of every object.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
@@ -325,7 +326,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"externalTrafficPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "externalTrafficPolicy, for type NodePort and LoadBalancer: Local keeps the client's address and answers only on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.",
+							Description: "externalTrafficPolicy is for type NodePort and LoadBalancer: Local keeps the client's address and answers only on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -365,7 +366,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"loadBalancerClass": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loadBalancerClass, for type LoadBalancer, names the implementation. Changing it re-creates the Services.",
+							Description: "loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -377,7 +378,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "loadBalancerSourceRanges, for type LoadBalancer, are the client networks that may connect, in CIDR form.",
+							Description: "loadBalancerSourceRanges are the client networks that may connect, in CIDR form, for type LoadBalancer.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -391,7 +392,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"allocateLoadBalancerNodePorts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "allocateLoadBalancerNodePorts, for type LoadBalancer, is false where the load balancer needs no node ports. The default is true.",
+							Description: "allocateLoadBalancerNodePorts is false where the load balancer needs no node ports, for type LoadBalancer. The default is true.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -27,6 +27,7 @@ import (
 // there.
 type LocalService struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is that of every object.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -134,7 +135,7 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	InternalTrafficPolicy *corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
 
-	// externalTrafficPolicy, for type NodePort and LoadBalancer: Local keeps the client's address and answers only
+	// externalTrafficPolicy is for type NodePort and LoadBalancer: Local keeps the client's address and answers only
 	// on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.
 	// +optional
 	// +kubebuilder:validation:Enum=Cluster;Local
@@ -159,13 +160,13 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
 
-	// loadBalancerClass, for type LoadBalancer, names the implementation. Changing it re-creates the Services.
+	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="loadBalancerClass must be a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 
-	// loadBalancerSourceRanges, for type LoadBalancer, are the client networks that may connect, in CIDR form.
+	// loadBalancerSourceRanges are the client networks that may connect, in CIDR form, for type LoadBalancer.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -173,8 +174,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r).masked() == cidr(r))",message="loadBalancerSourceRanges must be networks in CIDR form, with no bits set beyond the mask, for example 192.0.2.0/24"
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 
-	// allocateLoadBalancerNodePorts, for type LoadBalancer, is false where the load balancer needs no node ports.
-	// The default is true.
+	// allocateLoadBalancerNodePorts is false where the load balancer needs no node ports, for type LoadBalancer. The
+	// default is true.
 	// +optional
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
 

@@ -36,7 +36,8 @@ import (
 // are deleted with it. With mode: Hostnames there is one Service for all nodes, and http://<node>.<name> answers from
 // there.
 type LocalServiceApplyConfiguration struct {
-	v1.TypeMetaApplyConfiguration    `json:""`
+	v1.TypeMetaApplyConfiguration `json:""`
+	// metadata is that of every object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is what every node's Service looks like, and which nodes get one.
 	Spec *LocalServiceSpecApplyConfiguration `json:"spec,omitempty"`

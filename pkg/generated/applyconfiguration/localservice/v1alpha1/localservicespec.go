@@ -57,7 +57,7 @@ type LocalServiceSpecApplyConfiguration struct {
 	// internalTrafficPolicy is Local to let a node's Service be reached from that same node only, or Cluster
 	// (default). It has no effect on headless Services.
 	InternalTrafficPolicy *v1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
-	// externalTrafficPolicy, for type NodePort and LoadBalancer: Local keeps the client's address and answers only
+	// externalTrafficPolicy is for type NodePort and LoadBalancer: Local keeps the client's address and answers only
 	// on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.
 	ExternalTrafficPolicy *v1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 	// ipFamilies of every node's Service, in order of preference. Changing the first one re-creates the Services.
@@ -67,12 +67,12 @@ type LocalServiceSpecApplyConfiguration struct {
 	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, PreferSameZone or
 	// PreferSameNode. As all pods of one node's Service are on one node, it matters little here.
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
-	// loadBalancerClass, for type LoadBalancer, names the implementation. Changing it re-creates the Services.
+	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
-	// loadBalancerSourceRanges, for type LoadBalancer, are the client networks that may connect, in CIDR form.
+	// loadBalancerSourceRanges are the client networks that may connect, in CIDR form, for type LoadBalancer.
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
-	// allocateLoadBalancerNodePorts, for type LoadBalancer, is false where the load balancer needs no node ports.
-	// The default is true.
+	// allocateLoadBalancerNodePorts is false where the load balancer needs no node ports, for type LoadBalancer. The
+	// default is true.
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
 	// nodeSelector chooses the nodes that get a Service, by the nodes' labels; all pairs must match. Empty chooses
 	// every node.
