@@ -31,9 +31,11 @@ const (
 	// readinessPeriod how long those of pods that become ready or not, which change numbers in the status only.
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
-	// progressInterval is how often the status tells how far a long fan-out has come, and other changes of numbers
-	// only.
-	progressInterval = time.Second
+	// progressInterval is how often at most the status tells how far a long fan-out has come: after progressServices
+	// Services, or with fewer after slowProgressInterval.
+	progressInterval     = writer.NumbersInterval
+	slowProgressInterval = 5 * time.Second
+	progressServices     = 200
 	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
 	// selected by now, which makes it worth a new one.
 	replanInterval = 500 * time.Millisecond
@@ -216,8 +218,9 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 // more, and now and then tells how far they have come.
 func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
 	nodes []string, nodeChanges int64) func(int) error {
-	began, inPlace := c.clock.Now(), report.InPlace
-	looked, told := began, began
+	inPlace, doneTold := report.InPlace, 0
+	looked := c.clock.Now()
+	told := looked
 	return func(done int) error {
 		if err := c.isOutdated(ls); err != nil {
 			return err
@@ -234,15 +237,19 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			}
 			looked, nodeChanges = now, changes
 		}
-		// A status costs the API server as much as several Services: the longer it takes, the rarer is one. While all is
-		// refused there is no progress to tell.
-		if done > 0 && now.Sub(told) >= max(writer.NumbersInterval, now.Sub(began)/5) {
+		if isProgress(done-doneTold, now.Sub(told)) {
 			report.InPlace = inPlace + done
 			c.tellProgress(ctx, ls, report)
-			told = c.clock.Now()
+			told, doneTold = c.clock.Now(), done
 		}
 		return nil
 	}
+}
+
+// isProgress reports whether what has been written in a time is worth a status, which costs the API server as much as
+// several Services.
+func isProgress(written int, in time.Duration) bool {
+	return written >= progressServices && in >= progressInterval || written > 0 && in >= slowProgressInterval
 }
 
 // isOutdated returns an error if a LocalService has changed or gone, other than in its status.

@@ -494,32 +494,48 @@ func prefixes(writes []string) []string {
 	return out
 }
 
-// TestStatusProgress: the status tells how far a long fan-out has come, once in an interval and not once a Service.
+// TestStatusProgress: the status tells how far a long fan-out has come, but not for every few Services.
 func TestStatusProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, append(testNodes(90), testLocalService())...)
-		f.deps.Options.WriteConcurrency = 1
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		end(t, c.loop)
-		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-			time.Sleep(progressInterval / 32)
-			return false, nil, nil
+	for name, c := range map[string]struct {
+		nodes int
+		each  time.Duration // that a Service takes
+		want  []string
+	}{
+		"fast":   {600, progressInterval / 400, []string{"400/600", "600/600"}},
+		"short":  {90, progressInterval / 32, []string{"90/90"}},
+		"slower": {600, progressInterval / 80, []string{"200/600", "400/600", "600/600"}},
+		"slow":   {90, slowProgressInterval / 40, []string{"40/90", "80/90", "90/90"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, append(testNodes(c.nodes), testLocalService())...)
+				f.deps.Options.WriteConcurrency = 1
+				controller, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				end(t, controller.loop)
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+					time.Sleep(c.each)
+					return false, nil, nil
+				})
+				f.statuses(func(v1alpha1.LocalServiceStatus) { time.Sleep(c.each / 2) })
+				f.watch()
+				if err := controller.sync(t.Context(), demoKey); err != nil {
+					t.Fatal(err)
+				}
+				var want []string
+				for _, told := range c.want {
+					want = append(want, "patch localservices/status demo "+told+" not Ready: WritingServices, Progressing")
+				}
+				want[len(want)-1] = "patch localservices/status demo " + c.want[len(want)-1] + " Ready"
+				f.expect("status", want,
+					slices.DeleteFunc(f.writes(), func(w string) bool { return strings.HasPrefix(w, "create") }))
+				summary := fmt.Sprintf("created %d (%d nodes selected)", c.nodes, c.nodes)
+				f.expect("events", []string{"Normal ServicesWritten Services: " + summary}, f.recorded())
+			})
 		})
-		f.statuses(func(v1alpha1.LocalServiceStatus) { time.Sleep(progressInterval / 64) })
-		f.watch()
-		if err := c.sync(t.Context(), demoKey); err != nil {
-			t.Fatal(err)
-		}
-		f.expect("status", []string{
-			"patch localservices/status demo 32/90 not Ready: WritingServices, Progressing",
-			"patch localservices/status demo 64/90 not Ready: WritingServices, Progressing",
-			"patch localservices/status demo 90/90 Ready",
-		}, slices.DeleteFunc(f.writes(), func(w string) bool { return strings.HasPrefix(w, "create") }))
-		f.expect("events", []string{"Normal ServicesWritten Services: created 90 (90 nodes selected)"}, f.recorded())
-	})
+	}
 }
 
 // TestShutdownDuringFanOut: a write that has begun is finished, and no other is begun.

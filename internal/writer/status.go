@@ -26,9 +26,14 @@ import (
 // NumbersInterval is how often at most a status is written in which only numbers differ, as while nodes join.
 const NumbersInterval = time.Second
 
+// statusConcurrency is how many statuses are written at a time for a namespace, and one more for all: each costs the API
+// server as much as several Services, which somebody waits for.
+const statusConcurrency = 2
+
 // Statuses writes the status of LocalServices.
 type Statuses struct {
-	client clientset.Interface
+	writer *Writer
+	write  func(context.Context, *v1alpha1.LocalService, *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error)
 	cache  *cache.LocalServices
 	record func(regarding runtime.Object, eventType, reason, note string)
 }
@@ -36,7 +41,11 @@ type Statuses struct {
 // NewStatuses makes Statuses. The conditions that have begun to need attention are recorded as events.
 func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Statuses {
-	return &Statuses{client: client, cache: localServices, record: record}
+	write := func(ctx context.Context, ls *v1alpha1.LocalService,
+		after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
+		return Status(ctx, client, ls, after)
+	}
+	return &Statuses{writer: New(statusConcurrency), write: write, cache: localServices, record: record}
 }
 
 // Write writes the status that tells a report about a LocalService, if it is another than that has. If it is too early
@@ -62,11 +71,22 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
 		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	written, err := Status(ctx, s.client, ls, &after)
+	written, err := s.writeInTurn(ctx, ls, &after)
 	if written != nil {
 		s.cache.Wrote(written)
 	}
 	return 0, err
+}
+
+// writeInTurn writes a status when it has its turn.
+func (s *Statuses) writeInTurn(ctx context.Context, ls *v1alpha1.LocalService,
+	after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
+	release, err := s.writer.await(ctx, ls.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return s.write(ctx, ls, after)
 }
 
 // Status writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has

@@ -1,9 +1,12 @@
 package writer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,4 +53,51 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatusConcurrency: of many statuses few are written at a time, and those of a namespace whose writes all hang do
+// not hold up another one.
+func TestStatusConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		begun, ended := map[string]int{}, make(chan struct{})
+		s := &Statuses{writer: New(statusConcurrency), write: func(_ context.Context, ls *v1alpha1.LocalService,
+			_ *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
+			mu.Lock()
+			begun[ls.Namespace]++
+			mu.Unlock()
+			<-ended
+			return ls, nil
+		}}
+		expect := func(what string, want map[string]int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if diff := cmp.Diff(want, begun); diff != "" {
+				t.Errorf("%s: begun (-want +got):\n%s", what, diff)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled := make(chan error, 1)
+		for range 10 {
+			go func() {
+				if _, err := s.writeInTurn(ctx, testobject.LocalService(), nil); err != nil {
+					canceled <- err
+				}
+			}()
+		}
+		expect("10 of a namespace", map[string]int{"default": statusConcurrency})
+		other := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" })
+		go func() { _, _ = s.writeInTurn(t.Context(), other, nil) }()
+		expect("one of another", map[string]int{"default": statusConcurrency, "other": 1})
+		cancel()
+		for range 10 - statusConcurrency {
+			if err := <-canceled; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		close(ended)
+		expect("those who wait when it ends", map[string]int{"default": statusConcurrency, "other": 1})
+	})
 }
