@@ -15,15 +15,14 @@ export CGO_ENABLED=0 GOFLAGS=-mod=mod GOWORK=off
 
 if [[ ! -e go.sum ]]; then
     printf 'module control-plane\n' >go.mod
+    kubernetes=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    {
+        sed -e 's|^module .*|module control-plane|' "$kubernetes/go.mod"
+        # What is in Kubernetes' own tree is also published as modules: those of 1.33.13 are v0.33.13.
+        sed -n "s|^[[:space:]]*\(k8s.io/[^ ]*\) v0\.0\.0\( .*\)\{0,1\}$|replace \1 => \1 v0.${version#v1.}|p" "$kubernetes/go.mod"
+    } >go.mod
     go mod edit -require="k8s.io/kubernetes@$version"
-    kubernetes=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n "s/.*\"Dir\": \"\(.*\)\".*/\1/p")
-    # What is in Kubernetes' own tree is also published as modules: those of 1.33.13 are v0.33.13.
-    sed -e 's|^module .*|module control-plane|' -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${version#v1.}|" \
-        "$kubernetes/go.mod" >go.mod
-    go mod edit -require="k8s.io/kubernetes@$version"
-    cp "$kubernetes/go.sum" go.sum.new
-    chmod u+w go.sum.new
-    mv go.sum.new go.sum
+    install -m 644 "$kubernetes/go.sum" go.sum
 fi
 ldflags="-s -w"
 for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
