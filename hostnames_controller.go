@@ -59,7 +59,7 @@ type published struct {
 // does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names
 // are kept up to date.
 func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
-	names := h.look(ls, len(nodes))
+	names := h.look(ls)
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		names.tell(report, nodes)
 	}
@@ -69,12 +69,12 @@ func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status
 	return names
 }
 
-// look decides about the copies, and remembers which are to go. It is told how many nodes the LocalService selects.
-func (h *hostnames) look(ls *v1alpha1.LocalService, nodes int) *published {
-	names := &published{service: h.ours(ls, plan.Published)}
-	names.Hostnames = plan.NewHostnames(ls, names.service, h.caches.Nodes.Selected(ls).Label)
+// look decides about the copies, and remembers which are to go.
+func (h *hostnames) look(ls *v1alpha1.LocalService) *published {
+	nodes, names := h.caches.Nodes.Selected(ls), &published{service: h.ours(ls, plan.Published)}
+	names.Hostnames = plan.NewHostnames(ls, names.service, nodes.Label)
 	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: names.service, Slices: h.caches.Hostnames(ls), Nodes: nodes,
+		Published: names.service, Slices: h.caches.Hostnames(ls), Nodes: len(nodes.Names),
 		IsContested: func(current plan.EndpointSlice, want plan.SliceSum) bool {
 			return h.slices.IsContested(ls, current, want)
 		}})

@@ -232,7 +232,7 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 			if changes != nodeChanges && !c.caches.Nodes.Selected(ls).IsOf(nodes) {
 				return errNodesChanged
 			}
-			if c.hostnames.isBehind(ls, c.hostnames.look(ls, len(nodes))) {
+			if c.hostnames.isBehind(ls, c.hostnames.look(ls)) {
 				return errPodsChanged
 			}
 			looked, nodeChanges = now, changes

@@ -526,7 +526,8 @@ func TestStatusProgress(t *testing.T) {
 				}
 				var want []string
 				for _, told := range c.want {
-					want = append(want, "patch localservices/status demo "+told+" not Ready: WritingServices, Progressing")
+					want = append(want,
+						"patch localservices/status demo "+told+" not Ready: WritingServices, Progressing")
 				}
 				want[len(want)-1] = "patch localservices/status demo " + c.want[len(want)-1] + " Ready"
 				f.expect("status", want,

@@ -6,7 +6,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=${1:?usage: hack/control-plane.sh vMAJOR.MINOR.PATCH}
-IFS=. read -r major minor _ <<<"${version#v}"
 dir=bin/kubernetes/$version
 mkdir -p "$dir"
 cp hack/playground/cmd/control-plane/main.go "$dir/"
@@ -19,13 +18,10 @@ if [[ ! -e go.sum ]]; then
     {
         sed -e 's|^module .*|module control-plane|' "$kubernetes/go.mod"
         # What is in Kubernetes' own tree is also published as modules: those of 1.33.13 are v0.33.13.
-        sed -n "s|^[[:space:]]*\(k8s.io/[^ ]*\) v0\.0\.0\( .*\)\{0,1\}$|replace \1 => \1 v0.${version#v1.}|p" "$kubernetes/go.mod"
+        sed -nE "s|^\s*(k8s.io/[^ ]*) v0\.0\.0( .*)?$|replace \1 => \1 v0.${version#v1.}|p" "$kubernetes/go.mod"
     } >go.mod
     go mod edit -require="k8s.io/kubernetes@$version"
     install -m 644 "$kubernetes/go.sum" go.sum
 fi
-ldflags="-s -w"
-for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-    ldflags+=" -X $pkg.gitVersion=$version -X $pkg.gitMajor=$major -X $pkg.gitMinor=$minor -X $pkg.gitTreeState=clean"
-done
+ldflags=$(../../../hack/playground/ldflags.sh "$version")
 go build -v -buildvcs=false -ldflags "$ldflags" -o control-plane . 2>&1 | ../../../hack/playground/progress.sh . >&2

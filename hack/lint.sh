@@ -6,7 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 CGO_ENABLED=0 go build -C hack/lint -ldflags '-s -w' -o ../../bin/golangci-lint \
     sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
 status=0
-for module in . test hack/bench hack/chart hack/image hack/playground; do
+mapfile -t modules <hack/modules.txt
+for module in "${modules[@]}"; do
     (cd "$module" && CGO_ENABLED=0 "$OLDPWD/bin/golangci-lint" run --config "$OLDPWD/.golangci.yml" ./...) || status=1
 done
 exit "$status"

@@ -8,7 +8,7 @@ mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.go')
 unformatted=$(gofmt -l "${files[@]}")
 [[ -z $unformatted ]] || { printf 'not formatted, run gofmt -w:\n%s\n' "$unformatted" >&2; exit 1; }
 
-modules=(. test hack/bench hack/chart hack/image hack/playground)
+mapfile -t modules <hack/modules.txt
 for module in "${modules[@]}" hack/tools; do
     (cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: run \`go mod tidy\` there" >&2; exit 1; }
 done

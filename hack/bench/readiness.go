@@ -67,7 +67,8 @@ func (k *kubelets) tell(ctx context.Context, i int, ready corev1.ConditionStatus
 	return err
 }
 
-// measureReady measures row 13: when our copy is written, from when Kubernetes has written its EndpointSlice.
+// measureReady measures row 13: how much later our copy is written than Kubernetes' EndpointSlice, from when a pod is
+// ready on.
 func (k *kubelets) measureReady(ctx context.Context) {
 	var all, more, kubernetes samples // milliseconds
 	n := k.n(readySamples)

@@ -12,12 +12,7 @@ command -v go >/dev/null || { echo "go is not installed: see https://go.dev/doc/
 
 bin=../../bin
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
-IFS=. read -r major minor _ <<<"${version#v}"
-# kubectl and the API server compare these numbers. No build date: it would have everything linked again every time.
-ldflags="-s -w"
-for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-  ldflags+=" -X $pkg.gitVersion=$version -X $pkg.gitMajor=$major -X $pkg.gitMinor=$minor -X $pkg.gitTreeState=clean"
-done
+ldflags=$(./ldflags.sh "$version")
 
 mkdir -p "$bin/playground.d"
 export CGO_ENABLED=0

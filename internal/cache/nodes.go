@@ -54,8 +54,8 @@ type Selection struct {
 	nodes *Nodes
 }
 
-// Label returns the value of a label of a node that is selected: see plan.LabelOfSelected. For each change of a pod it is
-// asked about all nodes.
+// Label returns the value of a label of a node that is selected: see plan.LabelOfSelected. For each change of a pod it
+// is asked about all nodes.
 func (s *Selection) Label(node, key string) (value string, isSelected bool) {
 	if !s.set.Has(node) {
 		return "", false

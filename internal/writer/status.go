@@ -26,8 +26,8 @@ import (
 // NumbersInterval is how often at most a status is written in which only numbers differ, as while nodes join.
 const NumbersInterval = time.Second
 
-// statusConcurrency is how many statuses are written at a time for a namespace, and one more for all: each costs the API
-// server as much as several Services, which somebody waits for.
+// statusConcurrency is how many statuses are written at a time for a namespace, and one more for all: each costs the
+// API server as much as several Services, which somebody waits for.
 const statusConcurrency = 2
 
 // Statuses writes the status of LocalServices.

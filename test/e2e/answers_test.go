@@ -119,42 +119,42 @@ func (s *scene) wantAnswers(from, of []string, ways ...access) {
 	}
 }
 
-// watch asks for nodes' Services again and again until the function that it returns is called, or the test ends: once in
-// each way before it returns, and once at least after that. An answer from a wrong node fails the test, and so does no
-// answer at all.
+// watch asks for nodes' Services again and again until the function that it returns is called, or the test ends. An
+// answer from a wrong node fails the test, and so does no answer at all before the watch returns, or when it is stopped.
 func (s *scene) watch(client string, of []string, ways ...access) (stop func()) {
 	s.T.Helper()
-	answered := 0
-	askIn := func(way access) {
-		answers, err := askNodes(s.Ctx(), client, of, way)
-		if errors.Is(err, errWrongNode) {
-			s.T.Error(err)
-		}
-		for _, got := range answers {
-			answered += len(got.pods)
-		}
-	}
-	for _, way := range ways {
-		askIn(way)
-	}
-	if answered == 0 {
-		s.T.Error("nothing is answered that is to be watched")
-	}
-	stopping := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for i := 0; ; i++ {
-			askIn(ways[i%len(ways)])
-			select {
-			case <-stopping:
-				return
-			default:
+	askAll := func() (answered int) {
+		for _, way := range ways {
+			answers, err := askNodes(s.Ctx(), client, of, way)
+			if errors.Is(err, errWrongNode) {
+				s.T.Error(err)
+			}
+			for _, got := range answers {
+				answered += len(got.pods)
 			}
 		}
-	})
+		return answered
+	}
+	if askAll() == 0 {
+		s.T.Error("nothing is answered that is to be watched")
+	}
+	stopping, lastAnswered := make(chan struct{}), make(chan int, 1)
+	go func() {
+		for {
+			select {
+			case <-stopping:
+				lastAnswered <- askAll()
+				return
+			default:
+				askAll()
+			}
+		}
+	}()
 	stop = sync.OnceFunc(func() {
 		close(stopping)
-		watching.Wait()
+		if answered := <-lastAnswered; answered == 0 && s.Ctx().Err() == nil {
+			s.T.Error("nothing is answered any more that was watched")
+		}
 	})
 	s.T.Cleanup(stop)
 	return stop

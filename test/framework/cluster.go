@@ -69,13 +69,14 @@ func (o *ClusterOptions) args(dir string) []string {
 	if program := os.Getenv(controlPlaneVariable); program != "" {
 		// Before 1.36, policies that change objects are in none of the versions that are served without being asked for.
 		args = append(args, "--control-plane", program, "--apiserver-flag=--feature-gates=MutatingAdmissionPolicy=true",
-			"--apiserver-flag=--runtime-config=admissionregistration.k8s.io/v1beta1=true,admissionregistration.k8s.io/v1alpha1=true")
+			"--apiserver-flag=--runtime-config="+
+				"admissionregistration.k8s.io/v1beta1=true,admissionregistration.k8s.io/v1alpha1=true")
 	}
 	return append(args, o.Args...)
 }
 
-// controlPlaneVariable has the path of a program, if the control plane is to be of another version of Kubernetes than the
-// playground is: see hack/control-plane.sh.
+// controlPlaneVariable has the path of a program, if the control plane is to be of another version of Kubernetes than
+// the playground is: see hack/control-plane.sh.
 const controlPlaneVariable = "CONTROL_PLANE"
 
 // Cluster is a running playground, with an administrator's clients for it.

@@ -56,8 +56,8 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 	})
 }
 
-// createAdmission creates an object of admission, in the newest version of it that the API server has: before Kubernetes
-// 1.36, mutating policies are not in v1, but otherwise the same.
+// createAdmission creates an object of admission, in the newest version of it that the API server has: before
+// Kubernetes 1.36, mutating policies are not in v1, but otherwise the same.
 func (s *scene) createAdmission(resource string, object runtime.Object) {
 	s.T.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

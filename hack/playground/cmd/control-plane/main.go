@@ -1,5 +1,5 @@
-// control-plane is kube-apiserver or kube-controller-manager, whichever it is called by. hack/control-plane.sh builds it
-// of other versions of Kubernetes, for `playground up --control-plane`.
+// control-plane is kube-apiserver or kube-controller-manager, whichever it is called by. hack/control-plane.sh builds
+// it of other versions of Kubernetes, for `playground up --control-plane`.
 package main
 
 import (
