@@ -1,12 +1,13 @@
 // finish-crd copies a CustomResourceDefinition from its standard input to its standard output, and finishes what the
 // markers in Go comments cannot say: descriptions in one line, because the lines of a Go comment would break those of
-// `kubectl explain` in odd places; the bounds of ports that are numbers or names; that a time is no list; and how long
-// the values of a map may be, which the API server must know to bound the cost of rules about them.
+// `kubectl explain` in odd places; the bounds of numbers, and of ports that are numbers or names; that a time is no
+// list; and how long the values of a map may be, which the API server must know to bound the cost of rules about them.
 package main
 
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -56,6 +57,10 @@ func finish(name string, value any) {
 		if value["x-kubernetes-int-or-string"] == true { // a port: without bounds, it may be one that nobody can decode
 			value["minimum"], value["maximum"], value["maxLength"] = 0, 65535, 15
 		}
+		if value["format"] == "int32" { // a port, or a count; older API servers take ones that do not fit
+			setDefault(value, "minimum", 0)
+			setDefault(value, "maximum", math.MaxInt32)
+		}
 		if value["format"] == "date-time" { // the API server lets lists pass for a string that has a format
 			value["minItems"], value["maxItems"] = 1, 0
 		}
@@ -66,5 +71,11 @@ func finish(name string, value any) {
 		for _, child := range value {
 			finish("", child)
 		}
+	}
+}
+
+func setDefault(object map[string]any, key string, value any) {
+	if _, isSet := object[key]; !isSet {
+		object[key] = value
 	}
 }

@@ -359,7 +359,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"trafficDistribution": {
 						SchemaProps: spec.SchemaProps{
-							Description: "trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters little here.",
+							Description: "trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34 or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters little here.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

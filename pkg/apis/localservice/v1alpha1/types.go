@@ -154,8 +154,9 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
 	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
 
-	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, PreferSameZone or
-	// PreferSameNode. As all pods of one node's Service are on one node, it matters little here.
+	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34
+	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters
+	// little here.
 	// +optional
 	// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`

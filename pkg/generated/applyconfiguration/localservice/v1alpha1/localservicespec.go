@@ -64,8 +64,9 @@ type LocalServiceSpecApplyConfiguration struct {
 	IPFamilies []v1.IPFamily `json:"ipFamilies,omitempty"`
 	// ipFamilyPolicy is SingleStack (default), PreferDualStack or RequireDualStack.
 	IPFamilyPolicy *v1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
-	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, PreferSameZone or
-	// PreferSameNode. As all pods of one node's Service are on one node, it matters little here.
+	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34
+	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters
+	// little here.
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
 	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
