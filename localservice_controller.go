@@ -132,7 +132,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	nodeChanges := c.nodeChanges.Load()
 	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
-	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls.Namespace, change) }) > 0 {
+	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls, change) }) > 0 {
 		c.loop.AddAfterBackoff(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))

@@ -307,3 +307,71 @@ func TestSilentWatch(t *testing.T) {
 			"Ready"}, f.writes())
 	})
 }
+
+// TestLateEcho: what the watch tells of our own writes only when something has changed since is looked at.
+func TestLateEcho(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fixture)
+		want   []string
+	}{
+		"the node is gone": {func(f *fixture) { f.remove(testNode("node1")) },
+			[]string{"delete services demo-node1 uid=uid-demo-node1-1001"}},
+		"the spec is another": {func(f *fixture) {
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
+				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
+			}))
+		}, []string{`patch services demo-node1 {"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, testNode("node1"), testLocalService())
+				services := watch.NewFake()
+				f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+					return true, services, nil
+				})
+				lsc, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.watch()
+				f.run(lsc.Run)
+				f.writes()
+				c.change(f)
+				settle()
+				f.writes()
+				list, err := f.kube.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+				if err != nil || len(list.Items) != 1 {
+					t.Fatal(list, err)
+				}
+				services.Add(&list.Items[0])
+				settle()
+				f.expect("writes when the watch tells", c.want, f.writes())
+			})
+		})
+	}
+}
+
+// TestEchoOfAPredecessor: a LocalService that was made anew under the same name does not take for its own what was
+// written for the one before.
+func TestEchoOfAPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testNode("node1"), testLocalService())
+		f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+			return true, watch.NewFake(), nil
+		})
+		c, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.run(c.Run)
+		f.writes()
+		f.remove(testLocalService())
+		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.UID, ls.ResourceVersion = "another", f.nextVersion() }))
+		settle()
+		got := f.writes()
+		if slices.ContainsFunc(got, func(write string) bool { return strings.HasSuffix(write, " Ready") }) {
+			t.Errorf("it is ready: %v", got)
+		}
+	})
+}

@@ -119,13 +119,14 @@ func (s *Services) groupOf(ls *v1alpha1.LocalService) group {
 	return group{}
 }
 
-// IsPending reports whether a Service has been created or changed by us, and the watch has not told it yet.
-func (s *Services) IsPending(namespace string, change *plan.Change) bool {
-	version, found := s.echoes.Get(namespace + "/" + change.Name)
-	if !found || change.Action == plan.Delete || change.Action == plan.Retire || !change.Action.IsWrite() {
+// IsPending reports whether a Service has been created or changed for a LocalService, and the watch has not told it yet.
+func (s *Services) IsPending(ls *v1alpha1.LocalService, change *plan.Change) bool {
+	e, found := s.expected(ls.Namespace, change.Name)
+	if !found || e.controller != ls.UID || change.Action == plan.Delete || change.Action == plan.Retire ||
+		!change.Action.IsWrite() {
 		return false
 	}
-	return change.Current == nil || !hasReached(change.Current, version.(string))
+	return change.Current == nil || !hasReached(change.Current, e.resourceVersion)
 }
 
 // Lookup returns the Service of a name, nil if there is none.

@@ -26,6 +26,9 @@ type Store[T any] struct {
 const (
 	// EchoTimeout is within which the watch is expected to tell what was written.
 	EchoTimeout = time.Minute
+	// AwaitTimeout is how long a sync waits for the watch to tell what it wrote. What comes later may come after another
+	// sync that knew nothing of it.
+	AwaitTimeout = time.Second
 	// Of more than maxEchoes objects at a time some are forgotten, and looked at once more than needed.
 	maxEchoes = 10000
 )
@@ -122,9 +125,29 @@ func typed[T any](objs []any) iter.Seq[*T] {
 	}
 }
 
+// echo is what the watch is expected to tell of a write of ours.
+type echo struct {
+	resourceVersion string
+	controller      types.UID // "" for none
+	writtenAt       time.Time
+}
+
 // Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
 func (s *Store[T]) Wrote(object metav1.Object) {
-	s.echoes.Add(cache.MetaObjectToName(object).String(), object.GetResourceVersion(), EchoTimeout)
+	e := echo{resourceVersion: object.GetResourceVersion(), writtenAt: time.Now()}
+	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
+		e.controller = controller.UID
+	}
+	s.echoes.Add(cache.MetaObjectToName(object).String(), e, EchoTimeout)
+}
+
+// expected returns what the watch is expected to tell of an object.
+func (s *Store[T]) expected(namespace, name string) (e echo, found bool) {
+	value, found := s.echoes.Get(cache.NewObjectName(namespace, name).String())
+	if found {
+		e = value.(echo)
+	}
+	return e, found
 }
 
 // HasReached reports whether the cache has an object, of this resource version or a later one.
@@ -142,19 +165,19 @@ func hasReached(object versioned, version string) bool {
 	return err != nil || order >= 0
 }
 
-// IsEcho reports whether a state that the watch tells is one that we have written. It is told once.
+// IsEcho reports whether a state that the watch tells is one that we have written, and tells in time for the sync that
+// wrote it. It is told once.
 func (s *Store[T]) IsEcho(state interface {
 	GetNamespace() string
 	GetName() string
 	GetResourceVersion() string
 }) bool {
-	key := cache.NewObjectName(state.GetNamespace(), state.GetName()).String()
-	version, found := s.echoes.Get(key)
-	if found && version == state.GetResourceVersion() {
-		s.echoes.Remove(key)
-		return true
+	e, found := s.expected(state.GetNamespace(), state.GetName())
+	if !found || e.resourceVersion != state.GetResourceVersion() {
+		return false
 	}
-	return false
+	s.echoes.Remove(cache.NewObjectName(state.GetNamespace(), state.GetName()).String())
+	return time.Since(e.writtenAt) < AwaitTimeout
 }
 
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -28,12 +29,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
-	Timeout = 30 * time.Second
-	// awaitTimeout bounds the wait until the caches show what was written.
-	awaitTimeout = time.Second
-)
+// Timeout bounds one write. A write that has begun is finished also during a shutdown.
+const Timeout = 30 * time.Second
 
 var (
 	// ErrNamespaceTerminating is met when the namespace is being deleted: nothing that is written there will last.
@@ -203,7 +200,7 @@ func (o *Outcome) AwaitSlices(ctx context.Context, shows func(name, resourceVers
 }
 
 func await[T any](ctx context.Context, left []T, shows func(*T) bool) {
-	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, awaitTimeout, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, cache.AwaitTimeout, true, func(context.Context) (bool, error) {
 		for len(left) > 0 && shows(&left[0]) {
 			left = left[1:]
 		}
