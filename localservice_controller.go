@@ -210,7 +210,7 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
 	isNew := status.IsNearCapacity(&report.Capacity) && !told || report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
 	if isNew && p.Count(plan.Create) > 0 {
-		c.tellProgress(ctx, ls, report)
+		c.tellProgress(ctx, ls, report, c.writeStatus)
 	}
 }
 
@@ -222,11 +222,16 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 	looked := c.clock.Now()
 	told := looked
 	return func(done int) error {
+		if isProgress(done-doneTold, c.clock.Since(told)) {
+			report.InPlace = inPlace + done
+			c.tellProgress(ctx, ls, report, c.statuses.WriteProgress)
+			told, doneTold = c.clock.Now(), done
+		}
+		// Whatever takes its time comes before this.
 		if err := c.isOutdated(ls); err != nil {
 			return err
 		}
-		now := c.clock.Now()
-		if now.Sub(looked) >= replanInterval {
+		if now := c.clock.Now(); now.Sub(looked) >= replanInterval {
 			changes := c.nodeChanges.Load()
 			// Some node has changed: that need not be one that is, or was, selected.
 			if changes != nodeChanges && !c.caches.Nodes.Selected(ls).IsOf(nodes) {
@@ -236,11 +241,6 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 				return errPodsChanged
 			}
 			looked, nodeChanges = now, changes
-		}
-		if isProgress(done-doneTold, now.Sub(told)) {
-			report.InPlace = inPlace + done
-			c.tellProgress(ctx, ls, report)
-			told, doneTold = c.clock.Now(), done
 		}
 		return nil
 	}
@@ -262,9 +262,10 @@ func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
 	return nil
 }
 
-func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) {
+func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
+	write func(context.Context, *v1alpha1.LocalService, status.Report) error) {
 	report.Writing = true
-	if err := c.writeStatus(ctx, ls, report); err != nil {
+	if err := write(ctx, ls, report); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot tell the progress", "localService", klog.KObj(ls), "err", err)
 	}
 }

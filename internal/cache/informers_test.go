@@ -301,7 +301,7 @@ func TestSelectedNodes(t *testing.T) {
 	for i := range 3 * maxSelections {
 		c.Nodes.Selected(selecting(map[string]string{"zone": fmt.Sprint(i)}))
 	}
-	if n := len(c.Nodes.selected); n > maxSelections {
+	if n := c.Nodes.selected.Len(); n > maxSelections {
 		t.Errorf("%d selections are remembered, want at most %d", n, maxSelections)
 	}
 }

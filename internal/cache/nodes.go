@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/lru"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -20,11 +21,11 @@ type Nodes struct {
 	changed []func(before, after *Node)
 
 	mu       sync.Mutex
-	selected map[string]*Selection // by nodeSelector
+	selected *lru.Cache // *Selection, by nodeSelector
 }
 
 func newNodes(store *Store[Node]) (*Nodes, error) {
-	n := &Nodes{Store: store, selected: map[string]*Selection{}}
+	n := &Nodes{Store: store, selected: lru.New(maxSelections)}
 	return n, store.OnChange(n.change)
 }
 
@@ -44,20 +45,20 @@ func (n *Nodes) change(before, after *Node) {
 func (n *Nodes) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	clear(n.selected)
+	n.selected.Clear()
 }
 
 // Selection is the nodes that a nodeSelector selects. It must not be changed.
 type Selection struct {
 	Names []string // in no order
-	set   sets.Set[string]
+	set   func() sets.Set[string]
 	nodes *Nodes
 }
 
 // Label returns the value of a label of a node that is selected: see plan.LabelOfSelected. For each change of a pod it
 // is asked about all nodes.
 func (s *Selection) Label(node, key string) (value string, isSelected bool) {
-	if !s.set.Has(node) {
+	if !s.set().Has(node) {
 		return "", false
 	}
 	if key == "" {
@@ -71,7 +72,7 @@ func (s *Selection) Label(node, key string) (value string, isSelected bool) {
 
 // IsOf reports whether these are the names of the nodes, each given once.
 func (s *Selection) IsOf(names []string) bool {
-	return len(names) == len(s.set) && s.set.HasAll(names...)
+	return len(names) == len(s.Names) && s.set().HasAll(names...)
 }
 
 // Selected returns the nodes that a LocalService selects.
@@ -79,8 +80,8 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) *Selection {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	selector := labels.Set(ls.Spec.NodeSelector).String()
-	if known := n.selected[selector]; known != nil {
-		return known
+	if known, isKnown := n.selected.Get(selector); isKnown {
+		return known.(*Selection)
 	}
 	s := &Selection{nodes: n}
 	for node := range n.All() {
@@ -88,10 +89,7 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) *Selection {
 			s.Names = append(s.Names, node.GetName())
 		}
 	}
-	s.set = sets.New(s.Names...)
-	if len(n.selected) >= maxSelections {
-		clear(n.selected)
-	}
-	n.selected[selector] = s
+	s.set = sync.OnceValue(func() sets.Set[string] { return sets.New(s.Names...) }) // Few ask for it.
+	n.selected.Add(selector, s)
 	return s
 }

@@ -26,9 +26,15 @@ import (
 // NumbersInterval is how often at most a status is written in which only numbers differ, as while nodes join.
 const NumbersInterval = time.Second
 
-// statusConcurrency is how many statuses are written at a time for a namespace, and one more for all: each costs the
-// API server as much as several Services, which somebody waits for.
-const statusConcurrency = 2
+const (
+	// statusConcurrency is how many statuses are written at a time for a namespace, and one more for all: each costs
+	// the API server as much as several Services, which somebody waits for.
+	statusConcurrency = 2
+	// statusPatience is how long a status waits for its turn at most, so that others that hang hold up nobody, and
+	// progressPatience the same of one that is told while Services wait for it, and is left out then.
+	statusPatience   = 500 * time.Millisecond
+	progressPatience = 10 * time.Millisecond
+)
 
 // Statuses writes the status of LocalServices.
 type Statuses struct {
@@ -52,6 +58,17 @@ func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
 // for that, it returns how long to wait.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
 	err error) {
+	return s.tell(ctx, ls, report, statusPatience)
+}
+
+// WriteProgress is Write for a report that another one follows. If too many statuses are being written, it leaves it.
+func (s *Statuses) WriteProgress(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) error {
+	_, err := s.tell(ctx, ls, report, progressPatience)
+	return err
+}
+
+func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
+	patience time.Duration) (later time.Duration, err error) {
 	generation := ls.Generation // The report is about this one.
 	if newer := s.cache.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
@@ -68,25 +85,30 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 		}
 		return left, nil
 	}
+	release, hasTurn := s.turn(ctx, ls.Namespace, patience)
+	defer release()
+	if ctx.Err() != nil || !hasTurn && patience < statusPatience {
+		return 0, ctx.Err()
+	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
 		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	written, err := s.writeInTurn(ctx, ls, &after)
+	written, err := s.write(ctx, ls, &after)
 	if written != nil {
 		s.cache.Wrote(written)
 	}
 	return 0, err
 }
 
-// writeInTurn writes a status when it has its turn.
-func (s *Statuses) writeInTurn(ctx context.Context, ls *v1alpha1.LocalService,
-	after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
-	release, err := s.writer.await(ctx, ls.Namespace)
+// turn waits for a turn of a namespace, but not for long. release is to be called in any case.
+func (s *Statuses) turn(ctx context.Context, namespace string, patience time.Duration) (release func(), hasTurn bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	release, err := s.writer.await(ctx, namespace)
 	if err != nil {
-		return nil, err
+		return func() {}, false
 	}
-	defer release()
-	return s.write(ctx, ls, after)
+	return release, true
 }
 
 // Status writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has

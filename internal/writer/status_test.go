@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,49 +57,40 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusConcurrency: of many statuses few are written at a time, and those of a namespace whose writes all hang do
-// not hold up another one.
-func TestStatusConcurrency(t *testing.T) {
+// TestStatusTurns: of many statuses few have turns at a time, those of a namespace do not take the turn of another one,
+// and who waits for too long goes without.
+func TestStatusTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		s, began := &Statuses{writer: New(statusConcurrency)}, time.Now()
 		var mu sync.Mutex
-		begun, ended := map[string]int{}, make(chan struct{})
-		s := &Statuses{writer: New(statusConcurrency), write: func(_ context.Context, ls *v1alpha1.LocalService,
-			_ *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
+		got := map[string]int{}
+		ask := func(ctx context.Context, namespace string) {
+			_, hasTurn := s.turn(ctx, namespace, statusPatience)
 			mu.Lock()
-			begun[ls.Namespace]++
-			mu.Unlock()
-			<-ended
-			return ls, nil
-		}}
+			defer mu.Unlock()
+			got[fmt.Sprintf("%s after %s: %t", namespace, time.Since(began), hasTurn)]++
+		}
 		expect := func(what string, want map[string]int) {
 			t.Helper()
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if diff := cmp.Diff(want, begun); diff != "" {
-				t.Errorf("%s: begun (-want +got):\n%s", what, diff)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
+			clear(got)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		canceled := make(chan error, 1)
 		for range 10 {
-			go func() {
-				if _, err := s.writeInTurn(ctx, testobject.LocalService(), nil); err != nil {
-					canceled <- err
-				}
-			}()
+			go ask(t.Context(), "a")
 		}
-		expect("10 of a namespace", map[string]int{"default": statusConcurrency})
-		other := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" })
-		go func() { _, _ = s.writeInTurn(t.Context(), other, nil) }()
-		expect("one of another", map[string]int{"default": statusConcurrency, "other": 1})
+		expect("10 of a namespace", map[string]int{"a after 0s: true": statusConcurrency})
+		ctx, cancel := context.WithCancel(t.Context())
+		go ask(ctx, "b")
+		expect("one of another", map[string]int{"b after 0s: true": 1})
+		go ask(ctx, "b")
 		cancel()
-		for range 10 - statusConcurrency {
-			if err := <-canceled; !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		}
-		close(ended)
-		expect("those who wait when it ends", map[string]int{"default": statusConcurrency, "other": 1})
+		expect("one that is canceled", map[string]int{"b after 0s: false": 1})
+		time.Sleep(statusPatience)
+		expect("those that wait", map[string]int{"a after 500ms: false": 10 - statusConcurrency})
 	})
 }

@@ -54,6 +54,7 @@ func (w *Writer) Each(ctx context.Context, tenant string, n int, next func() err
 	write func(i int) error) (failed []error, err error) {
 	b := batch{window: make(chan struct{}, w.concurrency), allowed: 1}
 	b.window <- struct{}{}
+	defer b.running.Wait() // also if next panics
 	for i := range n {
 		var release func()
 		if release, err = b.begin(ctx, w, tenant, next); err != nil {
@@ -142,14 +143,22 @@ func (b *batch) begin(ctx context.Context, w *Writer, tenant string, next func()
 	if b.isRefused() {
 		return nil, ErrRefused
 	}
-	if release, err = w.await(ctx, tenant); err != nil {
+	turn, err := w.await(ctx, tenant)
+	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if release == nil { // also if next panics
+			turn()
+		}
+	}()
 	if err := next(); err != nil {
-		release()
 		return nil, err
 	}
-	return release, nil
+	if ctx.Err() != nil { // next may take a while.
+		return nil, ctx.Err()
+	}
+	return turn, nil
 }
 
 func (b *batch) isRefused() bool {

@@ -246,3 +246,35 @@ func TestPanic(t *testing.T) {
 		t.Errorf("%d done, %v, %v", done.Load(), failed, err)
 	}
 }
+
+// TestPanicInNext: a panic, which the worker loop recovers from, gives the turn back, and leaves no write behind.
+func TestPanicInNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, written := New(4), 0
+		write := func(int) error {
+			time.Sleep(time.Second)
+			written++
+			return nil
+		}
+		for range 4 {
+			func() {
+				defer func() { _ = recover() }()
+				calls := 0
+				_, _ = w.Each(t.Context(), "a", 2, func() error {
+					if calls++; calls == 2 {
+						panic("a test")
+					}
+					return nil
+				}, write)
+			}()
+		}
+		if written != 4 {
+			t.Errorf("%d writes have ended, want 4", written)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := w.Each(ctx, "a", 1, func() error { return nil }, write); err != nil {
+			t.Errorf("after that: %v", err)
+		}
+	})
+}
