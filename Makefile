@@ -42,7 +42,7 @@ test-integration: build playground ## Run the built controller against a real AP
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
 
 .PHONY: test-matrix
-test-matrix: build playground ## Run them against older control planes, too (VERSIONS=v1.33.13); 10 minutes for each
+test-matrix: build playground ## Run them against older control planes, too (VERSIONS=v1.33.13); about 10 minutes for each
 	@for version in $(VERSIONS); do \
 	  echo "== Kubernetes $$version"; \
 	  hack/control-plane.sh $$version; \

@@ -126,11 +126,16 @@ func (s *scene) limitServices(count int64) {
 		Hard: corev1.ResourceList{corev1.ResourceServices: *resource.NewQuantity(count, resource.DecimalSI)}}}
 	_, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Create(s.Ctx(), quota, metav1.CreateOptions{})
 	s.Must(err)
-	s.Eventually("the quota is in force", func(ctx context.Context) error {
+	s.Eventually("the quota is in force, and counts all Services", func(ctx context.Context) error {
 		now, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Get(ctx, "quota", metav1.GetOptions{})
-		if err == nil && len(now.Status.Hard) == 0 {
-			err = errors.New("it has no status")
+		services, listErr := s.ServiceClient().List(ctx, metav1.ListOptions{})
+		if err := errors.Join(err, listErr); err != nil {
+			return err
 		}
-		return err
+		used, isCounted := now.Status.Used[corev1.ResourceServices]
+		if n := used.Value(); !isCounted || n != int64(len(services.Items)) {
+			return fmt.Errorf("it counts %d of %d Services", n, len(services.Items))
+		}
+		return nil
 	})
 }
