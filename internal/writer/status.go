@@ -32,7 +32,7 @@ const (
 	statusConcurrency = 2
 	// statusPatience is how long a status waits for its turn at most, so that others that hang hold up nobody, and
 	// progressPatience the same of one that is told while Services wait for it, and is left out then.
-	statusPatience   = 500 * time.Millisecond
+	statusPatience   = time.Second
 	progressPatience = 10 * time.Millisecond
 )
 

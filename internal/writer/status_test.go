@@ -91,6 +91,6 @@ func TestStatusTurns(t *testing.T) {
 		cancel()
 		expect("one that is canceled", map[string]int{"b after 0s: false": 1})
 		time.Sleep(statusPatience)
-		expect("those that wait", map[string]int{"a after 500ms: false": 10 - statusConcurrency})
+		expect("those that wait", map[string]int{"a after 1s: false": 10 - statusConcurrency})
 	})
 }
