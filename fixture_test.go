@@ -139,17 +139,24 @@ func end[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
 
 // run has a controller work until the end of the test.
 func (f *fixture) run(work func(ctx context.Context, workers int)) {
-	ctx, stop := context.WithCancel(f.t.Context())
+	f.start(work, 4)
+	settle()
+}
+
+// start has a controller work until stop is called, or the end of the test.
+func (f *fixture) start(work func(ctx context.Context, workers int), workers int) (stop func()) {
+	ctx, cancel := context.WithCancel(f.t.Context())
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		work(ctx, 4)
+		work(ctx, workers)
 	}()
-	f.t.Cleanup(func() {
-		stop()
+	stop = func() {
+		cancel()
 		<-stopped
-	})
-	settle()
+	}
+	f.t.Cleanup(stop)
+	return stop
 }
 
 // settle waits until there is nothing left to do for anybody, but for what is tried again later.

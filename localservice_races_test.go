@@ -284,20 +284,28 @@ func TestInvalidSpecIsTold(t *testing.T) {
 	})
 }
 
+// runSilent has a controller work to which the watch of Services tells only what the test has it tell.
+func (f *fixture) runSilent() (services *watch.FakeWatcher) {
+	f.t.Helper()
+	services = watch.NewFake()
+	f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+		return true, services, nil
+	})
+	c, err := newLocalServiceController(f.deps)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.watch()
+	f.run(c.Run)
+	return services
+}
+
 // TestSilentWatch: Services that the watch is late to tell of are not created again, count as made, and do not keep the
 // Services of other nodes from being made.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, append(testNodes(90), testLocalService())...)
-		f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
-			return true, watch.NewFake(), nil
-		})
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.watch()
-		f.run(c.Run)
+		f.runSilent()
 		if got := f.writes(); len(got) != 91 {
 			t.Errorf("%d writes, want 90 Services and the status", len(got))
 		}
@@ -325,16 +333,7 @@ func TestLateEcho(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, testNode("node1"), testLocalService())
-				services := watch.NewFake()
-				f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
-					return true, services, nil
-				})
-				lsc, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.watch()
-				f.run(lsc.Run)
+				services := f.runSilent()
 				f.writes()
 				c.change(f)
 				settle()
@@ -356,15 +355,7 @@ func TestLateEcho(t *testing.T) {
 func TestEchoOfAPredecessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("node1"), testLocalService())
-		f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
-			return true, watch.NewFake(), nil
-		})
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.watch()
-		f.run(c.Run)
+		f.runSilent()
 		f.writes()
 		f.remove(testLocalService())
 		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.UID, ls.ResourceVersion = "another", f.nextVersion() }))

@@ -55,7 +55,7 @@ func (s slowStatuses) ApplyStatus(ctx context.Context, ls *apply.LocalServiceApp
 	return s.LocalServiceInterface.ApplyStatus(ctx, ls, opts)
 }
 
-// slowServices is a client that creates Services one after the other in 4 ms.
+// slowServices is a client that takes 16 ms to create a Service, of which 4 are under way at a time.
 type slowServices struct {
 	kubernetes.Interface
 	typedcorev1.CoreV1Interface
@@ -76,7 +76,7 @@ func (s slowServices) Services(namespace string) typedcorev1.ServiceInterface {
 func (s slowServices) Create(ctx context.Context, service *corev1.Service,
 	opts metav1.CreateOptions) (*corev1.Service, error) {
 	s.begins(service)
-	time.Sleep(16 * time.Millisecond) // of 4 at a time
+	time.Sleep(16 * time.Millisecond)
 	return s.ServiceInterface.Create(ctx, service, opts)
 }
 
@@ -89,18 +89,7 @@ func (f *fixture) startSlow(take func(namespace string) (time.Duration, error)) 
 		f.t.Fatal(err)
 	}
 	f.watch()
-	ctx, cancel := context.WithCancel(f.t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		c.Run(ctx, 100)
-	}()
-	stop = func() {
-		cancel()
-		<-stopped
-	}
-	f.t.Cleanup(stop)
-	return stop
+	return f.start(c.Run, 100)
 }
 
 func named(namespace, name string) func(*v1alpha1.LocalService) {
@@ -124,7 +113,6 @@ func TestHangingStatuses(t *testing.T) {
 		time.Sleep(time.Second)
 		f.set(testLocalService())
 		for i := range 5 {
-			f.writes()
 			f.set(testNode(fmt.Sprintf("node%d", i+2)))
 			time.Sleep(2 * time.Second)
 			_, err := f.kube.Tracker().Get(corev1.SchemeGroupVersion.WithResource("services"), "default",

@@ -38,8 +38,8 @@ const (
 
 // Statuses writes the status of LocalServices.
 type Statuses struct {
+	client clientset.Interface
 	writer *Writer
-	write  func(context.Context, *v1alpha1.LocalService, *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error)
 	cache  *cache.LocalServices
 	record func(regarding runtime.Object, eventType, reason, note string)
 }
@@ -47,11 +47,7 @@ type Statuses struct {
 // NewStatuses makes Statuses. The conditions that have begun to need attention are recorded as events.
 func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Statuses {
-	write := func(ctx context.Context, ls *v1alpha1.LocalService,
-		after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
-		return Status(ctx, client, ls, after)
-	}
-	return &Statuses{writer: New(statusConcurrency), write: write, cache: localServices, record: record}
+	return &Statuses{client: client, writer: New(statusConcurrency), cache: localServices, record: record}
 }
 
 // Write writes the status that tells a report about a LocalService, if it is another than that has. If it is too early
@@ -93,7 +89,7 @@ func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report s
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
 		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	written, err := s.write(ctx, ls, &after)
+	written, err := Status(ctx, s.client, ls, &after)
 	if written != nil {
 		s.cache.Wrote(written)
 	}
