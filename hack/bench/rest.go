@@ -37,7 +37,7 @@ const (
 var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
 
 // hostnamesMemoryLimit is the target of row 16, in MB.
-const hostnamesMemoryLimit = 50
+const hostnamesMemoryLimit = 45
 
 // measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
 func measureLoaded(ctx context.Context, b *bench) {
