@@ -47,6 +47,29 @@ if answer=$(bin/helm4 install bad "$dir/bad" --wait --timeout 90s 2>&1) || [[ $a
 fi
 answers "installed with Helm"
 "$dir/kubectl-localservice" nodes localservice-app
+
+# Only one namespace, and metrics for those who may read them.
+bin/helm4 upgrade lsc "$dist/local-service-controller-${version#v}.tgz" "${controller[@]}" --wait \
+    --set 'namespaces={default},metrics.service.enabled=true,metrics.secure.enabled=true'
+kubectl delete services -l owner=localservice-app
+answers "restricted to a namespace"
+kubectl create serviceaccount prometheus
+# Until Prometheus is told what is expected when it asks for the metrics, or a minute is over.
+scraped() {
+    local answer deadline=$((SECONDS + 60))
+    until answer=$(bin/playground run -- curl --silent --show-error --insecure --max-time 5 \
+        --header "Authorization: Bearer $(kubectl create token prometheus)" \
+        https://lsc-local-service-controller-metrics.local-service-system:8443/metrics 2>&1) && [[ $answer == *"$1"* ]]; do
+        ((SECONDS < deadline)) || { echo "metrics without $1: $answer" >&2; exit 1; }
+        sleep 1
+    done
+}
+scraped 'may not get'
+kubectl create clusterrolebinding prometheus --clusterrole=lsc-local-service-controller-metrics-reader \
+    --serviceaccount=default:prometheus
+scraped 'localservice_objects{mode="Services"} 2'
+echo "metrics are for those who have the role"
+
 bin/helm4 uninstall lsc "${controller[@]}" --wait
 answers "uninstalled with Helm"
 

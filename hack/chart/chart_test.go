@@ -206,12 +206,13 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"metrics Service": {
-			values: "metrics: {service: {enabled: true, port: 9000, annotations: {a: b}}}",
+			values: "metrics: {service: {enabled: true, annotations: {a: b}}}",
 			more:   []string{"Service " + name + "-metrics"},
 			check: func(t *testing.T, all objects) {
 				service := find[*corev1.Service](t, all)
-				equal(t, int32(9000), service.Spec.Ports[0].Port)
-				equal(t, container(t, all).Ports[0].Name, service.Spec.Ports[0].TargetPort.StrVal)
+				port := container(t, all).Ports[0]
+				equal(t, port.ContainerPort, service.Spec.Ports[0].Port) // A headless Service leads to no other.
+				equal(t, port.Name, service.Spec.Ports[0].TargetPort.StrVal)
 				equal(t, map[string]string{"a": "b"}, service.Annotations)
 			},
 		},
@@ -260,6 +261,7 @@ func TestValues(t *testing.T) {
 				port := container(t, all).Ports[1]
 				equal(t, int32(8443), port.ContainerPort)
 				service := find[*corev1.Service](t, all).Spec.Ports[0]
+				equal(t, port.ContainerPort, service.Port)
 				equal(t, port.Name, service.TargetPort.StrVal)
 				endpoint := find[*monitoringv1.ServiceMonitor](t, all).Spec.Endpoints[0]
 				equal(t, service.Name, endpoint.Port)

@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Files of artifacts/deploy with permissions: those that the controller always needs, and those for mode Hostnames.
+// Files of artifacts/deploy with permissions: those that the controller always needs, those for mode Hostnames, and
+// those for metrics that not everybody may read.
 const (
-	ControllerPermissions = "local-service-controller.yaml"
-	HostnamesPermissions  = "hostnames.yaml"
+	ControllerPermissions    = "local-service-controller.yaml"
+	HostnamesPermissions     = "hostnames.yaml"
+	SecureMetricsPermissions = "metrics-secure.yaml"
 )
 
 // Permissions are what an account may do.

@@ -77,10 +77,20 @@ func TestSecureMetrics(t *testing.T) {
 			return err
 		})
 	}
-	expect("nobody may ask who that is", token, http.StatusServiceUnavailable, "first", "the API server does not say")
-	if _, err := controller.WaitLog(ctx, "artifacts/deploy/metrics-secure.yaml", "tokenreviews"); err != nil {
-		t.Fatal(err)
+	// Without either of the two permissions nobody reads the metrics, and the log says which one is missing.
+	without := func(permission string) {
+		t.Helper()
+		expect("without "+permission, token, http.StatusServiceUnavailable, "first", "the API server does not say")
+		if _, err := controller.WaitLog(ctx, "artifacts/deploy/metrics-secure.yaml", permission); err != nil {
+			t.Fatal(err)
+		}
 	}
+	without("tokenreviews")
+	apply("metrics-secure.yaml")
+	kubectl("patch", "clusterrole", "local-service-metrics-auth", "--type=json",
+		`--patch=[{"op": "test", "path": "/rules/1/resources/0", "value": "subjectaccessreviews"},
+			{"op": "remove", "path": "/rules/1"}]`)
+	without("subjectaccessreviews")
 	apply("metrics-secure.yaml")
 	expect("no token", "", http.StatusUnauthorized, "first", "a bearer token is needed")
 	expect("no such token", "x", http.StatusUnauthorized, "first", "does not accept this token")

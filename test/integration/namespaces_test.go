@@ -100,10 +100,11 @@ func splitShipped(t *testing.T) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
 	return ofCluster, append(ofNamespace, shipped.OwnRules...)
 }
 
-// allShipped are the permissions that the controller has with mode Hostnames.
-func allShipped(t *testing.T) framework.Permissions {
+// allShipped are the permissions that the controller has with mode Hostnames, and with more files.
+func allShipped(t *testing.T, more ...string) framework.Permissions {
 	t.Helper()
-	shipped, err := framework.ShippedPermissions(framework.ControllerPermissions, framework.HostnamesPermissions)
+	shipped, err := framework.ShippedPermissions(append(more, framework.ControllerPermissions,
+		framework.HostnamesPermissions)...)
 	if err != nil {
 		t.Fatal(err)
 	}
