@@ -44,8 +44,7 @@ func newHostnames(deps app.Dependencies, services *writer.Services,
 	loop *reconcile.Loop[types.NamespacedName]) *hostnames {
 	return &hostnames{loop: loop, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey,
 		caches: deps.Caches,
-		slices: writer.NewSlices(deps.Kube, services,
-			func(slice *discoveryv1.EndpointSlice) { deps.Caches.HostnameSlices.Wrote(slice) })}
+		slices: writer.NewSlices(deps.Kube, services, deps.Caches.HostnameSlices.Wrote)}
 }
 
 // published is what a sync knows of the names of a LocalService.

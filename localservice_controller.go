@@ -88,7 +88,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 		caches:       deps.Caches,
 		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
-			func(service *corev1.Service) { deps.Caches.Services.Wrote(service) }),
+			deps.Caches.Services.Wrote),
 		statuses:     writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Recorder.Record),
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
@@ -132,7 +132,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	nodeChanges := c.nodeChanges.Load()
 	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
-	if p.TakeAsDone(func(change *plan.Change) bool { return c.caches.Services.IsPending(ls, change) }) > 0 {
+	if p.LeavePending(func(change *plan.Change) (bool, bool) { return c.caches.Services.IsPending(ls, change) }) > 0 {
 		c.loop.AddAfterBackoff(key, cache.EchoTimeout)
 	}
 	report := status.NewReport(&p, len(nodes))
@@ -305,7 +305,8 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
-	report.Writing = len(outcome.Refused) == 0 && (len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom)
+	report.Writing = len(outcome.Refused) == 0 &&
+		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:

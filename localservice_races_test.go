@@ -319,16 +319,18 @@ func TestSilentWatch(t *testing.T) {
 // TestLateEcho: what the watch tells of our own writes only when something has changed since is looked at.
 func TestLateEcho(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*fixture)
-		want   []string
+		change     func(*fixture)
+		told, want []string
 	}{
 		"the node is gone": {func(f *fixture) { f.remove(testNode("node1")) },
-			[]string{"delete services demo-node1 uid=uid-demo-node1-1001"}},
+			[]string{"patch localservices/status demo 0/0 Ready"}, []string{"delete services demo-node1 uid=uid-demo-node1-1001"}},
 		"the spec is another": {func(f *fixture) {
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
 				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
 			}))
-		}, []string{`patch services demo-node1 {"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}},
+		}, []string{"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing"},
+			[]string{"patch localservices/status demo 1/1 Ready", `patch services demo-node1 ` +
+				`{"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -337,7 +339,7 @@ func TestLateEcho(t *testing.T) {
 				f.writes()
 				c.change(f)
 				settle()
-				f.writes()
+				f.expect("writes before the watch tells", c.told, f.writes())
 				list, err := f.kube.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 				if err != nil || len(list.Items) != 1 {
 					t.Fatal(list, err)

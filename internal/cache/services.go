@@ -119,14 +119,16 @@ func (s *Services) groupOf(ls *v1alpha1.LocalService) group {
 	return group{}
 }
 
-// IsPending reports whether a Service has been created or changed for a LocalService, and the watch has not told it yet.
-func (s *Services) IsPending(ls *v1alpha1.LocalService, change *plan.Change) bool {
+// IsPending reports whether a Service has been created or changed for a LocalService, and the watch has not told it yet;
+// and whether that was done for an earlier spec of the LocalService.
+func (s *Services) IsPending(ls *v1alpha1.LocalService, change *plan.Change) (isPending, isOutdated bool) {
 	e, found := s.expected(ls.Namespace, change.Name)
 	if !found || e.controller != ls.UID || change.Action == plan.Delete || change.Action == plan.Retire ||
 		!change.Action.IsWrite() {
-		return false
+		return false, false
 	}
-	return change.Current == nil || !hasReached(change.Current, e.resourceVersion)
+	isPending = change.Current == nil || !hasReached(change.Current, e.resourceVersion)
+	return isPending, isPending && e.generation != ls.Generation
 }
 
 // Lookup returns the Service of a name, nil if there is none.

@@ -129,12 +129,14 @@ func typed[T any](objs []any) iter.Seq[*T] {
 type echo struct {
 	resourceVersion string
 	controller      types.UID // "" for none
+	generation      int64     // of the LocalService that it was written for
 	writtenAt       time.Time
 }
 
-// Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
-func (s *Store[T]) Wrote(object metav1.Object) {
-	e := echo{resourceVersion: object.GetResourceVersion(), writtenAt: time.Now()}
+// Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again. generation is that of
+// the LocalService that it was written for.
+func (s *Store[T]) Wrote(object metav1.Object, generation int64) {
+	e := echo{resourceVersion: object.GetResourceVersion(), generation: generation, writtenAt: time.Now()}
 	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
 		e.controller = controller.UID
 	}

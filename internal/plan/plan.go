@@ -56,6 +56,8 @@ type Plan struct {
 	Changes []Change
 	// InPlace is the number of Services that are in place and up to date.
 	InPlace int
+	// Outdated is the number of Services that were written for an earlier spec, which the cache does not show yet.
+	Outdated int
 	// Ready is the number of nodes whose Service has a ready endpoint.
 	Ready int
 	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
@@ -213,13 +215,21 @@ func (c *comparison) lookUp(shared SharedContent) compared {
 	return result
 }
 
-// TakeAsDone counts the changes for which done is true as made, and leaves them out. It returns how many they are.
-func (p *Plan) TakeAsDone(done func(*Change) bool) int {
+// LeavePending leaves out the changes of Services that have been written already, and says how many those are: they count
+// as in place, unless they were written for an earlier spec.
+func (p *Plan) LeavePending(look func(*Change) (isPending, isOutdated bool)) int {
 	before := len(p.Changes)
-	p.Changes = slices.DeleteFunc(p.Changes, func(change Change) bool { return done(&change) })
-	taken := before - len(p.Changes)
-	p.InPlace += taken
-	return taken
+	p.Changes = slices.DeleteFunc(p.Changes, func(change Change) bool {
+		isPending, isOutdated := look(&change)
+		switch {
+		case isOutdated:
+			p.Outdated++
+		case isPending:
+			p.InPlace++
+		}
+		return isPending
+	})
+	return before - len(p.Changes)
 }
 
 // Count is the number of changes with one of some actions.

@@ -22,6 +22,8 @@ import (
 type Report struct {
 	// Nodes is the number of selected nodes, and InPlace that of Services in place and up to date.
 	Nodes, InPlace int
+	// Outdated is the number of Services that were written for an earlier spec, and are to be changed.
+	Outdated int
 	// ReadyNodes is the number of selected nodes whose Service has a ready endpoint.
 	ReadyNodes int
 	// Conflicts are the changes that cannot be made because the name is taken.
@@ -60,6 +62,7 @@ func NewReport(p *plan.Plan, nodes int) Report {
 	return Report{
 		Nodes:      nodes,
 		InPlace:    p.InPlace,
+		Outdated:   p.Outdated,
 		ReadyNodes: p.Ready,
 		Conflicts:  p.With(func(a plan.Action) bool { return a == plan.Conflict }),
 		Waiting:    p.Count(plan.Wait),

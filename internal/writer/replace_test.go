@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -50,7 +51,7 @@ func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string
 		return true, service, answer(requests[len(requests)-1], service)
 	})
 	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), 1,
-		func(*corev1.Service) {})
+		func(metav1.Object, int64) {})
 	templates, err := plan.NewTemplates(testobject.LocalService(change), v1alpha1.DefaultNodeLabelKey)
 	if err != nil {
 		t.Fatal(err)

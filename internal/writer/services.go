@@ -46,15 +46,15 @@ type Services struct {
 	kube   kubernetes.Interface
 	nodes  *liveNodes
 	writer *Writer
-	wrote  func(*corev1.Service)
+	wrote  func(object metav1.Object, generation int64)
 	// Contested is what answers have shown.
 	Contested Contested
 }
 
-// NewServices makes Services with at most so many writes at a time. wrote is told what the API server answers to each,
-// but for deletions.
+// NewServices makes Services with at most so many writes at a time. wrote is told what the API server answers to each
+// but deletions, and the generation of the LocalService that it was for.
 func NewServices(kube kubernetes.Interface, meta metadata.Interface, concurrency int,
-	wrote func(*corev1.Service)) *Services {
+	wrote func(object metav1.Object, generation int64)) *Services {
 	return &Services{kube: kube, nodes: newLiveNodes(meta), writer: New(concurrency), wrote: wrote,
 		Contested: newContested()}
 }
@@ -181,7 +181,7 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 	if service != nil {
 		written.ResourceVersion = service.ResourceVersion
 		w.inPlace.Add(1)
-		w.wrote(service)
+		w.wrote(service, change.Template.Generation())
 		w.out.Contested.Insert(change.Template.Mismatches(service, change.Node)...)
 	}
 	w.out.Written = append(w.out.Written, written)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -39,7 +40,7 @@ func creations(t *testing.T, namespace string, nodes int) (changes []plan.Change
 
 func newTestServices(kube kubernetes.Interface, concurrency int) *Services {
 	return NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency,
-		func(*corev1.Service) {})
+		func(metav1.Object, int64) {})
 }
 
 // TestRefusedOnesDoNotComeFirst: a batch is given up after ten refusals in a row. Where a policy refuses the first half
