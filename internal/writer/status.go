@@ -54,17 +54,17 @@ func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
 // for that, it returns how long to wait.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
 	err error) {
-	return s.tell(ctx, ls, report, statusPatience)
+	return s.tell(ctx, ls, report, false)
 }
 
 // WriteProgress is Write for a report that another one follows. If too many statuses are being written, it leaves it.
 func (s *Statuses) WriteProgress(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) error {
-	_, err := s.tell(ctx, ls, report, progressPatience)
+	_, err := s.tell(ctx, ls, report, true)
 	return err
 }
 
 func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
-	patience time.Duration) (later time.Duration, err error) {
+	isProgress bool) (later time.Duration, err error) {
 	generation := ls.Generation // The report is about this one.
 	if newer := s.cache.Get(ls.Namespace, ls.Name); newer != nil && newer.UID == ls.UID {
 		ls = newer
@@ -81,9 +81,13 @@ func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report s
 		}
 		return left, nil
 	}
+	patience := statusPatience
+	if isProgress {
+		patience = progressPatience
+	}
 	release, hasTurn := s.turn(ctx, ls.Namespace, patience)
 	defer release()
-	if ctx.Err() != nil || !hasTurn && patience < statusPatience {
+	if ctx.Err() != nil || isProgress && !hasTurn {
 		return 0, ctx.Err()
 	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
