@@ -234,8 +234,11 @@ func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names 
 		report.Unanswered = -1
 		keepRetired(p)
 	}
-	out.AwaitSlices(ctx, func(name, resourceVersion string) bool {
+	isShown := out.AwaitSlices(ctx, func(name, resourceVersion string) bool {
 		return h.caches.HostnameSlices.HasReached(ls.Namespace, name, resourceVersion)
 	})
+	if !isShown {
+		h.loop.AddAside(keyOf(ls), pendingInterval)
+	}
 	return out
 }

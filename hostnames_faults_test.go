@@ -3,15 +3,19 @@ package main
 import (
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -189,4 +193,47 @@ func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
 			w.publish("1", "a!") // and 3 seconds
 			w.want("the pod on a is not ready any more", "a=10.0.0.1!")
 		})
+}
+
+// TestCopyDeletedUnseen: a copy that somebody deletes before the watch has told that it is there is made again, although
+// the watch never tells of either.
+func TestCopyDeletedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(hostnamesMode)
+		w := &hostnamesWorld{newFixture(t, testNode("a"), ls), ls}
+		var mu sync.Mutex
+		var silent []*watch.FakeWatcher
+		w.kube.PrependWatchReactor("endpointslices", func(a core.Action) (bool, watch.Interface, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			fake := watch.NewFake()
+			if strings.Contains(a.(core.WatchAction).GetWatchRestrictions().Labels.String(), v1alpha1.HostnamesLabelKey) {
+				silent = append(silent, fake)
+			}
+			return true, fake, nil
+		})
+		c, err := newLocalServiceController(w.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.watch()
+		w.run(c.Run)
+		w.publish("1", "a")
+		copies := w.kube.DiscoveryV1().EndpointSlices("default")
+		source, err := copies.Get(t.Context(), sourceName+"-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent[0].Add(source.DeepCopy())
+		settle()
+		w.want("published", "a=10.0.0.1")
+		published, err := copies.Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.remove(published)
+		silent[0].Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		time.Sleep(20 * time.Second)
+		w.want("after the copy was deleted", "a=10.0.0.1")
+	})
 }

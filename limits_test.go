@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,8 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -58,6 +62,68 @@ func TestDeletionOfMost(t *testing.T) {
 			f.expect("writes after the confirmation", deletions, f.writes())
 		})
 	})
+}
+
+// TestHeldUnseen: deletions that are held stay so while Services for other nodes are made, of which they are a smaller
+// part then: also when the status that tells of it cannot be written, or is not seen in the cache.
+func TestHeldUnseen(t *testing.T) {
+	for name, c := range map[string]struct {
+		failures int  // of writes of the status
+		isSilent bool // the watch of LocalServices
+		created  int
+	}{
+		"refused once":   {1, false, 101},
+		"refused twice":  {2, false, 101},
+		"refused thrice": {3, false, 101},
+		"not seen":       {0, true, 100}, // The last one waits for the watch.
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ls := testLocalService(func(ls *v1alpha1.LocalService) {
+					ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"disk": "new"}
+				})
+				objects := []runtime.Object{ls}
+				for i := range 10 {
+					old := fmt.Sprintf("old%d", i)
+					objects = append(objects, testNode(old, "disk=old"), testService(ls, old))
+				}
+				for i := range 100 {
+					objects = append(objects, testNode(fmt.Sprintf("new%d", i), "disk=new"))
+				}
+				f := newFixture(t, objects...)
+				f.deps.Options.Limits.MaxDeleteFraction = 0.5
+				f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
+					c.failures--
+					return c.failures >= 0, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+				})
+				if c.isSilent {
+					f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
+						return true, watch.NewFake(), nil
+					})
+				}
+				controller, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.watch()
+				f.run(controller.Run)
+				time.Sleep(70 * time.Second)
+				f.set(testNode("joins", "disk=new"))
+				time.Sleep(time.Minute)
+				created, deleted := 0, 0
+				for _, write := range f.writes() {
+					if strings.HasPrefix(write, "delete services") {
+						deleted++
+					} else if strings.HasPrefix(write, "create services") {
+						created++
+					}
+				}
+				if created != c.created || deleted != 0 {
+					t.Errorf("%d Services created and %d deleted, want %d and none", created, deleted, c.created)
+				}
+			})
+		})
+	}
 }
 
 // TestCapacityMaxServicesPerNamespace: what would be too much is not begun, and done when there is room.

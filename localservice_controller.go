@@ -39,6 +39,8 @@ const (
 	// replanInterval is how long a plan is carried out at least before it is worth looking whether other nodes are
 	// selected by now, which makes it worth a new one.
 	replanInterval = 500 * time.Millisecond
+	// pendingInterval is when it is looked again whether the caches show what was written.
+	pendingInterval = 5 * time.Second
 	// withheldInterval is when Services are tried again that a limit has kept from being created, or replaced.
 	withheldInterval = 30 * time.Second
 
@@ -131,9 +133,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	defer wait.Return()
 	nodeChanges := c.nodeChanges.Load()
 	p, nodes, owned := c.plan(ls, templates)
-	// What the caches are late to show is not to be written again. If they never do, it is looked at then.
+	// What the caches are late to show is not to be written again.
 	if p.LeavePending(func(change *plan.Change) (bool, bool) { return c.caches.Services.IsPending(ls, change) }) > 0 {
-		c.loop.AddAfterBackoff(key, cache.EchoTimeout)
+		c.loop.AddAfterBackoff(key, pendingInterval)
 	}
 	report := status.NewReport(&p, len(nodes))
 	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
@@ -158,9 +160,12 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	if err := c.isCurrent(ctx, ls, &p); err != nil {
 		return err
 	}
-	c.announce(ctx, ls, &p, report, owned)
+	if err := c.announce(ctx, ls, &p, report, owned); err != nil {
+		return err
+	}
 	outcome.Add(func() writer.Outcome {
-		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next)
+		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next,
+			func() error { return c.isOutdated(ls) })
 	})
 	written := c.clock.Now()
 	err = c.conclude(ctx, ls, report, outcome)
@@ -192,7 +197,9 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	if err := writer.IsCurrent(ctx, c.metadata, ls); err != nil {
+	// Whether deletions are held, or confirmed, is in the status and the annotations.
+	canHold := c.limits.MaxDeleteFraction < 1 && p.Count(plan.Delete, plan.Replace) > 0
+	if err := writer.IsCurrent(ctx, c.metadata, ls, canHold); err != nil {
 		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 	}
 	c.vanished.Delete(keyOf(ls))
@@ -201,17 +208,23 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 
 // announce tells, before anything is written, what somebody may not have meant.
 func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	report status.Report, owned int) {
+	report status.Report, owned int) error {
 	if plan.IsMassDeletion(*p, owned) {
 		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
 			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
 				p.Count(plan.Delete), owned))
 	}
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
-	isNew := status.IsNearCapacity(&report.Capacity) && !told || report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
-	if isNew && p.Count(plan.Create) > 0 {
-		c.tellProgress(ctx, ls, report, c.writeStatus)
+	isHeld := report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
+	isNear := status.IsNearCapacity(&report.Capacity) && !told
+	switch report.Writing = true; {
+	case p.Count(plan.Create) == 0: // The status at the end tells it soon enough.
+	case isHeld: // With more Services, and no status that tells of it, the deletions would not be held any more.
+		return c.writeStatus(ctx, ls, report)
+	case isNear:
+		c.tellProgress(ctx, ls, report)
 	}
+	return nil
 }
 
 // beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any
@@ -224,8 +237,10 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 	return func(done int) error {
 		if isProgress(done-doneTold, c.clock.Since(told)) {
 			report.InPlace = inPlace + done
-			c.tellProgress(ctx, ls, report, c.statuses.WriteProgress)
-			told, doneTold = c.clock.Now(), done
+			isTold := c.tellProgress(ctx, ls, report)
+			if told, doneTold = c.clock.Now(), done; !isTold {
+				told = told.Add(writer.Timeout) // The next one may hang, too, and Services wait for it.
+			}
 		}
 		// Whatever takes its time comes before this.
 		if err := c.isOutdated(ls); err != nil {
@@ -262,12 +277,14 @@ func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
 	return nil
 }
 
-func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
-	write func(context.Context, *v1alpha1.LocalService, status.Report) error) {
+func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.LocalService,
+	report status.Report) (isTold bool) {
 	report.Writing = true
-	if err := write(ctx, ls, report); err != nil {
+	err := c.statuses.WriteProgress(ctx, ls, report)
+	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot tell the progress", "localService", klog.KObj(ls), "err", err)
 	}
+	return err == nil
 }
 
 // conclude tells what became of a sync: in an event, the status, and its error.
@@ -286,7 +303,12 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
 		return nil
 	}
-	outcome.Await(ctx, func(w *writer.Written) bool { return c.caches.Services.Shows(ls, w.Change, w.ResourceVersion) })
+	isShown := outcome.Await(ctx, func(w *writer.Written) bool {
+		return c.caches.Services.Shows(ls, w.Change, w.ResourceVersion)
+	})
+	if !isShown && len(outcome.Contested) == 0 {
+		c.loop.AddAfterBackoff(key, pendingInterval)
+	}
 	if len(outcome.Contested) > 0 {
 		c.services.Contested.Add(ls, outcome.Contested)
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -365,6 +367,90 @@ func TestEchoOfAPredecessor(t *testing.T) {
 		got := f.writes()
 		if slices.ContainsFunc(got, func(write string) bool { return strings.HasSuffix(write, " Ready") }) {
 			t.Errorf("it is ready: %v", got)
+		}
+	})
+}
+
+// TestDeletedUnseen: a Service that somebody deletes before the watch has told that it is there is made again, although
+// the watch never tells of either.
+func TestDeletedUnseen(t *testing.T) {
+	services := func(t *testing.T, f *fixture) []corev1.Service {
+		list, err := f.kube.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Items
+	}
+	t.Run("while the watch is broken", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, testNode("node1"), testLocalService())
+			watches := make(chan *watch.FakeWatcher, 10)
+			f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+				silent := watch.NewFake()
+				watches <- silent
+				return true, silent, nil
+			})
+			f.kube.PrependReactor("list", "services", func(core.Action) (bool, runtime.Object, error) {
+				object, err := f.kube.Tracker().List(corev1.SchemeGroupVersion.WithResource("services"),
+					corev1.SchemeGroupVersion.WithKind("Service"), metav1.NamespaceAll)
+				object.(*corev1.ServiceList).ResourceVersion = f.nextVersion()
+				return true, object, err
+			})
+			c, err := newLocalServiceController(f.deps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.watch()
+			f.run(c.Run)
+			f.remove(&services(t, f)[0])
+			(<-watches).Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+			time.Sleep(10 * time.Second)
+			if got := services(t, f); len(got) != 1 {
+				t.Errorf("%d Services 10 s after the deletion", len(got))
+			}
+		})
+	})
+	t.Run("before its creation is answered", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, testNode("node1"), testLocalService())
+			var once sync.Once
+			f.deps.Kube = slowServices{Interface: f.kube, created: func(service *corev1.Service) {
+				once.Do(func() {
+					time.Sleep(100 * time.Millisecond)
+					f.remove(service)
+					time.Sleep(100 * time.Millisecond)
+				})
+			}}
+			c, err := newLocalServiceController(f.deps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.watch()
+			f.run(c.Run)
+			time.Sleep(10 * time.Second)
+			if got := services(t, f); len(got) != 1 {
+				t.Errorf("%d Services 10 s after the deletion", len(got))
+			}
+		})
+	})
+}
+
+// TestReplacedUnseen: a Service of which the watch has told only that its predecessor has gone is not made again.
+func TestReplacedUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		former := testService(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), "node1")
+		f := newFixture(t, testNode("node1"), testLocalService(), former)
+		services := f.runSilent()
+		f.writes()
+		creations := 0
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			creations++
+			return false, nil, nil
+		})
+		services.Delete(former)
+		time.Sleep(30 * time.Second)
+		if creations > 0 {
+			t.Errorf("%d creations", creations)
 		}
 	})
 }

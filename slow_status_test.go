@@ -48,19 +48,26 @@ func (s slowStatuses) LocalServices(namespace string) typed.LocalServiceInterfac
 func (s slowStatuses) ApplyStatus(ctx context.Context, ls *apply.LocalServiceApplyConfiguration,
 	opts metav1.ApplyOptions) (*v1alpha1.LocalService, error) {
 	duration, err := s.take(s.namespace)
-	time.Sleep(duration)
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(duration):
+	}
 	if err != nil {
 		return nil, err
 	}
 	return s.LocalServiceInterface.ApplyStatus(ctx, ls, opts)
 }
 
-// slowServices is a client that takes 16 ms to create a Service, of which 4 are under way at a time.
+// slowServices is a client that calls a function while it creates or deletes a Service, or nil. creating, which is told
+// of trials, too, comes before that takes place, and created between that and the answer.
 type slowServices struct {
 	kubernetes.Interface
 	typedcorev1.CoreV1Interface
 	typedcorev1.ServiceInterface
-	begins func(*corev1.Service)
+	creating func(service *corev1.Service, isTrial bool)
+	created  func(*corev1.Service)
+	deleting func(name string)
 }
 
 func (s slowServices) CoreV1() typedcorev1.CoreV1Interface {
@@ -75,9 +82,22 @@ func (s slowServices) Services(namespace string) typedcorev1.ServiceInterface {
 
 func (s slowServices) Create(ctx context.Context, service *corev1.Service,
 	opts metav1.CreateOptions) (*corev1.Service, error) {
-	s.begins(service)
-	time.Sleep(16 * time.Millisecond)
-	return s.ServiceInterface.Create(ctx, service, opts)
+	isTrial := len(opts.DryRun) > 0
+	if s.creating != nil {
+		s.creating(service, isTrial)
+	}
+	created, err := s.ServiceInterface.Create(ctx, service, opts)
+	if s.created != nil && err == nil && !isTrial {
+		s.created(created)
+	}
+	return created, err
+}
+
+func (s slowServices) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if s.deleting != nil {
+		s.deleting(name)
+	}
+	return s.ServiceInterface.Delete(ctx, name, opts)
 }
 
 // startSlow has the controller work with status writes that take their time, until stop is called.
@@ -145,7 +165,8 @@ func TestProgressThatHangs(t *testing.T) {
 					f.set(testNode(fmt.Sprintf("another%d", i)))
 				}
 				var changedAt atomic.Pointer[time.Time]
-				f.deps.Kube = slowServices{Interface: f.kube, begins: func(service *corev1.Service) {
+				f.deps.Kube = slowServices{Interface: f.kube, creating: func(service *corev1.Service, _ bool) {
+					time.Sleep(16 * time.Millisecond)
 					if at := changedAt.Load(); at != nil && time.Since(*at) > time.Second && service.Spec.Ports[0].Port != 9090 {
 						t.Errorf("%s is created %s after the change", service.Name, time.Since(*at))
 					}
@@ -160,6 +181,69 @@ func TestProgressThatHangs(t *testing.T) {
 				changedAt.Store(new(time.Now()))
 				change(f, stop)
 				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestServicesWhileStatusesHang: a LocalService whose statuses are not answered waits a second for that of its progress,
+// or for the announcement that the cluster has many Services, and then for no other one.
+func TestServicesWhileStatusesHang(t *testing.T) {
+	for name, clusterIP := range map[string]string{"progress": corev1.ClusterIPNone, "announcement": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const nodes = 1200
+				f := newFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = clusterIP }))
+				for i := range nodes {
+					f.set(testNode(fmt.Sprintf("node%d", i)))
+				}
+				var created atomic.Int64
+				f.deps.Kube = slowServices{Interface: f.kube, creating: func(*corev1.Service, bool) {
+					time.Sleep(16 * time.Millisecond)
+					created.Add(1)
+				}}
+				f.startSlow(func(string) (time.Duration, error) { return time.Minute, nil })
+				time.Sleep(7 * time.Second) // 5 s for the Services, 1 s for a status, and to spare
+				if got := created.Load(); got != nodes {
+					t.Errorf("%d of %d Services after 7 s", got, nodes)
+				}
+			})
+		})
+	}
+}
+
+// TestRemovedWhileUnderWay: a Service that is to be replaced, or deleted, stays if the LocalService has changed, or the
+// instance is to stop, while the API server was asked whether that may be.
+func TestRemovedWhileUnderWay(t *testing.T) {
+	former := testLocalService()
+	changed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.ClusterIP = 2, "" })
+	for name, change := range map[string]func(f *fixture, stop func()){
+		"corrected": func(f *fixture, _ func()) {
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 3 }))
+		},
+		"stopped": func(_ *fixture, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, testNode("node1"), changed, testService(former, "node1"))
+				trial := make(chan struct{}, 10)
+				f.deps.Kube = slowServices{Interface: f.kube,
+					creating: func(_ *corev1.Service, isTrial bool) {
+						if isTrial {
+							trial <- struct{}{}
+							time.Sleep(10 * time.Second)
+						}
+					},
+					deleting: func(name string) { t.Errorf("%s, which serves, is deleted", name) }}
+				c, err := newLocalServiceController(f.deps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.watch()
+				stop := f.start(c.Run, 4)
+				<-trial
+				change(f, stop)
+				time.Sleep(2 * time.Minute)
 			})
 		})
 	}

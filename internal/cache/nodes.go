@@ -21,7 +21,7 @@ type Nodes struct {
 	changed []func(before, after *Node)
 
 	mu       sync.Mutex
-	selected *lru.Cache // *Selection, by nodeSelector
+	selected *lru.Cache // func() *Selection, by nodeSelector
 }
 
 func newNodes(store *Store[Node]) (*Nodes, error) {
@@ -77,12 +77,24 @@ func (s *Selection) IsOf(names []string) bool {
 
 // Selected returns the nodes that a LocalService selects.
 func (n *Nodes) Selected(ls *v1alpha1.LocalService) *Selection {
+	return n.selection(ls)()
+}
+
+// selection returns what finds out which nodes a LocalService selects: once for all who ask, of whom those with another
+// nodeSelector do not wait.
+func (n *Nodes) selection(ls *v1alpha1.LocalService) func() *Selection {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	selector := labels.Set(ls.Spec.NodeSelector).String()
 	if known, isKnown := n.selected.Get(selector); isKnown {
-		return known.(*Selection)
+		return known.(func() *Selection)
 	}
+	find := sync.OnceValue(func() *Selection { return n.find(ls) })
+	n.selected.Add(selector, find)
+	return find
+}
+
+func (n *Nodes) find(ls *v1alpha1.LocalService) *Selection {
 	s := &Selection{nodes: n}
 	for node := range n.All() {
 		if plan.Selects(ls, node.Labels) {
@@ -90,6 +102,5 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) *Selection {
 		}
 	}
 	s.set = sync.OnceValue(func() sets.Set[string] { return sets.New(s.Names...) }) // Few ask for it.
-	n.selected.Add(selector, s)
 	return s
 }

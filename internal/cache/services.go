@@ -45,12 +45,19 @@ func newServices(store *Store[Service]) (*Services, error) {
 	return s, store.OnChange(func(before, after *Service) {
 		s.change(before, after)
 		if after == nil {
-			s.echoes.Remove(before.GetNamespace() + "/" + before.GetName())
+			s.gone(before)
 		}
 		for _, changed := range s.changed {
 			changed(before, after)
 		}
 	})
+}
+
+// gone forgets what was expected of a Service that is gone, but not of one that was made in its place.
+func (s *Services) gone(service *Service) {
+	if e, found := s.expected(service.GetNamespace(), service.GetName()); found && hasReached(service, e.resourceVersion) {
+		s.echoes.Remove(service.GetNamespace() + "/" + service.GetName())
+	}
 }
 
 // OnChange has changed called after each change of a Service, when the groups and counts know it.
@@ -127,8 +134,9 @@ func (s *Services) IsPending(ls *v1alpha1.LocalService, change *plan.Change) (is
 		!change.Action.IsWrite() {
 		return false, false
 	}
-	isPending = change.Current == nil || !hasReached(change.Current, e.resourceVersion)
-	return isPending, isPending && e.generation != ls.Generation
+	isTold := change.Current != nil && hasReached(change.Current, e.resourceVersion) ||
+		s.hasPassed(ls.Namespace, e.resourceVersion)
+	return !isTold, !isTold && e.generation != ls.Generation
 }
 
 // Lookup returns the Service of a name, nil if there is none.

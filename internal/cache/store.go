@@ -152,6 +152,17 @@ func (s *Store[T]) expected(namespace, name string) (e echo, found bool) {
 	return e, found
 }
 
+// hasPassed reports whether the watch has told all that there was until a resource version, so that what it has not told
+// is gone.
+func (s *Store[T]) hasPassed(namespace, version string) bool {
+	informer := s.informers.of(namespace)
+	if informer == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(informer.GetStore().LastStoreSyncResourceVersion(), version)
+	return err == nil && order >= 0
+}
+
 // HasReached reports whether the cache has an object, of this resource version or a later one.
 func (s *Store[T]) HasReached(namespace, name, resourceVersion string) bool {
 	obj := s.get(namespace, name)

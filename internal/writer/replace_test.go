@@ -66,7 +66,7 @@ func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string
 		}
 		changes = append(changes, c)
 	}
-	out = s.Write(t.Context(), templates[0].Namespace(), changes, func(int) error { return nil })
+	out = s.Write(t.Context(), templates[0].Namespace(), changes, func(int) error { return nil }, always)
 	return requests, out
 }
 

@@ -108,10 +108,11 @@ var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Up
 
 // Write makes changes of a LocalService's Services, in random order within each batch, so that no refused one comes
 // first each time. next is called before each write, with the number of Services put in place; when it returns an
-// error, no other write is begun.
+// error, no other write is begun. A write may ask something before it takes a Service away: isOutdated is called then,
+// by several writes at a time, and keeps the Service if it returns an error.
 func (s *Services) Write(ctx context.Context, namespace string, changes []plan.Change,
-	next func(inPlace int) error) Outcome {
-	w := &execution{Services: s, next: next, out: Outcome{Contested: sets.Set[string]{}}}
+	next func(inPlace int) error, isOutdated func() error) Outcome {
+	w := &execution{Services: s, next: next, isOutdated: isOutdated, out: Outcome{Contested: sets.Set[string]{}}}
 	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	for _, actions := range batches {
 		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
@@ -134,7 +135,8 @@ func (s *Services) Write(ctx context.Context, namespace string, changes []plan.C
 // execution is the work on the changes of one plan.
 type execution struct {
 	*Services
-	next func(inPlace int) error
+	next       func(inPlace int) error
+	isOutdated func() error
 
 	inPlace              atomic.Int64
 	refused, terminating atomic.Bool
@@ -189,23 +191,25 @@ func (w *execution) one(ctx context.Context, change plan.Change) error {
 }
 
 // Await waits until shows returns true for all that was written, so that the next plan does not write it again. When
-// that takes too long, the next plan may meet a conflict, which is harmless.
-func (o *Outcome) Await(ctx context.Context, shows func(*Written) bool) {
-	await(ctx, o.Written, shows)
+// that takes too long, it returns false: the next plan may meet a conflict, which is harmless, and what is never shown
+// may be gone.
+func (o *Outcome) Await(ctx context.Context, shows func(*Written) bool) bool {
+	return await(ctx, o.Written, shows)
 }
 
 // AwaitSlices is Await for EndpointSlices.
-func (o *Outcome) AwaitSlices(ctx context.Context, shows func(name, resourceVersion string) bool) {
-	await(ctx, o.slices, func(slice *writtenSlice) bool { return shows(slice.name, slice.resourceVersion) })
+func (o *Outcome) AwaitSlices(ctx context.Context, shows func(name, resourceVersion string) bool) bool {
+	return await(ctx, o.slices, func(slice *writtenSlice) bool { return shows(slice.name, slice.resourceVersion) })
 }
 
-func await[T any](ctx context.Context, left []T, shows func(*T) bool) {
-	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, cache.AwaitTimeout, true, func(context.Context) (bool, error) {
+func await[T any](ctx context.Context, left []T, shows func(*T) bool) bool {
+	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, cache.AwaitTimeout, true, func(context.Context) (bool, error) {
 		for len(left) > 0 && shows(&left[0]) {
 			left = left[1:]
 		}
 		return len(left) == 0, nil
 	})
+	return err == nil
 }
 
 // MayPass reports whether all that failed did so for reasons that may pass in a moment: the API server could not be
@@ -231,19 +235,26 @@ func (o *Outcome) addFailures(errs []error) {
 }
 
 // write makes one change, and returns the Service as the API server has it then.
-func (s *Services) write(ctx context.Context, change plan.Change) (service *corev1.Service, err error) {
+func (w *execution) write(ctx context.Context, change plan.Change) (service *corev1.Service, err error) {
 	template := change.Template
+	stopped := ctx.Err
+	mayRemove := func() error {
+		if err := w.isOutdated(); err != nil {
+			return reconcile.Stale(err)
+		}
+		return stopped()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := s.kube.CoreV1().Services(template.Namespace())
+	client := w.kube.CoreV1().Services(template.Namespace())
 	switch change.Action {
 	case plan.Create:
 		service, err = client.Create(ctx, template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	case plan.Delete, plan.Retire:
-		err = s.delete(ctx, client, change)
+		err = w.delete(ctx, client, change, mayRemove)
 	case plan.Replace:
-		service, err = replace(ctx, client, change)
+		service, err = replace(ctx, client, change, mayRemove)
 	default:
 		var patch []byte
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
@@ -268,7 +279,8 @@ func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", ErrContes
 
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
 // store it as it is.
-func replace(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) (*corev1.Service, error) {
+func replace(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
+	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
 	successor := template.Service(change.Node)
 	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
@@ -287,6 +299,9 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change pl
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
+	}
+	if err := mayRemove(); err != nil { // Admission may have taken its time.
+		return nil, err
 	}
 	if err := remove(ctx, client, change.Current); err != nil {
 		return nil, err
@@ -307,7 +322,8 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change pl
 
 // delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
 // of Services.
-func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change) error {
+func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
+	mayRemove func() error) error {
 	if change.Action == plan.Retire {
 		return remove(ctx, client, change.Current) // Nobody wants it, whatever nodes there are.
 	}
@@ -318,6 +334,9 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 	}
 	if labels != nil && change.Template.Wants(node, labels, change.Name) {
 		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
+	}
+	if err := mayRemove(); err != nil {
+		return err
 	}
 	return remove(ctx, client, change.Current)
 }

@@ -55,7 +55,7 @@ func TestRefusedOnesDoNotComeFirst(t *testing.T) {
 	})
 	s, changes, written := newTestServices(kube, 4), creations(t, "default", nodes), 0
 	for try := 0; written < nodes/2 && try < 10; try++ {
-		out := s.Write(t.Context(), "default", slices.Clone(changes), func(int) error { return nil })
+		out := s.Write(t.Context(), "default", slices.Clone(changes), func(int) error { return nil }, always)
 		written += len(out.Written)
 		changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
 			return slices.ContainsFunc(out.Written, func(w Written) bool { return w.Change.Name == change.Name })
@@ -82,7 +82,7 @@ func TestSlowNext(t *testing.T) {
 	})
 	s := newTestServices(kube, concurrency)
 	write := func(namespace string, nodes int, next func(int) error) {
-		out := s.Write(t.Context(), namespace, creations(t, namespace, nodes), next)
+		out := s.Write(t.Context(), namespace, creations(t, namespace, nodes), next, always)
 		if len(out.Written) != nodes || out.Stopped != nil {
 			t.Errorf("%s: %d of %d written, stopped by %v", namespace, len(out.Written), nodes, out.Stopped)
 		}

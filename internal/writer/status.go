@@ -34,6 +34,8 @@ const (
 	// progressPatience the same of one that is told while Services wait for it, and is left out then.
 	statusPatience   = time.Second
 	progressPatience = 10 * time.Millisecond
+	// progressTimeout bounds the write of such a one.
+	progressTimeout = time.Second
 )
 
 // Statuses writes the status of LocalServices.
@@ -81,9 +83,9 @@ func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report s
 		}
 		return left, nil
 	}
-	patience := statusPatience
+	patience, timeout := statusPatience, Timeout
 	if isProgress {
-		patience = progressPatience
+		patience, timeout = progressPatience, progressTimeout
 	}
 	release, hasTurn := s.turn(ctx, ls.Namespace, patience)
 	defer release()
@@ -93,7 +95,9 @@ func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report s
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
 		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	written, err := Status(ctx, s.client, ls, &after)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	written, err := s.write(ctx, ls, &after)
 	if written != nil {
 		s.cache.Wrote(written)
 	}
@@ -111,15 +115,13 @@ func (s *Statuses) turn(ctx context.Context, namespace string, patience time.Dur
 	return release, true
 }
 
-// Status writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has
+// write writes the status of a LocalService, and returns the LocalService as the API server has it then: nil if it has
 // been deleted, of which the watch will tell.
-func Status(ctx context.Context, client clientset.Interface, ls *v1alpha1.LocalService,
+func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService,
 	after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-	defer cancel()
 	// The UID keeps it from another LocalService of the same name.
 	object := apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(after))
-	written, err := client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
+	written, err := s.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
 		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	if apierrors.IsNotFound(err) {

@@ -46,7 +46,7 @@ func TestStatus(t *testing.T) {
 				}
 				return true, &got, c.answer
 			})
-			written, err := Status(t.Context(), client, ls, &status)
+			written, err := (&Statuses{client: client}).write(t.Context(), ls, &status)
 			if (err != nil) != c.fails || (written != nil) != (c.answer == nil) {
 				t.Errorf("%v, %v", written, err)
 			}
