@@ -35,7 +35,7 @@ func main() {
 // run is the program, until ctx is done. It returns the exit code: 0 after a clean stop, 1 after an error, 2 if the
 // flags are wrong.
 func run(ctx context.Context, args []string) int {
-	opts, err := app.NewOptions(args)
+	opts, err := app.NewOptions(args, os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {

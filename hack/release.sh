@@ -22,11 +22,14 @@ released() {
     sed -i -e "s#localhost/local-service-controller:dev#$repository:$version#" \
         -e "s#localhost/local-service-controller#$repository#" "$@"
 }
-cp artifacts/deploy/install.yaml "$dist"
+cp artifacts/deploy/{install,local-service-controller,hostnames,metrics-secure}.yaml artifacts/examples/{crd,example}.yaml \
+    artifacts/chart/local-service-controller/files/rules.yaml "$dist"
+cp artifacts/dashboards/local-service-controller.json "$dist/dashboard.json"
+{ cat artifacts/admission/node-label.yaml; echo ---; cat artifacts/admission/node-label-guard.yaml; } >"$dist/admission.yaml"
 chart=$(mktemp -d)
 trap 'rm -rf "$chart"' EXIT
 cp -a artifacts/chart/local-service-controller "$chart"
-released "$dist/install.yaml" "$chart"/local-service-controller/{Chart.yaml,README.md,values.yaml}
+released "$dist"/{install,local-service-controller}.yaml "$chart"/local-service-controller/{Chart.yaml,README.md,values.yaml}
 find "$chart" -exec touch --date="$created" {} + # the times of the files are all that would differ in the package
 bin/helm4 package "$chart/local-service-controller" --destination "$dist" \
     --version "${version#v}" --app-version "$version"

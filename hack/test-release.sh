@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Has a cluster of three nodes live on the files of a release alone: image, chart, plugin, install.yaml.
+# Has a cluster of three nodes live on the files of a release alone: image, chart, plugin, install.yaml; and takes the
+# controller away by local-service-controller.yaml.
 #   hack/test-release.sh VERSION REPOSITORY FOLDER
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -78,3 +79,7 @@ kubectl rollout status deployment/local-service-controller "${controller[@]}" --
 kubectl wait --for=condition=Ready lsvc/localservice-app --timeout=30s
 kubectl delete services -l owner=localservice-app # the controller of install.yaml brings them back
 answers "installed with install.yaml"
+
+kubectl delete -f "$dist/local-service-controller.yaml" --timeout=90s
+kubectl get localservice localservice-app
+answers "uninstalled with local-service-controller.yaml"

@@ -66,8 +66,8 @@ func isUnknown(err error) bool {
 // known tells of an error that LocalServices are not installed, if that is why.
 func known(err error) error {
 	if isUnknown(err) {
-		return fmt.Errorf("the cluster does not know LocalServices: install them with `kubectl create -f "+
-			"artifacts/examples/crd.yaml`: %w", err)
+		return fmt.Errorf("the cluster does not know LocalServices: install local-service-controller, by "+
+			"install.yaml of a release or its Helm chart: %w", err)
 	}
 	return err
 }

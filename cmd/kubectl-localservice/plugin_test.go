@@ -305,7 +305,7 @@ func TestErrors(t *testing.T) {
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
 		{args: "url no-ports n1", want: "names no ports"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},
-		{"nodes demo", "localservices", noCRD, "not know LocalServices…create -f artifacts/examples/crd.yaml"},
+		{"nodes demo", "localservices", noCRD, "not know LocalServices…install.yaml of a release"},
 		{"nodes demo", "pods", forbidden, "you lack a permission…`kubectl auth can-i`: pods is forbidden"},
 		{"url demo n1", "services", forbidden, "you lack a permission"},
 		{"nodes demo", "localservices", apierrors.NewUnauthorized("who?"), "does not accept your credentials"},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -442,6 +443,7 @@ func TestRefused(t *testing.T) {
 		"image: {digest: abc}":                       "digest",
 		"flags: {http-address: ':80'}":               "flags",
 		"flags: {-v: 2}":                             "flags",
+		"flags: {worker: 2}":                         "flags",
 		"flags: {leader-elect: false}":               "flags",
 		"flags: {metrics-secure-address: ':443'}":    "flags",
 		"flags: {namespaces: 'a'}":                   "flags",
@@ -464,6 +466,45 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFlags tests that the value flags takes all flags of the controller but those that the chart sets itself, and
+// those that are of no use in a pod.
+func TestFlags(t *testing.T) {
+	refused := []string{"namespaces", "leader-elect", "leader-election-lease-duration", "http-address",
+		"metrics-secure-address", "metrics-tls-cert-file", "metrics-tls-key-file", "kubeconfig", "master", "version"}
+	page, err := os.ReadFile("../../docs/reference/flags.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string // sorted, as the page is
+	for _, row := range regexp.MustCompile("(?m)^\\| `-([a-z-]+)").FindAllStringSubmatch(string(page), -1) {
+		if !slices.Contains(refused, row[1]) {
+			want = append(want, row[1])
+		}
+	}
+	var schema struct {
+		Properties struct {
+			Flags struct{ Properties map[string]any }
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(chartFolder, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, want, slices.Sorted(maps.Keys(schema.Properties.Flags.Properties)))
+	values, err := os.ReadFile(filepath.Join(chartFolder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range refused {
+		if !strings.Contains(string(values), "`"+flag+"`") {
+			t.Errorf("values.yaml does not say that the flag %s is refused", flag)
+		}
+	}
 }
 
 // TestNames checks that no name of a release makes names that are too long, and that two have none in common.

@@ -56,15 +56,19 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("Krew", func(t *testing.T) { checkKrew(t, dist) })
-	t.Run("install.yaml", func(t *testing.T) {
-		contains(t, []byte(read(t, dist, "install.yaml")), "image: "+testRepository+":"+testVersion+"\n",
-			"kind: CustomResourceDefinition\n", "kind: Deployment\n")
+	t.Run("manifests", func(t *testing.T) {
+		const image = "image: " + testRepository + ":" + testVersion + "\n"
+		contains(t, []byte(read(t, dist, "install.yaml")), image, "kind: CustomResourceDefinition\n", "kind: Deployment\n")
+		contains(t, []byte(read(t, dist, "local-service-controller.yaml")), image)
+		contains(t, []byte(read(t, dist, "admission.yaml")), "\n---\n", "name: local-service-node-label-binding\n",
+			"name: local-service-node-label-guard\n")
 	})
 }
 
 // checkFiles wants every file that a release has, and no other, and each in the checksums.
 func checkFiles(t *testing.T, dist string) {
-	want := []string{"install.yaml", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
+	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml", "admission.yaml",
+		"example.yaml", "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
 	for _, platform := range slices.Concat(platforms, otherPlatforms) {
 		want = append(want, controller.file("", platform), controller.file("", platform)+".spdx.json",
 			plugin.file("", platform)+".tar.gz", plugin.file("", platform)+".spdx.json")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -47,31 +49,46 @@ type Options struct {
 	leaderElectionNamespace, leaderElectionID string
 	leaseDuration                             time.Duration
 
+	printVersion bool
+
 	logging *logsapi.LoggingConfiguration
 }
 
-// NewOptions returns the options that a command line asks for. The error is flag.ErrHelp if it asks for help, which has
-// been printed.
-func NewOptions(args []string) (*Options, error) {
+const seeHelp = "Run local-service-controller -help for all flags."
+
+// NewOptions returns the options that a command line asks for. The error is flag.ErrHelp if it asks for help or the
+// version, which have been printed.
+func NewOptions(args []string, stdout, stderr io.Writer) (*Options, error) {
 	o := &Options{logging: logsapi.NewLoggingConfiguration()}
 	flags := flag.NewFlagSet("local-service-controller", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {} // Parse would print it below every error, where nobody sees the error any more.
 	o.addFlags(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		printHelp(flags)
+		return nil, err
+	} else if err != nil {
+		fmt.Fprintln(stderr, seeHelp) // The error has been printed.
 		return nil, err
 	}
+	if o.printVersion {
+		fmt.Fprintln(stdout, "local-service-controller version", version.Get().GitVersion)
+		return nil, flag.ErrHelp
+	}
 	if err := errors.Join(o.validate(flags), logsapi.ValidateAndApply(o.logging, nil)); err != nil {
-		fmt.Fprintf(flags.Output(), "%v\nRun local-service-controller -help for all flags.\n", err)
+		fmt.Fprintf(stderr, "%v\n%s\n", err, seeHelp)
 		return nil, err
 	}
 	return o, nil
 }
 
+func printHelp(flags *flag.FlagSet) {
+	fmt.Fprint(flags.Output(), "local-service-controller gives every node a Service of its own in every "+
+		"LocalService.\n\nUsage: local-service-controller [flags]\n\nFlags:\n")
+	flags.PrintDefaults()
+}
+
 func (o *Options) addFlags(flags *flag.FlagSet) {
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "local-service-controller gives every node a Service of its own in every "+
-			"LocalService.\n\nUsage: local-service-controller [flags]\n\nFlags:\n")
-		flags.PrintDefaults()
-	}
 	flags.StringVar(&o.kubeconfig, "kubeconfig",
 		"", "`file` with the cluster's address and credentials; without it those of the pod that this program runs "+
 			"in, else $KUBECONFIG or ~/.kube/config")
@@ -107,6 +124,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 			"is made that is self-signed")
 	flags.StringVar(&o.metricsKeyFile, "metrics-tls-key-file", "", "`file` with the key of -metrics-tls-cert-file")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
+	flags.BoolVar(&o.printVersion, "version", false, "print the version and exit")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"let only one of several instances work, the holder of a Lease; on by default inside a cluster")
 	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace",

@@ -33,8 +33,8 @@ const (
 	// causeSeparator stands between what we say and the error that makes us say it.
 	causeSeparator = ": the answer is: "
 
-	installCRD  = "install it with `kubectl create -f artifacts/examples/crd.yaml`"
-	installRBAC = "grant them as in artifacts/deploy/local-service-controller.yaml"
+	installCRD  = "install crd.yaml of the release (in the source artifacts/examples/crd.yaml)"
+	installRBAC = "grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)"
 	installRole = "grant them as in docs/reference/permissions.md"
 )
 

@@ -110,7 +110,7 @@ func TestHostnameReasons(t *testing.T) {
 		"forged": {func(in *Input) { in.EndpointSlices[0].OwnerReferences = nil }, EndpointsNotPublished,
 			"Kubernetes has not published the pods", ready},
 		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, NameOutdated,
-			"the name is not published yet: the controller has not noticed yet: is it running?", Endpoints{}},
+			"the name is not published yet: " + notNoticed, Endpoints{}},
 		"no copy, for want of the permission": {func(in *Input) {
 			in.EndpointSlices = in.EndpointSlices[:1]
 			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs")(in.LocalService)
@@ -247,7 +247,7 @@ func TestKnownHostnames(t *testing.T) {
 func TestWhyNoNames(t *testing.T) {
 	for want, change := range map[string]func(*Input){
 		"": func(*Input) {},
-		"Service demo (published): no such Service: the controller has not noticed yet: is it running?": func(in *Input) {
+		"Service demo (published): no such Service: " + notNoticed: func(in *Input) {
 			in.Services = nil
 		},
 		"the name is not published yet: the controller says HostnamesNotPermitted: no": func(in *Input) {

@@ -18,7 +18,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-const nodeLabel = v1alpha1.DefaultNodeLabelKey
+const (
+	nodeLabel = v1alpha1.DefaultNodeLabelKey
+
+	notNoticed = "the controller has not noticed yet: is it running, and for this namespace (-namespaces)?"
+)
 
 // nodes are nodes with labels, such as n1 or n1:zone=a.
 func nodes(names ...string) map[string]labels.Set {
@@ -206,15 +210,15 @@ func TestStatusReasons(t *testing.T) {
 			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
 				ls.Status = v1alpha1.LocalServiceStatus{}
 			})},
-			reason: ServiceMissing, message: "the controller has not noticed yet: is it running?",
+			reason: ServiceMissing, message: notNoticed,
 		},
 		"missing, change not seen": {
 			in: Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, ""),
 				func(ls *v1alpha1.LocalService) { ls.Generation++ })},
-			reason: ServiceMissing, message: "the controller has not noticed yet: is it running?",
+			reason: ServiceMissing, message: notNoticed,
 		},
 		"missing, not noticed": {
-			reason: ServiceMissing, message: "the controller has not noticed yet: is it running?",
+			reason: ServiceMissing, message: notNoticed,
 		},
 		"missing, refused": {
 			in: Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed,
@@ -393,7 +397,7 @@ func TestNodes(t *testing.T) {
 		}, {
 			Node: "n2", Service: "demo-n2", DNSName: "demo-n2.default.svc.example.org", Addresses: []string{},
 			Pods:   []Pod{},
-			Reason: ServiceMissing, Message: "no such Service: the controller has not noticed yet: is it running?",
+			Reason: ServiceMissing, Message: "no such Service: " + notNoticed,
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -247,7 +247,9 @@ func (r *Report) contested() metav1.Condition {
 }
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does not " +
-	"have: the cluster's administrator grants it with artifacts/deploy/hostnames.yaml; or use mode: Services"
+	"have: the cluster's administrator grants it, with Helm by the value hostnames.enabled=true, otherwise by " +
+	"hostnames.yaml of the release (in the source artifacts/deploy/hostnames.yaml), and the controller looks again " +
+	"within two minutes; or use mode: Services"
 
 // isNotPermitted reports whether a write was refused because nobody has granted the controller to write EndpointSlices:
 // an admission policy says no with the same code, and in other words.

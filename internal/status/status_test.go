@@ -54,7 +54,8 @@ func TestStatus(t *testing.T) {
 			"True WritingServices", "False NoConflict", "2 EndpointSlices"},
 		"not permitted": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError(
 			`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`)}},
-			"False HostnamesNotPermitted", "True WriteFailed", "False NoConflict", "artifacts/deploy/hostnames.yaml"},
+			"False HostnamesNotPermitted", "True WriteFailed", "False NoConflict",
+			"hostnames.enabled=true, otherwise by hostnames.yaml of the release"},
 		"forbidden by a policy": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError("no")}},
 			"False WriteFailed", "True WriteFailed", "False NoConflict",
 			"1 write failed: create EndpointSlice default/x: endpointslices"},

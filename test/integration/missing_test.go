@@ -67,7 +67,7 @@ func TestWhatIsMissing(t *testing.T) {
 		}
 	}
 	const groupPath = "/apis/localservice.dev/v1alpha1"
-	const installCRD = "install it with `kubectl create -f artifacts/examples/crd.yaml`"
+	const installCRD = "install crd.yaml of the release (in the source artifacts/examples/crd.yaml)"
 
 	// Each look at the API server is some attempts to connect, for ten seconds altogether.
 	waits(func() {
@@ -84,7 +84,7 @@ func TestWhatIsMissing(t *testing.T) {
 		"list localservices.localservice.dev", "patch localservices/status.localservice.dev",
 		"create services", "delete services", "patch pods", "create events.events.k8s.io",
 		"update leases.coordination.k8s.io in namespace "+namespace,
-		"grant them as in artifacts/deploy/local-service-controller.yaml")
+		"grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)")
 
 	manifest, err := framework.ModuleFile("artifacts", "deploy", "local-service-controller.yaml")
 	if err != nil {

@@ -46,7 +46,8 @@ func TestWrongFlags(t *testing.T) {
 	} {
 		t.Run(test[0], func(t *testing.T) {
 			t.Parallel()
-			wantOutput(t, 2, nil, strings.Fields(test[0]), test[1:]...)
+			wantOutput(t, 2, nil, strings.Fields(test[0]),
+				append(test[1:], "\nRun local-service-controller -help for all flags.")...)
 		})
 	}
 }
@@ -91,6 +92,7 @@ func TestProgramEndsByItself(t *testing.T) {
 	}{
 		{"help", 0, nil, []string{"-help"},
 			[]string{"gives every node a Service of its own", "-kubeconfig", "-leader-elect", "-logging-format"}},
+		{"version", 0, nil, []string{"-version"}, []string{"local-service-controller version v"}},
 		{"no cluster", 1, nil, nil,
 			[]string{"there is no cluster to work for: say which with -kubeconfig=FILE or $KUBECONFIG"}},
 		{"no such kubeconfig", 1, nil, []string{"-kubeconfig=/nonexistent/config"},
