@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
@@ -270,86 +268,6 @@ func (w *execution) write(ctx context.Context, change plan.Change) (service *cor
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)
 	return service, nil
-}
-
-// contestedError says that a Service was not replaced, because its successor would not be as it should, either.
-type contestedError struct{ fields []string }
-
-func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", ErrContested, e.fields) }
-
-// replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
-// store it as it is.
-func replace(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
-	mayRemove func() error) (*corev1.Service, error) {
-	template := change.Template
-	successor := template.Service(change.Node)
-	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
-	// The API server looks last whether the name is free, when nothing else is left to refuse.
-	_, err := client.Create(ctx, successor, dryRun)
-	if apierrors.IsAlreadyExists(err) {
-		// What it would store it tells only about a name that is free.
-		var stored *corev1.Service
-		trial := successor.DeepCopy()
-		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
-		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
-			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
-				return nil, &contestedError{fields}
-			}
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
-	}
-	if err := mayRemove(); err != nil { // Admission may have taken its time.
-		return nil, err
-	}
-	if err := remove(ctx, client, change.Current); err != nil {
-		return nil, err
-	}
-	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
-	created, err := client.Create(ctx, successor, options)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		// A dry run does not tell all, such as that no address is left. What came before may have used up the time.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer cancel()
-		if _, backErr := client.Create(ctx, template.Restored(change.Current), options); backErr != nil {
-			return nil, fmt.Errorf("%w; nor could what served be put back: %w", err, backErr)
-		}
-		return nil, fmt.Errorf("the Service was put back as it was, because its successor was refused: %w", err)
-	}
-	return created, err
-}
-
-// delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
-// of Services.
-func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
-	mayRemove func() error) error {
-	if change.Action == plan.Retire {
-		return remove(ctx, client, change.Current) // Nobody wants it, whatever nodes there are.
-	}
-	node := change.Current.Node()
-	labels, err := s.nodes.labels(ctx, node)
-	if err != nil {
-		return fmt.Errorf("is its node %s gone? %w", node, err)
-	}
-	if labels != nil && change.Template.Wants(node, labels, change.Name) {
-		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
-	}
-	if err := mayRemove(); err != nil {
-		return err
-	}
-	return remove(ctx, client, change.Current)
-}
-
-// remove deletes a Service as a plan has seen it. If somebody has changed it since, it may be another one's.
-func remove(ctx context.Context, client typedcorev1.ServiceInterface, current plan.Service) error {
-	uid, version := current.GetUID(), current.GetResourceVersion()
-	err := client.Delete(ctx, current.GetName(),
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
-	if apierrors.IsNotFound(err) {
-		return nil // It has gone already.
-	}
-	return err
 }
 
 // isStale reports whether a write failed because the cache was behind the API server.

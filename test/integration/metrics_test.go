@@ -24,9 +24,9 @@ var cacheAge = regexp.MustCompile(`(?m)^localservice_cache_age_seconds{resource=
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "metrics")
+	s.AddNodes("a", "b") // before the controller starts: no LocalService waits for them
 	controller := s.newCandidate("controller", "-metrics-per-localservice=2")
 	s.waitLeading(controller)
-	s.AddNodes("a", "b")
 	s.CreateReady("fine")
 	s.CreateService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "taken-" + s.NodeName("a")},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
