@@ -64,18 +64,16 @@ func TestDeletionOfMost(t *testing.T) {
 	})
 }
 
-// TestHeldUnseen: deletions that are held stay so while Services for other nodes are made, of which they are a smaller
-// part then: also when the status that tells of it cannot be written, or is not seen in the cache.
+// TestHeldUnseen: deletions that are held stay so while Services for other nodes are made or adopted, of which they are a
+// smaller part then: also when the status that tells of it cannot be written, or is not seen in the cache.
 func TestHeldUnseen(t *testing.T) {
 	for name, c := range map[string]struct {
 		failures int  // of writes of the status
 		isSilent bool // the watch of LocalServices
-		created  int
+		orphans  bool // are there
 	}{
-		"refused once":   {1, false, 101},
-		"refused twice":  {2, false, 101},
-		"refused thrice": {3, false, 101},
-		"not seen":       {0, true, 100}, // The last one waits for the watch.
+		"refused once": {1, false, false}, "refused twice": {2, false, false}, "refused for ever": {1 << 30, false, false},
+		"not seen": {0, true, false}, "orphans": {1, false, true}, "orphans, not seen": {0, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +86,11 @@ func TestHeldUnseen(t *testing.T) {
 					objects = append(objects, testNode(old, "disk=old"), testService(ls, old))
 				}
 				for i := range 100 {
-					objects = append(objects, testNode(fmt.Sprintf("new%d", i), "disk=new"))
+					node := fmt.Sprintf("new%d", i)
+					objects = append(objects, testNode(node, "disk=new"))
+					if c.orphans {
+						objects = append(objects, testService(ls, node, func(s *corev1.Service) { s.OwnerReferences = nil }))
+					}
 				}
 				f := newFixture(t, objects...)
 				f.deps.Options.Limits.MaxDeleteFraction = 0.5
@@ -110,16 +112,19 @@ func TestHeldUnseen(t *testing.T) {
 				time.Sleep(70 * time.Second)
 				f.set(testNode("joins", "disk=new"))
 				time.Sleep(time.Minute)
-				created, deleted := 0, 0
+				made, deleted := 0, 0
 				for _, write := range f.writes() {
 					if strings.HasPrefix(write, "delete services") {
 						deleted++
-					} else if strings.HasPrefix(write, "create services") {
-						created++
+					} else if strings.HasPrefix(write, "create services") || strings.HasPrefix(write, "patch services") {
+						made++
 					}
 				}
-				if created != c.created || deleted != 0 {
-					t.Errorf("%d Services created and %d deleted, want %d and none", created, deleted, c.created)
+				if made != 101 || deleted != 0 {
+					t.Errorf("%d Services created or adopted and %d deleted, want 101 and none", made, deleted)
+				}
+				if got := f.recorded(); !strings.Contains(strings.Join(got, "\n"), "Warning DeletionHeld") {
+					t.Errorf("no event tells that deletions are held: %v", got)
 				}
 			})
 		})

@@ -69,6 +69,7 @@ type localServiceController struct {
 	// vanished has the keys of LocalServices of which a Service has gone: maybe with them, which the cache of
 	// LocalServices may be late to know.
 	vanished sync.Map
+	held     held
 }
 
 func newLocalServiceController(deps app.Dependencies) (*localServiceController, error) {
@@ -106,6 +107,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		metrics.Forget(key)
 		c.nodeWaits.Take(key)
 		c.vanished.Delete(key)
+		c.held.forget(key)
 		c.hostnames.forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
@@ -143,7 +145,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	defer release()
-	p, report.Withheld = c.limits.Apply(p, ls, owned, total)
+	p, report.Withheld = c.limits.Apply(p, ls, owned, total, c.held.has(ls))
+	c.held.set(ls, report.Withheld.Deletes > 0)
 	p = report.Withheld.HoldReplacements(p, &report.Capacity)
 	if report.Withheld.Creates > 0 {
 		release()
@@ -151,9 +154,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	if err := c.isCurrent(ctx, ls, &p); err != nil {
 		return err
 	}
-	if err := c.announce(ctx, ls, &p, report, owned); err != nil {
-		return err
-	}
+	c.announce(ctx, ls, &p, report, owned)
 	outcome.Add(func() writer.Outcome {
 		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next,
 			func() error { return c.isOutdated(ls) })
@@ -188,9 +189,7 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	// Whether deletions are held, or confirmed, is in the status and the annotations.
-	canHold := c.limits.MaxDeleteFraction < 1 && p.Count(plan.Delete, plan.Replace) > 0
-	if err := writer.IsCurrent(ctx, c.metadata, ls, canHold); err != nil {
+	if err := writer.IsCurrent(ctx, c.metadata, ls); err != nil {
 		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 	}
 	c.vanished.Delete(keyOf(ls))

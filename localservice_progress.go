@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -28,23 +30,17 @@ const (
 
 // announce tells, before anything is written, what somebody may not have meant.
 func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	report status.Report, owned int) error {
+	report status.Report, owned int) {
 	if plan.IsMassDeletion(*p, owned) {
 		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
 			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
 				p.Count(plan.Delete), owned))
 	}
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
-	isHeld := report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
-	isNear := status.IsNearCapacity(&report.Capacity) && !told
-	switch report.Writing = true; {
-	case p.Count(plan.Create) == 0: // The status at the end tells it soon enough.
-	case isHeld: // With more Services, and no status that tells of it, the deletions would not be held any more.
-		return c.writeStatus(ctx, ls, report)
-	case isNear:
+	isNew := status.IsNearCapacity(&report.Capacity) && !told || report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
+	if isNew && p.Count(plan.Create) > 0 {
 		c.tellProgress(ctx, ls, report)
 	}
-	return nil
 }
 
 // beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any
@@ -97,3 +93,22 @@ func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.
 	}
 	return err == nil
 }
+
+// held knows of which LocalServices deletions are withheld. Their status tells it, too, but cannot always be written, or
+// seen in the cache; and when more Services have been made, the deletions are a smaller part.
+type held struct{ uids sync.Map } // by key
+
+func (h *held) has(ls *v1alpha1.LocalService) bool {
+	uid, isHeld := h.uids.Load(keyOf(ls))
+	return isHeld && uid == ls.UID
+}
+
+func (h *held) set(ls *v1alpha1.LocalService, isHeld bool) {
+	if isHeld {
+		h.uids.Store(keyOf(ls), ls.UID)
+	} else {
+		h.forget(keyOf(ls))
+	}
+}
+
+func (h *held) forget(key types.NamespacedName) { h.uids.Delete(key) }

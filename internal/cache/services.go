@@ -134,8 +134,9 @@ func (s *Services) IsPending(ls *v1alpha1.LocalService, change *plan.Change) (is
 		!change.Action.IsWrite() {
 		return false, false
 	}
+	// What the change is about may be older than what the cache has by now.
 	isTold := change.Current != nil && hasReached(change.Current, e.resourceVersion) ||
-		s.hasPassed(ls.Namespace, e.resourceVersion)
+		s.hasPassed(ls.Namespace, e.resourceVersion) && !s.HasReached(ls.Namespace, change.Name, e.resourceVersion)
 	return !isTold, !isTold && e.generation != ls.Generation
 }
 

@@ -32,12 +32,13 @@ type Withheld struct {
 func (w *Withheld) Any() bool { return w.Deletes+w.Creates+w.Replaces > 0 }
 
 // Apply takes out of a plan what the limits forbid: all or nothing of a kind, never half a fan-out. It is told how many
-// Services the LocalService has, and how many its namespace would have if all were created and none deleted.
-func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int) (Plan, Withheld) {
+// Services the LocalService has, how many its namespace would have if all were created and none deleted, and whether
+// deletions have been withheld before.
+func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, wasHeld bool) (Plan, Withheld) {
 	withheld := Withheld{Limits: l}
 	deletes, creates := plan.Count(Delete, Replace), plan.Count(Create)
 	allowed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
-	tooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned) || deletes > 0 && IsHeld(ls)
+	tooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned) || deletes > 0 && (wasHeld || IsHeld(ls))
 	if l.MaxDeleteFraction < 1 && tooMany && !allowed {
 		withheld.Deletes, withheld.Services = deletes, owned
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -27,7 +29,7 @@ func (c limitsCase) check(t *testing.T) {
 	if c.allowed {
 		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
 	}
-	got, withheld := c.limits.Apply(plan, ls, c.owned, c.total)
+	got, withheld := c.limits.Apply(plan, ls, c.owned, c.total, false)
 	if diff := cmp.Diff(c.want, actions(got)); diff != "" || got.InPlace != 1 {
 		t.Errorf("%d in place; changes (-want +got):\n%s", got.InPlace, diff)
 	}
@@ -57,6 +59,25 @@ func TestDeletionLimits(t *testing.T) {
 	}
 }
 
+// TestWasHeld: deletions that have been withheld, as the controller knows or, after a restart, only the status, stay so
+// when they are a smaller part.
+func TestWasHeld(t *testing.T) {
+	told := localService()
+	meta.SetStatusCondition(&told.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionProgressing,
+		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDeletionHeld})
+	for name, c := range map[string]struct {
+		ls      *v1alpha1.LocalService
+		wasHeld bool
+		want    int
+	}{"no": {localService(), false, 0}, "known": {localService(), true, 1}, "told": {told, false, 1}} {
+		plan := Plan{Changes: []Change{{Action: Create, Name: "a"}, {Action: Delete, Name: "b"}}}
+		got, withheld := Limits{MaxDeleteFraction: 0.5}.Apply(plan, c.ls, 100, 100, c.wasHeld)
+		if withheld.Deletes != c.want || len(got.Changes) != 2-c.want {
+			t.Errorf("%s: %d withheld; %v", name, withheld.Deletes, actions(got))
+		}
+	}
+}
+
 // TestCapacityLimits: what -max-services-per-namespace lets one plan create.
 func TestCapacityLimits(t *testing.T) {
 	for name, c := range map[string]limitsCase{
@@ -69,7 +90,7 @@ func TestCapacityLimits(t *testing.T) {
 		t.Run(name, c.check)
 	}
 	full := Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 10}
-	if _, got := full.Apply(Plan{}, localService(), 3, 11); got != (Withheld{Limits: full}) {
+	if _, got := full.Apply(Plan{}, localService(), 3, 11, false); got != (Withheld{Limits: full}) {
 		t.Errorf("withheld of a plan that creates nothing: %+v", got)
 	}
 }
