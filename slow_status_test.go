@@ -132,6 +132,7 @@ func TestHangingStatuses(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		f.set(testLocalService())
+		time.Sleep(5 * time.Second) // Its first status has been written, and the next one need not wait for that.
 		for i := range 5 {
 			f.set(testNode(fmt.Sprintf("node%d", i+2)))
 			time.Sleep(2 * time.Second)
