@@ -39,12 +39,7 @@ type hostnamesWorld struct {
 func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime.Object, do func(*hostnamesWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &hostnamesWorld{newFixture(t, append(objects, ls)...), ls}
-		c, err := newLocalServiceController(w.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.watch()
-		w.run(c.Run)
+		w.runLocalServices()
 		do(w)
 	})
 }

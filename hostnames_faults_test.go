@@ -212,12 +212,7 @@ func TestCopyDeletedUnseen(t *testing.T) {
 			}
 			return true, fake, nil
 		})
-		c, err := newLocalServiceController(w.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.watch()
-		w.run(c.Run)
+		w.runLocalServices()
 		w.publish("1", "a")
 		copies := w.kube.DiscoveryV1().EndpointSlices("default")
 		source, err := copies.Get(t.Context(), sourceName+"-1", metav1.GetOptions{})

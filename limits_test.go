@@ -44,12 +44,7 @@ func TestDeletionOfMost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t, objects...)
 			f.deps.Options.Limits.MaxDeleteFraction = 0.5
-			c, err := newLocalServiceController(f.deps)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.watch()
-			f.run(c.Run)
+			f.runLocalServices()
 			f.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: DeletionHeld, Stalled"}, f.writes())
 			if got := f.recorded(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning DeletionHeld 3 of 3 "+
 				"Services") {
@@ -103,12 +98,7 @@ func TestHeldUnseen(t *testing.T) {
 						return true, watch.NewFake(), nil
 					})
 				}
-				controller, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.watch()
-				f.run(controller.Run)
+				f.runLocalServices()
 				time.Sleep(70 * time.Second)
 				f.set(testNode("joins", "disk=new"))
 				time.Sleep(time.Minute)
@@ -137,12 +127,7 @@ func TestCapacityMaxServicesPerNamespace(t *testing.T) {
 		other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}}
 		f := newFixture(t, append(testNodes(5), testLocalService(), other)...)
 		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 5}
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.watch()
-		f.run(c.Run)
+		f.runLocalServices()
 		f.expect("writes", []string{"patch localservices/status demo 0/5 not Ready: TooManyServices, Stalled"}, f.writes())
 		if got := f.recorded(); len(got) != 1 || !strings.Contains(got[0], "would have 6") {
 			t.Errorf("events %v", got)
@@ -162,12 +147,7 @@ func TestCapacityMadeByDeletion(t *testing.T) {
 		ls := testLocalService(inPlace(1))
 		f := newFixture(t, ls, testService(ls, "gone"), testNode("node1"))
 		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 1, MaxServicesPerNamespace: 1}
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.watch()
-		f.run(c.Run)
+		f.runLocalServices()
 		f.expect("writes", []string{"create services demo-node1", "delete services demo-gone uid=uid-demo-gone",
 			"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing",
 			"patch localservices/status demo 1/1 Ready"}, f.writes())

@@ -48,13 +48,26 @@ func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, 
 func runLocalServices(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := newFixture(t, objects...)
+	f.runLocalServices()
+	return f
+}
+
+// runLocalServices has a controller of LocalServices work until the end of the test.
+func (f *fixture) runLocalServices() {
+	f.t.Helper()
+	f.startLocalServices(4)
+	settle()
+}
+
+// startLocalServices has a controller of LocalServices work until stop is called, or the end of the test.
+func (f *fixture) startLocalServices(workers int) (stop func()) {
+	f.t.Helper()
 	c, err := newLocalServiceController(f.deps)
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	f.watch()
-	f.run(c.Run)
-	return f
+	return f.start(c.Run, workers)
 }
 
 func (f *fixture) expect(what string, want, got []string) {

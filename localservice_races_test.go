@@ -84,12 +84,7 @@ func TestChangeBeforeEcho(t *testing.T) {
 					w := watch.NewFake() // tells nothing
 					return lost.CompareAndSwap(nil, w), w, nil
 				})
-				c, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.watch()
-				f.run(c.Run)
+				f.runLocalServices()
 				changed := ls.DeepCopy()
 				change(changed)
 				f.set(changed)
@@ -293,12 +288,7 @@ func (f *fixture) runSilent() (services *watch.FakeWatcher) {
 	f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
 		return true, services, nil
 	})
-	c, err := newLocalServiceController(f.deps)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.watch()
-	f.run(c.Run)
+	f.runLocalServices()
 	return services
 }
 
@@ -396,12 +386,7 @@ func TestDeletedUnseen(t *testing.T) {
 				object.(*corev1.ServiceList).ResourceVersion = f.nextVersion()
 				return true, object, err
 			})
-			c, err := newLocalServiceController(f.deps)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.watch()
-			f.run(c.Run)
+			f.runLocalServices()
 			f.remove(&services(t, f)[0])
 			(<-watches).Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
 			time.Sleep(10 * time.Second)
@@ -421,12 +406,7 @@ func TestDeletedUnseen(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				})
 			}}
-			c, err := newLocalServiceController(f.deps)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.watch()
-			f.run(c.Run)
+			f.runLocalServices()
 			time.Sleep(10 * time.Second)
 			if got := services(t, f); len(got) != 1 {
 				t.Errorf("%d Services 10 s after the deletion", len(got))

@@ -24,12 +24,7 @@ import (
 // controller makes a controller of a fixture, and has it work.
 func (f *fixture) controller() {
 	f.t.Helper()
-	c, err := newLocalServiceController(f.deps)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.watch()
-	f.run(c.Run)
+	f.runLocalServices()
 }
 
 // services are the Services that there are, by name.

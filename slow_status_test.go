@@ -104,12 +104,7 @@ func (s slowServices) Delete(ctx context.Context, name string, opts metav1.Delet
 func (f *fixture) startSlow(take func(namespace string) (time.Duration, error)) (stop func()) {
 	f.t.Helper()
 	f.deps.Client = slowStatuses{Interface: f.client, take: take}
-	c, err := newLocalServiceController(f.deps)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.watch()
-	return f.start(c.Run, 100)
+	return f.startLocalServices(100)
 }
 
 func named(namespace, name string) func(*v1alpha1.LocalService) {
@@ -236,12 +231,7 @@ func TestRemovedWhileUnderWay(t *testing.T) {
 						}
 					},
 					deleting: func(name string) { t.Errorf("%s, which serves, is deleted", name) }}
-				c, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.watch()
-				stop := f.start(c.Run, 4)
+				stop := f.startLocalServices(4)
 				<-trial
 				change(f, stop)
 				time.Sleep(2 * time.Minute)
