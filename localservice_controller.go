@@ -275,3 +275,22 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	}
 	return err
 }
+
+// held knows of which LocalServices deletions are withheld. Their status tells it, too, but cannot always be written, or
+// seen in the cache; and when more Services have been made, the deletions are a smaller part.
+type held struct{ uids sync.Map } // by key
+
+func (h *held) has(ls *v1alpha1.LocalService) bool {
+	uid, isHeld := h.uids.Load(keyOf(ls))
+	return isHeld && uid == ls.UID
+}
+
+func (h *held) set(ls *v1alpha1.LocalService, isHeld bool) {
+	if isHeld {
+		h.uids.Store(keyOf(ls), ls.UID)
+	} else {
+		h.forget(keyOf(ls))
+	}
+}
+
+func (h *held) forget(key types.NamespacedName) { h.uids.Delete(key) }

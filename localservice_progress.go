@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -93,22 +91,3 @@ func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.
 	}
 	return err == nil
 }
-
-// held knows of which LocalServices deletions are withheld. Their status tells it, too, but cannot always be written, or
-// seen in the cache; and when more Services have been made, the deletions are a smaller part.
-type held struct{ uids sync.Map } // by key
-
-func (h *held) has(ls *v1alpha1.LocalService) bool {
-	uid, isHeld := h.uids.Load(keyOf(ls))
-	return isHeld && uid == ls.UID
-}
-
-func (h *held) set(ls *v1alpha1.LocalService, isHeld bool) {
-	if isHeld {
-		h.uids.Store(keyOf(ls), ls.UID)
-	} else {
-		h.forget(keyOf(ls))
-	}
-}
-
-func (h *held) forget(key types.NamespacedName) { h.uids.Delete(key) }

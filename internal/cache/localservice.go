@@ -110,7 +110,7 @@ func (s *LocalServices) Get(namespace, name string) *v1alpha1.LocalService {
 func (s *LocalServices) Wrote(ls *v1alpha1.LocalService) {
 	ls.ManagedFields = nil
 	s.written.of(ls.Namespace).Mutation(ls)
-	s.Store.Wrote(ls, ls.Generation)
+	s.Store.Wrote(ls)
 	s.writtenAt.Add(ls.Namespace+"/"+ls.Name, time.Now(), EchoTimeout)
 }
 

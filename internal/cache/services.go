@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -56,9 +57,12 @@ func newServices(store *Store[Service]) (*Services, error) {
 // gone forgets what was expected of a Service that is gone, but not of one that was made in its place.
 func (s *Services) gone(service *Service) {
 	if e, found := s.expected(service.GetNamespace(), service.GetName()); found && hasReached(service, e.resourceVersion) {
-		s.echoes.Remove(service.GetNamespace() + "/" + service.GetName())
+		s.forget(service.GetNamespace(), service.GetName())
 	}
 }
+
+// Wrote is Store.Wrote of a Service. generation is that of the LocalService that it was written for.
+func (s *Services) Wrote(service metav1.Object, generation int64) { s.expect(service, generation) }
 
 // OnChange has changed called after each change of a Service, when the groups and counts know it.
 func (s *Services) OnChange(changed func(before, after *Service)) {

@@ -73,9 +73,11 @@ func (s *Store[T]) get(namespace, name string) any {
 		return nil
 	}
 	// GetByKey fails for no key.
-	obj, _, _ := informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
+	obj, _, _ := informer.GetStore().GetByKey(storeKey(namespace, name))
 	return obj
 }
+
+func storeKey(namespace, name string) string { return cache.NewObjectName(namespace, name).String() }
 
 // All returns all objects, in no order.
 func (s *Store[T]) All() iter.Seq[*T] {
@@ -129,28 +131,32 @@ func typed[T any](objs []any) iter.Seq[*T] {
 type echo struct {
 	resourceVersion string
 	controller      types.UID // "" for none
-	generation      int64     // of the LocalService that it was written for
+	generation      int64     // of the LocalService that it was written for, 0 where that is not asked for
 	writtenAt       time.Time
 }
 
-// Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again. generation is that of
-// the LocalService that it was written for.
-func (s *Store[T]) Wrote(object metav1.Object, generation int64) {
+// Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
+func (s *Store[T]) Wrote(object metav1.Object) { s.expect(object, 0) }
+
+func (s *Store[T]) expect(object metav1.Object, generation int64) {
 	e := echo{resourceVersion: object.GetResourceVersion(), generation: generation, writtenAt: time.Now()}
 	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
 		e.controller = controller.UID
 	}
-	s.echoes.Add(cache.MetaObjectToName(object).String(), e, EchoTimeout)
+	s.echoes.Add(storeKey(object.GetNamespace(), object.GetName()), e, EchoTimeout)
 }
 
 // expected returns what the watch is expected to tell of an object.
 func (s *Store[T]) expected(namespace, name string) (e echo, found bool) {
-	value, found := s.echoes.Get(cache.NewObjectName(namespace, name).String())
+	value, found := s.echoes.Get(storeKey(namespace, name))
 	if found {
 		e = value.(echo)
 	}
 	return e, found
 }
+
+// forget has nothing expected of an object any more.
+func (s *Store[T]) forget(namespace, name string) { s.echoes.Remove(storeKey(namespace, name)) }
 
 // hasPassed reports whether the watch has told all that there was until a resource version, so that what it has not told
 // is gone.
@@ -189,7 +195,7 @@ func (s *Store[T]) IsEcho(state interface {
 	if !found || e.resourceVersion != state.GetResourceVersion() {
 		return false
 	}
-	s.echoes.Remove(cache.NewObjectName(state.GetNamespace(), state.GetName()).String())
+	s.forget(state.GetNamespace(), state.GetName())
 	return time.Since(e.writtenAt) < AwaitTimeout
 }
 

@@ -42,10 +42,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change pl
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
 	}
-	if err := mayRemove(); err != nil { // Admission may have taken its time.
-		return nil, err
-	}
-	if err := remove(ctx, client, change.Current); err != nil {
+	if err := remove(ctx, client, change.Current, mayRemove); err != nil {
 		return nil, err
 	}
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
@@ -67,7 +64,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change pl
 func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
 	mayRemove func() error) error {
 	if change.Action == plan.Retire {
-		return remove(ctx, client, change.Current) // Nobody wants it, whatever nodes there are.
+		return remove(ctx, client, change.Current, mayRemove) // Nobody wants it, whatever nodes there are.
 	}
 	node := change.Current.Node()
 	labels, err := s.nodes.labels(ctx, node)
@@ -77,14 +74,16 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 	if labels != nil && change.Template.Wants(node, labels, change.Name) {
 		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
 	}
+	return remove(ctx, client, change.Current, mayRemove)
+}
+
+// remove deletes a Service as a plan has seen it. If somebody has changed it since, it may be another one's. What came
+// before may have taken its time, so mayRemove is asked at last.
+func remove(ctx context.Context, client typedcorev1.ServiceInterface, current plan.Service,
+	mayRemove func() error) error {
 	if err := mayRemove(); err != nil {
 		return err
 	}
-	return remove(ctx, client, change.Current)
-}
-
-// remove deletes a Service as a plan has seen it. If somebody has changed it since, it may be another one's.
-func remove(ctx context.Context, client typedcorev1.ServiceInterface, current plan.Service) error {
 	uid, version := current.GetUID(), current.GetResourceVersion()
 	err := client.Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})

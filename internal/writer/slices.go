@@ -34,7 +34,7 @@ const EndpointsField = "endpoints"
 type Slices struct {
 	kube   kubernetes.Interface
 	writer *Writer
-	wrote  func(object metav1.Object, generation int64)
+	wrote  func(metav1.Object)
 	// contested has what was wanted and what was stored instead, by contested EndpointSlice.
 	contested *utilcache.LRUExpireCache
 	// refused has the errors of writes that were refused, by attempt: an EndpointSlice that is refused does not hold up
@@ -75,9 +75,8 @@ type contestedSlice struct {
 // contest is what was wanted of an EndpointSlice and what was stored.
 type contest struct{ want, have plan.SliceSum }
 
-// NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers, and
-// the generation of the LocalService that it was for.
-func NewSlices(kube kubernetes.Interface, services *Services, wrote func(object metav1.Object, generation int64)) *Slices {
+// NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers.
+func NewSlices(kube kubernetes.Interface, services *Services, wrote func(metav1.Object)) *Slices {
 	return &Slices{kube: kube, writer: services.writer, wrote: wrote,
 		contested: utilcache.NewLRUExpireCache(maxRemembered), refused: utilcache.NewLRUExpireCache(maxRemembered)}
 }
@@ -224,7 +223,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		return nil, nil, err
 	}
 	if written != nil {
-		s.wrote(written, ls.Generation)
+		s.wrote(written)
 	}
 	return asked, written, nil
 }
