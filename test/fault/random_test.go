@@ -94,14 +94,16 @@ func (p *player) step(most int) { p.change(p.random.IntN(most)+1, true) }
 // change makes changes of which the controller may see only where they end. Everything is in place before them, or not.
 func (p *player) change(n int, inPlace bool) {
 	creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
-	p.steady, p.left = p.services(), sets.New[string]()
+	p.steady, p.left, p.came, p.former = p.services(), sets.New[string](), sets.New[string](), sets.New[string]()
 	p.alone = n == 1 && inPlace
 	for i := range n {
 		p.play(i == 0 && inPlace)
 	}
 	p.unseen(creates, deletes)
-	// Of a node that has gone the controller may hear after a change of a LocalService that came later.
-	p.allow(1, p.left)
+	// Of a node that has gone the controller may hear after a change of a LocalService that came later, and of a
+	// LocalService that has gone after a node that came later.
+	p.allow(1, sets.New(localServices...), p.left)
+	p.allow(1, p.former, p.came)
 }
 
 // TestSequences makes thousands of changes, one after the other, with nothing going wrong, and comes back to where it

@@ -52,10 +52,12 @@ type world struct {
 	// creates and deletes are how often each Service should have been created and deleted by the controller.
 	creates, deletes map[string]bounds
 	// steady are the Services that should have been there, as they are, all the time since it was last set.
-	steady  map[string]string
-	known   sets.Set[string] // the names of all nodes that there have been
-	left    sets.Set[string] // those of nodes that have gone, or changed, since it was last set
-	history []string
+	steady map[string]string
+	known  sets.Set[string] // the names of all nodes that there have been
+	// left and came are those of nodes that have gone or changed, and come, since they were last set, and former are the
+	// LocalServices that have gone, or whose Services were to be made anew.
+	left, came, former sets.Set[string]
+	history            []string
 	// other is another API server on the same storage, nil for none.
 	other *framework.Cluster
 	// created and deleted are how often each Service was, as the audit logs tell that were read until the marks.
@@ -67,7 +69,7 @@ func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	w := &world{Scene: c.NewScene(t, "fault"), nodes: map[string]map[string]string{},
 		specs: map[string]*v1alpha1.LocalServiceSpec{}, foreign: map[string]*corev1.Service{},
 		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string](), left: sets.New[string](),
-		created: map[string]int{}, deleted: map[string]int{}, marks: map[*framework.Audit]framework.Mark{}}
+		came: sets.New[string](), former: sets.New[string](), created: map[string]int{}, deleted: map[string]int{}, marks: map[*framework.Audit]framework.Mark{}}
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i))
 	}
@@ -103,6 +105,7 @@ func (w *world) services() map[string]string {
 func (w *world) do(what string, change func() error, replaced ...string) {
 	w.T.Helper()
 	before := w.services()
+	w.former.Insert(replaced...)
 	w.note("%s", what)
 	w.Must(change())
 	after := w.services()
@@ -142,11 +145,11 @@ func (w *world) unseen(creates, deletes map[string]bounds) {
 
 // disordered lets Services that were not steady be created and deleted a few times: the controller may have seen a
 // change of one resource before, or after, a change of another.
-func (w *world) disordered() { w.allow(4, w.known) }
+func (w *world) disordered() { w.allow(4, sets.New(localServices...), w.known) }
 
-// allow lets Services of some nodes that were not steady be created and deleted so many times more.
-func (w *world) allow(times int, nodes sets.Set[string]) {
-	for _, name := range localServices {
+// allow lets Services of some LocalServices and nodes that were not steady be created and deleted so many times more.
+func (w *world) allow(times int, owners, nodes sets.Set[string]) {
+	for name := range owners {
 		for node := range nodes {
 			if service := name + "-" + node; w.steady[service] == "" {
 				w.creates[service] = bounds{w.creates[service].least, w.creates[service].most + times}
@@ -158,6 +161,7 @@ func (w *world) allow(times int, nodes sets.Set[string]) {
 
 func (w *world) addNode(name string) {
 	full := w.NodeName(name)
+	w.came.Insert(full)
 	w.do("add node "+full, func() error {
 		w.nodes[full] = map[string]string{framework.SceneLabel: w.Namespace, "disk": "ssd"}
 		w.CreateNode(full, w.nodes[full])
@@ -207,6 +211,7 @@ func (w *world) update(what, name string, change framework.Change) {
 }
 
 func (w *world) deleteLocalService(name string) {
+	w.former.Insert(name)
 	w.do("delete LocalService "+name, func() error {
 		delete(w.specs, name)
 		return w.LocalServiceClient().Delete(w.Ctx(), name, metav1.DeleteOptions{})
