@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,11 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -57,68 +53,6 @@ func TestDeletionOfMost(t *testing.T) {
 			f.expect("writes after the confirmation", deletions, f.writes())
 		})
 	})
-}
-
-// TestHeldUnseen: deletions that are held stay so while Services for other nodes are made or adopted, of which they are a
-// smaller part then: also when the status that tells of it cannot be written, or is not seen in the cache.
-func TestHeldUnseen(t *testing.T) {
-	for name, c := range map[string]struct {
-		failures int  // of writes of the status
-		isSilent bool // the watch of LocalServices
-		orphans  bool // are there
-	}{
-		"refused once": {1, false, false}, "refused twice": {2, false, false}, "refused for ever": {1 << 30, false, false},
-		"not seen": {0, true, false}, "orphans": {1, false, true}, "orphans, not seen": {0, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ls := testLocalService(func(ls *v1alpha1.LocalService) {
-					ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"disk": "new"}
-				})
-				objects := []runtime.Object{ls}
-				for i := range 10 {
-					old := fmt.Sprintf("old%d", i)
-					objects = append(objects, testNode(old, "disk=old"), testService(ls, old))
-				}
-				for i := range 100 {
-					node := fmt.Sprintf("new%d", i)
-					objects = append(objects, testNode(node, "disk=new"))
-					if c.orphans {
-						objects = append(objects, testService(ls, node, func(s *corev1.Service) { s.OwnerReferences = nil }))
-					}
-				}
-				f := newFixture(t, objects...)
-				f.deps.Options.Limits.MaxDeleteFraction = 0.5
-				f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
-					c.failures--
-					return c.failures >= 0, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
-				})
-				if c.isSilent {
-					f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
-						return true, watch.NewFake(), nil
-					})
-				}
-				f.runLocalServices()
-				time.Sleep(70 * time.Second)
-				f.set(testNode("joins", "disk=new"))
-				time.Sleep(time.Minute)
-				made, deleted := 0, 0
-				for _, write := range f.writes() {
-					if strings.HasPrefix(write, "delete services") {
-						deleted++
-					} else if strings.HasPrefix(write, "create services") || strings.HasPrefix(write, "patch services") {
-						made++
-					}
-				}
-				if made != 101 || deleted != 0 {
-					t.Errorf("%d Services created or adopted and %d deleted, want 101 and none", made, deleted)
-				}
-				if got := f.recorded(); !strings.Contains(strings.Join(got, "\n"), "Warning DeletionHeld") {
-					t.Errorf("no event tells that deletions are held: %v", got)
-				}
-			})
-		})
-	}
 }
 
 // TestCapacityMaxServicesPerNamespace: what would be too much is not begun, and done when there is room.
@@ -202,29 +136,5 @@ func TestCapacityNear(t *testing.T) {
 		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Generation = "", 2 }))
 		settle()
 		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
-	})
-}
-
-// TestDeletionStaysHeld: what a limit has withheld is not done because there are more Services by now.
-func TestDeletionStaysHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ls := testLocalService(inPlace(3))
-		objects := []runtime.Object{ls}
-		for i := range 9 {
-			objects = append(objects, testNode(fmt.Sprintf("other%d", i), "pool=other"))
-		}
-		for _, node := range []string{"a", "b", "c"} {
-			objects = append(objects, testNode(node), testService(ls, node))
-		}
-		f := newFixture(t, objects...)
-		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
-		ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"pool": "other"}
-		f.set(ls)
-		f.controller()
-		f.set(testNode("other10", "pool=other"))
-		settle()
-		if got := f.services(); got["demo-a"] == nil || len(got) != 13 {
-			t.Errorf("%d Services; %v", len(got), f.recorded())
-		}
 	})
 }

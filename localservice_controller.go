@@ -69,7 +69,6 @@ type localServiceController struct {
 	// vanished has the keys of LocalServices of which a Service has gone: maybe with them, which the cache of
 	// LocalServices may be late to know.
 	vanished sync.Map
-	held     held
 }
 
 func newLocalServiceController(deps app.Dependencies) (*localServiceController, error) {
@@ -107,7 +106,6 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		metrics.Forget(key)
 		c.nodeWaits.Take(key)
 		c.vanished.Delete(key)
-		c.held.forget(key)
 		c.hostnames.forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
@@ -127,14 +125,14 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	nodeChanges := c.nodeChanges.Load()
 	p, nodes, owned := c.plan(ls, templates)
 	// What the caches are late to show is not to be written again.
-	if p.LeavePending(func(change *plan.Change) (bool, bool) { return c.caches.Services.IsPending(ls, change) }) > 0 {
+	pending := p.LeavePending(func(change *plan.Change) (bool, bool) { return c.caches.Services.IsPending(ls, change) })
+	if pending > 0 {
 		c.loop.AddAfterBackoff(key, pendingInterval)
 	}
 	report := status.NewReport(&p, len(nodes))
 	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
 	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
 	names := c.hostnames.plan(ls, &p, &report, nodes)
-	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
 	// Names come first: pods change also while many Services are written.
 	outcome := c.hostnames.write(ctx, ls, names, &p, &report, func() error { return c.isOutdated(ls) })
 	if c.loop.IsBackingOff(key) {
@@ -145,16 +143,19 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	defer release()
-	p, report.Withheld = c.limits.Apply(p, ls, owned, total, c.held.has(ls))
-	c.held.set(ls, report.Withheld.Deletes > 0)
+	if err := c.isCurrent(ctx, ls, &p); err != nil {
+		return err
+	}
+	p, report.Withheld = c.limits.Apply(p, ls, owned, total, pending == 0)
 	p = report.Withheld.HoldReplacements(p, &report.Capacity)
 	if report.Withheld.Creates > 0 {
 		release()
 	}
-	if err := c.isCurrent(ctx, ls, &p); err != nil {
+	if err := c.tellHeld(ctx, ls, &p, report); err != nil {
 		return err
 	}
 	c.announce(ctx, ls, &p, report, owned)
+	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
 	outcome.Add(func() writer.Outcome {
 		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next,
 			func() error { return c.isOutdated(ls) })
@@ -189,18 +190,22 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	if err := writer.IsCurrent(ctx, c.metadata, ls); err != nil {
+	// Whether deletions are withheld, or confirmed, stands in its status and its annotations.
+	withStatus := c.limits.GuardsDeletions() && p.Count(plan.Delete, plan.Replace) > 0
+	if err := writer.IsCurrent(ctx, c.metadata, ls, withStatus); err != nil {
 		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 	}
 	c.vanished.Delete(keyOf(ls))
 	return nil
 }
 
-// isOutdated returns an error if a LocalService has changed or gone, other than in its status.
+// isOutdated returns an error if a LocalService has changed or gone, other than in its status or in metadata that do not
+// matter.
 func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
 	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 	isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-	if isGone || current.Generation != ls.Generation {
+	isConfirmed := func(ls *v1alpha1.LocalService) string { return ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] }
+	if isGone || current.Generation != ls.Generation || isConfirmed(current) != isConfirmed(ls) {
 		return errOutdated
 	}
 	return nil
@@ -247,7 +252,7 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
 	report.Writing = len(outcome.Refused) == 0 &&
-		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0)
+		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated+report.Withheld.Postponed > 0)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
@@ -275,22 +280,3 @@ func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.L
 	}
 	return err
 }
-
-// held knows of which LocalServices deletions are withheld. Their status tells it, too, but cannot always be written, or
-// seen in the cache; and when more Services have been made, the deletions are a smaller part.
-type held struct{ uids sync.Map } // by key
-
-func (h *held) has(ls *v1alpha1.LocalService) bool {
-	uid, isHeld := h.uids.Load(keyOf(ls))
-	return isHeld && uid == ls.UID
-}
-
-func (h *held) set(ls *v1alpha1.LocalService, isHeld bool) {
-	if isHeld {
-		h.uids.Store(keyOf(ls), ls.UID)
-	} else {
-		h.forget(keyOf(ls))
-	}
-}
-
-func (h *held) forget(key types.NamespacedName) { h.uids.Delete(key) }

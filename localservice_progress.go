@@ -35,10 +35,20 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 				p.Count(plan.Delete), owned))
 	}
 	told := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity)
-	isNew := status.IsNearCapacity(&report.Capacity) && !told || report.Withheld.Deletes > 0 && !plan.IsHeld(ls)
-	if isNew && p.Count(plan.Create) > 0 {
+	if status.IsNearCapacity(&report.Capacity) && !told && p.Count(plan.Create) > 0 {
 		c.tellProgress(ctx, ls, report)
 	}
+}
+
+// tellHeld tells in the status that deletions are withheld, and of how many Services, before any is made or adopted: of
+// more they would be a smaller part, and who comes next, or after a restart, would not know.
+func (c *localServiceController) tellHeld(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
+	report status.Report) error {
+	if report.Withheld.Services == 0 || ls.Status.HeldServices > 0 || p.Count(plan.Create, plan.Adopt) == 0 {
+		return nil
+	}
+	report.Writing = true
+	return c.writeStatus(ctx, ls, report)
 }
 
 // beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -18,8 +16,10 @@ type Limits struct {
 
 // Withheld is what limits have taken out of a plan.
 type Withheld struct {
-	// Deletes is the number of Services that are not deleted, of Services that there are.
+	// Deletes is the number of Services that are not deleted, of Services that there were when that began.
 	Deletes, Services int
+	// Postponed is the number of Services that are not deleted yet, because the caches do not show all that was written.
+	Postponed int
 	// Creates is the number of Services that are not created, because the namespace would have Total.
 	Creates, Total int
 	// Replaces is the number of Services that are not replaced, because the cluster has only FreeClusterIPs addresses.
@@ -31,15 +31,29 @@ type Withheld struct {
 // Any reports whether anything was withheld.
 func (w *Withheld) Any() bool { return w.Deletes+w.Creates+w.Replaces > 0 }
 
+// GuardsDeletions reports whether there is a limit to what a plan may delete.
+func (l Limits) GuardsDeletions() bool { return l.MaxDeleteFraction < 1 }
+
 // Apply takes out of a plan what the limits forbid: all or nothing of a kind, never half a fan-out. It is told how many
-// Services the LocalService has, how many its namespace would have if all were created and none deleted, and whether
-// deletions have been withheld before.
-func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, wasHeld bool) (Plan, Withheld) {
+// Services the LocalService has, how many its namespace would have if all were created and none deleted, and whether the
+// caches show all that was written: otherwise there may be more deletions than the plan has, or they may be a smaller
+// part, and they wait until it is known.
+func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, isShown bool) (Plan, Withheld) {
 	withheld := Withheld{Limits: l}
 	deletes, creates := plan.Count(Delete, Replace), plan.Count(Create)
-	allowed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
-	tooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned) || deletes > 0 && (wasHeld || IsHeld(ls))
-	if l.MaxDeleteFraction < 1 && tooMany && !allowed {
+	held := int(ls.Status.HeldServices)
+	if held > 0 { // There may be more Services by now, of which the deletions are a smaller part.
+		owned = min(owned, held)
+	}
+	isConfirmed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
+	isTooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned) && !isConfirmed
+	switch {
+	case !l.GuardsDeletions():
+	case held > 0 && !isShown:
+		withheld.Deletes, withheld.Services = deletes, held
+	case !isShown:
+		withheld.Postponed = deletes
+	case isTooMany:
 		withheld.Deletes, withheld.Services = deletes, owned
 	}
 	if creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
@@ -47,16 +61,9 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, wa
 	}
 	plan.Changes = plan.With(func(action Action) bool {
 		isDelete := action == Delete || action == Replace
-		return !(isDelete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
+		return !(isDelete && withheld.Deletes+withheld.Postponed > 0 || action == Create && withheld.Creates > 0)
 	})
 	return plan, withheld
-}
-
-// IsHeld reports whether a limit has withheld deletions of a LocalService, as its status tells. They wait for a
-// confirmation also when there are more Services by now, of which they are a smaller part.
-func IsHeld(ls *v1alpha1.LocalService) bool {
-	progressing := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
-	return progressing != nil && progressing.Reason == v1alpha1.ReasonDeletionHeld
 }
 
 // HoldReplacements takes the replacements out of a plan where fewer addresses are free than are needed: some of those

@@ -80,6 +80,7 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.Services = int32(r.InPlace)
 		status.ReadyNodes = int32(r.ReadyNodes)
 		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
+		status.HeldServices = int32(r.Withheld.Services)
 	}
 	ready := r.ready()
 	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(),
@@ -219,7 +220,7 @@ func (r *Report) progressing() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
 		c.Message = "the Services of the mode before are still there"
 	}
-	if r.Withheld.Deletes > 0 { // plan.IsHeld goes by this.
+	if r.Withheld.Deletes > 0 {
 		c.Reason = v1alpha1.ReasonDeletionHeld
 		c.Message += ", but for deletions and replacements, which wait for a confirmation"
 	}

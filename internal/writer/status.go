@@ -153,6 +153,9 @@ func applyConfiguration(status *v1alpha1.LocalServiceStatus) *apply.LocalService
 		WithServices(status.Services).
 		WithReadyNodes(status.ReadyNodes).
 		WithReady(status.Ready)
+	if status.HeldServices > 0 {
+		out.WithHeldServices(status.HeldServices)
+	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).

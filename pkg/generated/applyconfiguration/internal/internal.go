@@ -155,6 +155,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: heldServices
+      type:
+        scalar: numeric
     - name: nodes
       type:
         scalar: numeric

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// heldFixture has a LocalService that selects none any more of the 10 nodes that it has Services for, but 100 others.
+// Half of its Services may be deleted without a confirmation.
+func heldFixture(t *testing.T, objects ...runtime.Object) *fixture {
+	ls := testLocalService(selectNew)
+	objects = append(objects, ls)
+	for i := range 10 {
+		old := fmt.Sprintf("old%d", i)
+		objects = append(objects, testNode(old, "disk=old"), testService(ls, old))
+	}
+	for i := range 100 {
+		objects = append(objects, testNode(fmt.Sprintf("new%d", i), "disk=new"))
+	}
+	f := newFixture(t, objects...)
+	f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
+	return f
+}
+
+func selectNew(ls *v1alpha1.LocalService) {
+	ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"disk": "new"}
+}
+
+// made are the Services that have been made or adopted, and deleted, since it was last asked.
+func (f *fixture) made() (made, deleted int) {
+	for _, write := range f.writes() {
+		switch {
+		case strings.HasPrefix(write, "delete services"):
+			deleted++
+		case strings.HasPrefix(write, "create services"), strings.HasPrefix(write, "patch services"):
+			made++
+		}
+	}
+	return made, deleted
+}
+
+// edit changes a LocalService as it is at the API server.
+func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
+	f.t.Helper()
+	synctest.Wait()
+	ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(f.t.Context(), "demo", metav1.GetOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ls = ls.DeepCopy()
+	change(ls)
+	f.set(ls)
+}
+
+// silence has the watch of LocalServices tell nothing.
+func (f *fixture) silence() {
+	f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
+		return true, watch.NewFake(), nil
+	})
+}
+
+// TestHeld: deletions that are withheld stay so while Services for other nodes are made or adopted, of which they are a
+// smaller part then. That is told before, so that whoever goes on knows, and so nothing is made while it cannot be.
+func TestHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		failures int  // of writes of the status
+		isSilent bool // the watch of LocalServices
+		orphans  bool // are there
+		want     int  // Services made or adopted
+	}{
+		"told":              {0, false, false, 101},
+		"refused twice":     {2, false, false, 101},
+		"refused for ever":  {1 << 30, false, false, 0},
+		"not seen":          {0, true, false, 100},
+		"orphans":           {1, false, true, 101},
+		"orphans, for ever": {1 << 30, false, true, 0},
+		"orphans, not seen": {0, true, true, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var orphans []runtime.Object
+				for i := range 100 {
+					if c.orphans {
+						orphans = append(orphans, testService(testLocalService(), fmt.Sprintf("new%d", i),
+							func(s *corev1.Service) { s.OwnerReferences = nil }))
+					}
+				}
+				f := heldFixture(t, orphans...)
+				f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
+					c.failures--
+					return c.failures >= 0, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+				})
+				if c.isSilent {
+					f.silence()
+				}
+				stop := f.startLocalServices(4)
+				time.Sleep(70 * time.Second)
+				f.set(testNode("joins", "disk=new"))
+				time.Sleep(time.Minute)
+				stop()
+				if made, deleted := f.made(); made != c.want || deleted != 0 {
+					t.Errorf("%d Services created or adopted and %d deleted, want %d and none", made, deleted, c.want)
+				}
+				told := strings.Contains(strings.Join(f.recorded(), "\n"), "Warning DeletionHeld 10 of 10 Services")
+				if !told && c.want > 0 {
+					t.Error("no event tells that deletions are held")
+				}
+				f.deps.Caches = f.newCaches(false)
+				f.runLocalServices()
+				if _, deleted := f.made(); deleted != 0 {
+					t.Errorf("%d Services deleted by the next instance", deleted)
+				}
+			})
+		})
+	}
+}
+
+// TestHeldOnTheWay: an instance that is stopped while it fans out leaves to the next one what it has withheld.
+func TestHeldOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		f.deps.Kube = slowServices{Interface: f.kube, creating: func(*corev1.Service, bool) { time.Sleep(time.Second) }}
+		stop := f.startLocalServices(4)
+		time.Sleep(slowProgressInterval + time.Second) // The progress has been told.
+		stop()
+		f.deps.Caches, f.deps.Kube = f.newCaches(false), f.kube
+		f.runLocalServices()
+		if got := len(f.services()); got != 110 {
+			t.Errorf("%d Services, want 100 new ones and the 10 old ones", got)
+		}
+	})
+}
+
+// TestHeldUnseenByTheNext: an instance that takes over with a cache from before deletions were withheld does not delete.
+func TestHeldUnseenByTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		leader := f.deps
+		f.silence()
+		f.deps.Caches = f.newCaches(false)
+		f.watch()
+		next := f.deps
+		f.client.WatchReactionChain = f.client.WatchReactionChain[1:]
+		f.deps = leader
+		stop := f.startLocalServices(4)
+		settle()
+		stop()
+		if made, deleted := f.made(); made != 100 || deleted != 0 {
+			t.Fatalf("%d Services created and %d deleted, want 100 and none", made, deleted)
+		}
+		f.deps = next
+		controller, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.start(controller.Run, 4)
+		time.Sleep(2 * time.Minute)
+		if _, deleted := f.made(); deleted != 0 {
+			t.Errorf("%d Services deleted by the next instance", deleted)
+		}
+	})
+}
+
+// TestHeldUntilCorrected: what is left to delete when the spec has been corrected is a small part of what there was.
+func TestHeldUntilCorrected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		f.runLocalServices()
+		f.remove(testNode("old0", "disk=old"))
+		settle()
+		f.edit(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.NodeSelector = 3, nil })
+		settle()
+		if made, deleted := f.made(); made != 100 || deleted != 1 {
+			t.Errorf("%d Services created and %d deleted, want 100 and that of the node that has gone", made, deleted)
+		}
+	})
+}
+
+// TestHeldWhileInvalid: an edit that cannot be carried out lets go of nothing.
+func TestHeldWhileInvalid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		stop := f.startLocalServices(4)
+		settle()
+		valid := testLocalService().Spec.Selector
+		f.edit(func(ls *v1alpha1.LocalService) {
+			ls.Generation, ls.Spec.Selector = 3, map[string]string{v1alpha1.DefaultNodeLabelKey: "x"}
+		})
+		settle()
+		stop()
+		f.deps.Caches = f.newCaches(false)
+		f.runLocalServices()
+		f.edit(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.Selector = 4, valid })
+		settle()
+		if got := len(f.services()); got != 110 {
+			t.Errorf("%d Services, want 100 new ones and the 10 old ones", got)
+		}
+	})
+}
+
+// TestConfirmationTakenBack: deletions stop when their confirmation is taken back, and do not begin if the watch of
+// LocalServices is late to tell of that.
+func TestConfirmationTakenBack(t *testing.T) {
+	confirmed := func(ls *v1alpha1.LocalService) {
+		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
+	}
+	t.Run("while they are under way", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := heldFixture(t)
+			f.edit(confirmed)
+			f.deps.Kube = slowServices{Interface: f.kube, deleting: func(string) { time.Sleep(time.Second) }}
+			f.deps.Options.WriteConcurrency = 2
+			f.startLocalServices(4)
+			time.Sleep(1500 * time.Millisecond)
+			f.edit(func(ls *v1alpha1.LocalService) { ls.Annotations = nil })
+			time.Sleep(time.Minute)
+			if _, deleted := f.made(); deleted > 4 {
+				t.Errorf("%d Services deleted, of which 4 were confirmed", deleted)
+			}
+		})
+	})
+	t.Run("unseen", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := heldFixture(t)
+			f.edit(func(ls *v1alpha1.LocalService) {
+				confirmed(ls)
+				ls.Spec.NodeSelector = nil
+			})
+			f.silence()
+			f.runLocalServices()
+			f.edit(func(ls *v1alpha1.LocalService) { ls.Annotations = nil })
+			for i := range 100 {
+				f.remove(testNode(fmt.Sprintf("new%d", i)))
+			}
+			time.Sleep(time.Minute)
+			if _, deleted := f.made(); deleted != 0 {
+				t.Errorf("%d Services deleted that nobody confirms any more", deleted)
+			}
+		})
+	})
+}
