@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -57,13 +58,19 @@ func (f *fixture) made() (made, deleted int) {
 func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
 	f.t.Helper()
 	synctest.Wait()
+	ls := f.localService()
+	change(ls)
+	f.set(ls)
+}
+
+// localService is the LocalService as it is at the API server.
+func (f *fixture) localService() *v1alpha1.LocalService {
+	f.t.Helper()
 	ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(f.t.Context(), "demo", metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	ls = ls.DeepCopy()
-	change(ls)
-	f.set(ls)
+	return ls.DeepCopy()
 }
 
 // silence has the watch of LocalServices tell nothing.
@@ -251,5 +258,71 @@ func TestConfirmationTakenBack(t *testing.T) {
 				t.Errorf("%d Services deleted that nobody confirms any more", deleted)
 			}
 		})
+	})
+	t.Run("after deletions were refused", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := heldFixture(t)
+			isRefused := true
+			f.kube.PrependReactor("delete", "services", func(core.Action) (bool, runtime.Object, error) {
+				return isRefused, nil, apierrors.NewForbidden(corev1.Resource("services"), "", errors.New("a policy says no"))
+			})
+			f.runLocalServices()
+			f.edit(confirmed)
+			settle()
+			f.edit(func(ls *v1alpha1.LocalService) { ls.Annotations = nil })
+			settle()
+			isRefused = false
+			time.Sleep(5 * time.Minute)
+			if got := len(f.services()); got != 110 {
+				t.Errorf("%d Services, want 100 new ones and the 10 old ones", got)
+			}
+			f.edit(confirmed)
+			settle()
+			if ls := f.localService(); len(f.services()) != 100 || ls.Status.HeldServices != 0 {
+				t.Errorf("%d Services when it is confirmed again, and %d held", len(f.services()), ls.Status.HeldServices)
+			}
+		})
+	})
+}
+
+// TestHeldBeforeSeen: while the watch of Services is late, it is not known how many deletions there are, so nothing is
+// made of which they would be a smaller part. A node that joins where there are none gets its Service.
+func TestHeldBeforeSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		f.edit(func(ls *v1alpha1.LocalService) {
+			ls.Generation, ls.Spec.NodeSelector = 1, map[string]string{"disk": "old"}
+		})
+		late := watch.NewFake()
+		isLate := true
+		f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+			wasLate := isLate
+			isLate = false // the next one
+			return wasLate, late, nil
+		})
+		f.startLocalServices(4)
+		settle()
+		f.set(testNode("both", "disk=old"))
+		f.set(testNode("joins", "disk=old"))
+		settle()
+		if got := len(f.services()); got != 12 {
+			t.Errorf("%d Services, want those of two nodes that have joined, and 10", got)
+		}
+		f.remove(testNode("old0"))
+		settle()
+		if conditions := f.localService().Status.Conditions; meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
+			t.Error("the LocalService is told to be ready")
+		}
+		f.set(testNode("both", "disk=new"))
+		f.edit(selectNew)
+		settle()
+		if got := len(f.services()); got != 12 {
+			t.Errorf("%d Services, want none to be made while it is not seen what is there", got)
+		}
+		late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		time.Sleep(time.Minute)
+		if ls := f.localService(); len(f.services()) != 112 || ls.Status.HeldServices != 12 {
+			t.Errorf("%d Services, deletions held of %d; want 112, of 12", len(f.services()), ls.Status.HeldServices)
+		}
 	})
 }

@@ -252,7 +252,10 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
 	report.Writing = len(outcome.Refused) == 0 &&
-		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated+report.Withheld.Postponed > 0)
+		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0 || report.Withheld.IsUnsure)
+	if len(outcome.Refused) == 0 && !report.Writing && report.Withheld.Deletes == 0 {
+		report.Withheld.Services = 0 // What was confirmed is done.
+	}
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:

@@ -16,10 +16,12 @@ type Limits struct {
 
 // Withheld is what limits have taken out of a plan.
 type Withheld struct {
-	// Deletes is the number of Services that are not deleted, of Services that there were when that began.
+	// Deletes is the number of Services that are not deleted, of Services that there were when that began. It is 0, and
+	// Services is not, while they are deleted because that is confirmed.
 	Deletes, Services int
-	// Postponed is the number of Services that are not deleted yet, because the caches do not show all that was written.
-	Postponed int
+	// IsUnsure is true while all changes wait until the caches show what was written, because only then it is known how
+	// many deletions there are.
+	IsUnsure bool
 	// Creates is the number of Services that are not created, because the namespace would have Total.
 	Creates, Total int
 	// Replaces is the number of Services that are not replaced, because the cluster has only FreeClusterIPs addresses.
@@ -36,8 +38,7 @@ func (l Limits) GuardsDeletions() bool { return l.MaxDeleteFraction < 1 }
 
 // Apply takes out of a plan what the limits forbid: all or nothing of a kind, never half a fan-out. It is told how many
 // Services the LocalService has, how many its namespace would have if all were created and none deleted, and whether the
-// caches show all that was written: otherwise there may be more deletions than the plan has, or they may be a smaller
-// part, and they wait until it is known.
+// caches show all that was written.
 func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, isShown bool) (Plan, Withheld) {
 	withheld := Withheld{Limits: l}
 	deletes, creates := plan.Count(Delete, Replace), plan.Count(Create)
@@ -45,23 +46,28 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, is
 	if held > 0 { // There may be more Services by now, of which the deletions are a smaller part.
 		owned = min(owned, held)
 	}
+	owned = max(owned, deletes) // Orphans are replaced, too.
+	isTooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned)
 	isConfirmed := ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] == "true"
-	isTooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned) && !isConfirmed
 	switch {
 	case !l.GuardsDeletions():
-	case held > 0 && !isShown:
-		withheld.Deletes, withheld.Services = deletes, held
-	case !isShown:
-		withheld.Postponed = deletes
+	case !isShown && deletes+plan.Outdated+held > 0:
+		// There may be more deletions than these. Of more Services they would be a smaller part.
+		withheld.IsUnsure = true
+		if held > 0 {
+			withheld.Deletes, withheld.Services = deletes, held
+		}
+	case isTooMany && isConfirmed:
+		withheld.Services = owned // for the case that the confirmation is taken back
 	case isTooMany:
-		withheld.Deletes, withheld.Services = deletes, owned
+		withheld.Services, withheld.Deletes = owned, deletes
 	}
 	if creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
 		withheld.Creates, withheld.Total = creates, total
 	}
 	plan.Changes = plan.With(func(action Action) bool {
 		isDelete := action == Delete || action == Replace
-		return !(isDelete && withheld.Deletes+withheld.Postponed > 0 || action == Create && withheld.Creates > 0)
+		return !withheld.IsUnsure && !(isDelete && withheld.Deletes > 0 || action == Create && withheld.Creates > 0)
 	})
 	return plan, withheld
 }

@@ -48,7 +48,7 @@ func TestDeletionLimits(t *testing.T) {
 		"half may go, and half goes": {Limits{MaxDeleteFraction: 0.5}, 4, 4, false, everything, Withheld{}},
 		"more than half goes": {Limits{MaxDeleteFraction: 0.5}, 3, 3, false,
 			[]string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 3}},
-		"more than half, and confirmed": {Limits{MaxDeleteFraction: 0.5}, 3, 3, true, everything, Withheld{}},
+		"more than half, and confirmed": {Limits{MaxDeleteFraction: 0.5}, 3, 3, true, everything, Withheld{Services: 3}},
 		"all that there are": {Limits{MaxDeleteFraction: 0.9}, 2, 2, false,
 			[]string{"Create a", "Create b", "Update e"}, Withheld{Deletes: 2, Services: 2}},
 		"nothing may go": {Limits{}, 100, 100, false, []string{"Create a", "Create b", "Update e"},
@@ -62,29 +62,46 @@ func TestDeletionLimits(t *testing.T) {
 // not when there are fewer deletions, as the spec was corrected. What the caches do not show yet may be more deletions.
 func TestHeld(t *testing.T) {
 	limits := Limits{MaxDeleteFraction: 0.5}
+	type held struct {
+		deletes, of int
+		isUnsure    bool
+	}
 	for name, c := range map[string]struct {
-		owned, held, deletes int
-		isUnseen             bool
-		want                 Withheld
+		owned, held, deletes, outdated int
+		isUnseen, isConfirmed          bool
+		want                           held
 	}{
-		"not held":           {100, 0, 10, false, Withheld{}},
-		"most of those then": {100, 12, 10, false, Withheld{Deletes: 10, Services: 12}},
-		"most of fewer now":  {11, 24, 10, false, Withheld{Deletes: 10, Services: 11}},
-		"some of those then": {100, 12, 6, false, Withheld{}},
-		"none any more":      {100, 12, 0, false, Withheld{}},
-		"some are unseen":    {100, 0, 10, true, Withheld{Postponed: 10}},
-		"most are unseen":    {12, 0, 10, true, Withheld{Postponed: 10}},
-		"held, and unseen":   {100, 12, 3, true, Withheld{Deletes: 3, Services: 12}},
-		"all are unseen":     {100, 12, 0, true, Withheld{Services: 12}},
+		"a small part":                        {owned: 100, deletes: 10},
+		"orphans to replace":                  {deletes: 10, want: held{10, 10, false}},
+		"most of those then":                  {owned: 100, held: 12, deletes: 10, want: held{10, 12, false}},
+		"most of fewer now":                   {owned: 11, held: 24, deletes: 10, want: held{10, 11, false}},
+		"more than then":                      {owned: 100, held: 12, deletes: 20, want: held{20, 20, false}},
+		"some of those then":                  {owned: 100, held: 12, deletes: 6},
+		"none any more":                       {owned: 100, held: 12},
+		"confirmed":                           {owned: 100, held: 12, deletes: 10, isConfirmed: true, want: held{0, 12, false}},
+		"not seen":                            {owned: 100, deletes: 10, isUnseen: true, want: held{0, 0, true}},
+		"most, not seen":                      {owned: 12, deletes: 10, isUnseen: true, want: held{0, 0, true}},
+		"written before, not seen":            {owned: 12, outdated: 10, isUnseen: true, want: held{0, 0, true}},
+		"held, and not seen":                  {owned: 100, held: 12, deletes: 3, isUnseen: true, want: held{3, 12, true}},
+		"held, and none seen":                 {owned: 100, held: 12, isUnseen: true, want: held{0, 12, true}},
+		"nothing to delete, and not all seen": {owned: 100, isUnseen: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService()
 			ls.Status.HeldServices = int32(c.held)
-			plan := Plan{Changes: slices.Repeat([]Change{{Action: Delete, Name: "a"}}, c.deletes)}
+			if c.isConfirmed {
+				ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
+			}
+			plan := Plan{Outdated: c.outdated, Changes: append(slices.Repeat([]Change{{Action: Delete}}, c.deletes),
+				Change{Action: Create})}
 			got, withheld := limits.Apply(plan, ls, c.owned, c.owned, !c.isUnseen)
-			c.want.Limits = limits
-			if withheld != c.want || len(got.Changes) != c.deletes-c.want.Deletes-c.want.Postponed {
-				t.Errorf("withheld %+v, want %+v; %v", withheld, c.want, actions(got))
+			want := Withheld{Deletes: c.want.deletes, Services: c.want.of, IsUnsure: c.want.isUnsure, Limits: limits}
+			changes := c.deletes - c.want.deletes + 1
+			if c.want.isUnsure {
+				changes = 0
+			}
+			if withheld != want || len(got.Changes) != changes {
+				t.Errorf("withheld %+v, want %+v; %d changes left, want %d", withheld, want, len(got.Changes), changes)
 			}
 		})
 	}

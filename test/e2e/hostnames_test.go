@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -176,20 +177,50 @@ func (s *scene) wantGroups(url access, groups map[string][]string) {
 // name until it is gone, and the new one from then on, always has an answer, and never from a wrong node.
 func TestHostnamesChangeOfMode(t *testing.T) {
 	t.Parallel()
+	newScene(t).changeModes(func() {})
+}
+
+// TestHostnamesChangeOfLeader has the replica that leads killed while the mode is being changed: the next one goes on.
+func TestHostnamesChangeOfLeader(t *testing.T) {
 	s := newScene(t)
+	s.changeModes(func() {
+		leader, err := currentLeader(s.Ctx())
+		s.Must(err)
+		_, err = s.Kubectl(s.Ctx(), "--namespace="+controllerNamespace, "delete", "pod", leader, "--force",
+			"--grace-period=0")
+		s.Must(err)
+	})
+	s.Must(waitRollout(s.Ctx()))
+}
+
+// changeModes changes the mode of a LocalService and back, under the eyes of clients. meanwhile is called in the middle.
+func (s *scene) changeModes(meanwhile func()) {
+	s.T.Helper()
 	ls := s.localService("demo")
+	inTheMiddle := func() {
+		s.WaitLocalService(ls.Name, "has the names of two modes", func(ls *v1alpha1.LocalService) error {
+			told := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+			if told == nil || told.ObservedGeneration != ls.Generation {
+				return errors.New("there is no condition " + v1alpha1.ConditionRetiring)
+			}
+			return nil
+		})
+		meanwhile()
+	}
 	s.deploy(3)
 	s.waitForPods(1, nodes...)
 	s.wantServices(ls, nodes...)
 	s.wantAnswers(nodes, nodes, s.byName(ls))
 	stop := s.watchEither(nodes, s.byName(ls), s.byHostname(ls))
 	s.Update(ls.Name, framework.WithHostnames)
+	inTheMiddle()
 	s.WaitServices(ls, ls.Name, plan.ServiceName(ls.Name, plan.Source, ""))
 	s.wantAnswers(nodes, nodes, s.byHostname(ls))
 	stop()
 
 	stop = s.watchEither(nodes, s.byHostname(ls), s.byName(ls))
 	s.Update(ls.Name, func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices })
+	inTheMiddle()
 	s.wantServices(ls, nodes...)
 	s.wantAnswers(nodes, nodes, s.byName(ls))
 	stop()
