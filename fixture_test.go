@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -218,6 +219,9 @@ func (f *fixture) applyStatus(a core.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	ls := object.(*v1alpha1.LocalService).DeepCopy()
+	if applied.ResourceVersion != "" && applied.ResourceVersion != ls.ResourceVersion {
+		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), ls.Name, errors.New("it has been changed"))
+	}
 	ls.Status, ls.ResourceVersion = applied.Status, f.nextVersion()
 	return true, ls, f.client.Tracker().Update(a.GetResource(), ls, ls.Namespace)
 }

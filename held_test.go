@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -323,6 +324,38 @@ func TestHeldBeforeSeen(t *testing.T) {
 		time.Sleep(time.Minute)
 		if ls := f.localService(); len(f.services()) != 112 || ls.Status.HeldServices != 12 {
 			t.Errorf("%d Services, deletions held of %d; want 112, of 12", len(f.services()), ls.Status.HeldServices)
+		}
+	})
+}
+
+// TestHeldLateStatus: a status from before deletions were withheld, which an instance was not answered and the API server
+// carries out late, does not let go of them.
+func TestHeldLateStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		f.edit(func(ls *v1alpha1.LocalService) {
+			ls.Generation, ls.Spec.NodeSelector = 1, map[string]string{"disk": "old"}
+		})
+		var late core.Action
+		f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
+			isFirst := late == nil
+			if isFirst {
+				late = a
+			}
+			return isFirst, nil, context.DeadlineExceeded
+		})
+		stop := f.startLocalServices(4)
+		synctest.Wait()
+		stop()
+		f.edit(selectNew)
+		f.deps.Caches = f.newCaches(false)
+		f.runLocalServices()
+		if _, _, err := f.applyStatus(late); !apierrors.IsConflict(err) {
+			t.Errorf("the late status: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if got := len(f.services()); got != 110 {
+			t.Errorf("%d Services, want 100 new ones and the 10 old ones", got)
 		}
 	})
 }

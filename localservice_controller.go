@@ -82,7 +82,8 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		caches:       deps.Caches,
 		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
 			deps.Caches.Services.Wrote),
-		statuses:     writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Recorder.Record),
+		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Options.Limits.GuardsDeletions(),
+			deps.Recorder.Record),
 		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
@@ -143,13 +144,13 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	defer release()
-	if err := c.isCurrent(ctx, ls, &p); err != nil {
-		return err
-	}
 	p, report.Withheld = c.limits.Apply(p, ls, owned, total, pending == 0)
 	p = report.Withheld.HoldReplacements(p, &report.Capacity)
 	if report.Withheld.Creates > 0 {
 		release()
+	}
+	if err := c.isCurrent(ctx, ls, &p); err != nil {
+		return err
 	}
 	if err := c.tellHeld(ctx, ls, &p, report); err != nil {
 		return err
