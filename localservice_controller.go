@@ -205,8 +205,8 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
 	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 	isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-	isConfirmed := func(ls *v1alpha1.LocalService) string { return ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] }
-	if isGone || current.Generation != ls.Generation || isConfirmed(current) != isConfirmed(ls) {
+	confirmation := func(ls *v1alpha1.LocalService) string { return ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] }
+	if isGone || current.Generation != ls.Generation || confirmation(current) != confirmation(ls) {
 		return errOutdated
 	}
 	return nil
