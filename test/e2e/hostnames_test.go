@@ -177,13 +177,21 @@ func (s *scene) wantGroups(url access, groups map[string][]string) {
 // name until it is gone, and the new one from then on, always has an answer, and never from a wrong node.
 func TestHostnamesChangeOfMode(t *testing.T) {
 	t.Parallel()
-	newScene(t).changeModes(func() {})
+	s := newScene(t)
+	ls := s.namedByNode()
+	s.changeToHostnames(ls, func() {})
+
+	stop := s.watchEither(nodes, s.byHostname(ls), s.byName(ls))
+	s.Update(ls.Name, func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices })
+	s.wantServices(ls, nodes...)
+	s.wantAnswers(nodes, nodes, s.byName(ls))
+	stop()
 }
 
 // TestHostnamesChangeOfLeader has the replica that leads killed while the mode is being changed: the next one goes on.
 func TestHostnamesChangeOfLeader(t *testing.T) {
 	s := newScene(t)
-	s.changeModes(func() {
+	s.changeToHostnames(s.namedByNode(), func() {
 		leader, err := currentLeader(s.Ctx())
 		s.Must(err)
 		_, err = s.Kubectl(s.Ctx(), "--namespace="+controllerNamespace, "delete", "pod", leader, "--force",
@@ -193,36 +201,31 @@ func TestHostnamesChangeOfLeader(t *testing.T) {
 	s.Must(waitRollout(s.Ctx()))
 }
 
-// changeModes changes the mode of a LocalService and back, under the eyes of clients. meanwhile is called in the middle.
-func (s *scene) changeModes(meanwhile func()) {
+// namedByNode has the names of a LocalService with mode Services answer.
+func (s *scene) namedByNode() *v1alpha1.LocalService {
 	s.T.Helper()
 	ls := s.localService("demo")
-	inTheMiddle := func() {
-		s.WaitLocalService(ls.Name, "has the names of two modes", func(ls *v1alpha1.LocalService) error {
-			told := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-			if told == nil || told.ObservedGeneration != ls.Generation {
-				return errors.New("there is no condition " + v1alpha1.ConditionRetiring)
-			}
-			return nil
-		})
-		meanwhile()
-	}
 	s.deploy(3)
 	s.waitForPods(1, nodes...)
 	s.wantServices(ls, nodes...)
 	s.wantAnswers(nodes, nodes, s.byName(ls))
+	return ls
+}
+
+// changeToHostnames changes the mode under the eyes of clients. meanwhile is called when there are names of both.
+func (s *scene) changeToHostnames(ls *v1alpha1.LocalService, meanwhile func()) {
+	s.T.Helper()
 	stop := s.watchEither(nodes, s.byName(ls), s.byHostname(ls))
 	s.Update(ls.Name, framework.WithHostnames)
-	inTheMiddle()
+	s.WaitLocalService(ls.Name, "has the names of both modes", func(ls *v1alpha1.LocalService) error {
+		if meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) == nil {
+			return errors.New("there is no condition " + v1alpha1.ConditionRetiring)
+		}
+		return nil
+	})
+	meanwhile()
 	s.WaitServices(ls, ls.Name, plan.ServiceName(ls.Name, plan.Source, ""))
 	s.wantAnswers(nodes, nodes, s.byHostname(ls))
-	stop()
-
-	stop = s.watchEither(nodes, s.byHostname(ls), s.byName(ls))
-	s.Update(ls.Name, func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices })
-	inTheMiddle()
-	s.wantServices(ls, nodes...)
-	s.wantAnswers(nodes, nodes, s.byName(ls))
 	stop()
 }
 
