@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -43,6 +44,8 @@ func random(t *testing.T) *rand.Rand {
 // bounds are how often something may happen.
 type bounds struct{ least, most int }
 
+func (b bounds) plus(more bounds) bounds { return bounds{b.least + more.least, b.most + more.most} }
+
 // world is a namespace and its nodes, with a model of what should be there.
 type world struct {
 	*framework.Scene
@@ -60,8 +63,9 @@ type world struct {
 	history            []string
 	// other is another API server on the same storage, nil for none.
 	other *framework.Cluster
-	// created and deleted are how often each Service was, as the audit logs tell that were read until the marks.
-	created, deleted map[string]int
+	// created and deleted are how often each Service was, as the audit logs tell that were read until the marks. Of a
+	// request whose client has gone they cannot tell.
+	created, deleted map[string]bounds
 	marks            map[*framework.Audit]framework.Mark
 }
 
@@ -69,7 +73,7 @@ func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	w := &world{Scene: c.NewScene(t, "fault"), nodes: map[string]map[string]string{},
 		specs: map[string]*v1alpha1.LocalServiceSpec{}, foreign: map[string]*corev1.Service{},
 		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string](), left: sets.New[string](),
-		came: sets.New[string](), former: sets.New[string](), created: map[string]int{}, deleted: map[string]int{}, marks: map[*framework.Audit]framework.Mark{}}
+		came: sets.New[string](), former: sets.New[string](), created: map[string]bounds{}, deleted: map[string]bounds{}, marks: map[*framework.Audit]framework.Mark{}}
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i))
 	}
@@ -130,8 +134,7 @@ func (w *world) do(what string, change func() error, replaced ...string) {
 }
 
 func (w *world) count(counts map[string]bounds, service string, n int) {
-	b := counts[service]
-	counts[service] = bounds{b.least + n, b.most + n}
+	counts[service] = counts[service].plus(bounds{n, n})
 }
 
 // unseen lets what was done since before be left out, because the controller may have seen only where it ended.
@@ -152,8 +155,8 @@ func (w *world) allow(times int, owners, nodes sets.Set[string]) {
 	for name := range owners {
 		for node := range nodes {
 			if service := name + "-" + node; w.steady[service] == "" {
-				w.creates[service] = bounds{w.creates[service].least, w.creates[service].most + times}
-				w.deletes[service] = bounds{w.deletes[service].least, w.deletes[service].most + times}
+				w.creates[service] = w.creates[service].plus(bounds{0, times})
+				w.deletes[service] = w.deletes[service].plus(bounds{0, times})
 			}
 		}
 	}
@@ -359,23 +362,31 @@ func (w *world) readLog(audit *framework.Audit) {
 	for i := range requests {
 		r := &requests[i]
 		if r.ObjectRef.Namespace != w.Namespace || !framework.IsByController(r) || framework.Resource(r) != "services" ||
-			framework.Failed(r) || strings.Contains(r.RequestURI, "dryRun=") {
+			strings.Contains(r.RequestURI, "dryRun=") {
 			continue
+		}
+		var b bounds
+		switch {
+		case !framework.Failed(r):
+			b = bounds{1, 1}
+		case r.ResponseStatus.Code == http.StatusGatewayTimeout:
+			b = bounds{0, 1}
 		}
 		switch r.Verb {
 		case "create":
-			w.created[r.ObjectRef.Name]++
+			w.created[r.ObjectRef.Name] = w.created[r.ObjectRef.Name].plus(b)
 		case "delete":
-			w.deleted[r.ObjectRef.Name]++
+			w.deleted[r.ObjectRef.Name] = w.deleted[r.ObjectRef.Name].plus(b)
 		}
 	}
 }
 
-func (w *world) compare(what, done string, got map[string]int, want map[string]bounds) {
+func (w *world) compare(what, done string, got, want map[string]bounds) {
 	w.T.Helper()
 	for _, service := range slices.Sorted(maps.Keys(got)) {
-		if b := want[service]; got[service] < b.least || got[service] > b.most {
-			w.fail("%s: Service %s was %s %d times instead of %d to %d", what, service, done, got[service], b.least, b.most)
+		if is, b := got[service], want[service]; is.most < b.least || is.least > b.most {
+			w.fail("%s: Service %s was %s %d to %d times instead of %d to %d", what, service, done, is.least, is.most, b.least,
+				b.most)
 		}
 	}
 }
