@@ -81,6 +81,17 @@ func (f *fixture) silence() {
 	})
 }
 
+// lateServices has the watch of Services tell nothing until it is broken.
+func (f *fixture) lateServices() *watch.FakeWatcher {
+	late, isLate := watch.NewFake(), true
+	f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+		wasLate := isLate
+		isLate = false // the next one
+		return wasLate, late, nil
+	})
+	return late
+}
+
 // TestHeld: deletions that are withheld stay so while Services for other nodes are made or adopted, of which they are a
 // smaller part then. That is told before, so that whoever goes on knows, and so nothing is made while it cannot be.
 func TestHeld(t *testing.T) {
@@ -179,6 +190,37 @@ func TestHeldUnseenByTheNext(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if _, deleted := f.made(); deleted != 0 {
 			t.Errorf("%d Services deleted by the next instance", deleted)
+		}
+	})
+}
+
+// TestHeldNoMore: an instance whose cache tells of a hold that the one before has let go of makes nothing before it sees
+// that.
+func TestHeldNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := heldFixture(t)
+		f.edit(func(ls *v1alpha1.LocalService) { ls.Status.HeldServices = 10 })
+		late, isLate := watch.NewFake(), true
+		f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
+			wasLate := isLate
+			isLate = false // the next one
+			return wasLate, late, nil
+		})
+		controller, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.edit(func(ls *v1alpha1.LocalService) { ls.Status.HeldServices = 0 })
+		f.start(controller.Run, 4)
+		settle()
+		if made, deleted := f.made(); made != 0 || deleted != 0 {
+			t.Errorf("%d Services created and %d deleted by a status that is not so", made, deleted)
+		}
+		late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		time.Sleep(time.Minute)
+		if ls := f.localService(); len(f.services()) != 110 || ls.Status.HeldServices != 10 {
+			t.Errorf("%d Services, and deletions held of %d; want 110, of 10", len(f.services()), ls.Status.HeldServices)
 		}
 	})
 }
@@ -294,13 +336,7 @@ func TestHeldBeforeSeen(t *testing.T) {
 		f.edit(func(ls *v1alpha1.LocalService) {
 			ls.Generation, ls.Spec.NodeSelector = 1, map[string]string{"disk": "old"}
 		})
-		late := watch.NewFake()
-		isLate := true
-		f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
-			wasLate := isLate
-			isLate = false // the next one
-			return wasLate, late, nil
-		})
+		late := f.lateServices()
 		f.startLocalServices(4)
 		settle()
 		f.set(testNode("both", "disk=old"))
@@ -357,5 +393,58 @@ func TestHeldLateStatus(t *testing.T) {
 		if got := len(f.services()); got != 110 {
 			t.Errorf("%d Services, want 100 new ones and the 10 old ones", got)
 		}
+	})
+}
+
+// TestRefusedWhileUnseen: a status that is not written over one that was not seen does not have refused Services tried
+// again any sooner.
+func TestRefusedWhileUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(3), testLocalService())...)
+		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
+		tries := 0
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			tries++
+			return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "", errors.New("a policy says no"))
+		})
+		f.silence()
+		controller, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.watch()
+		f.edit(func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"seen": "false"} })
+		f.start(controller.Run, 4)
+		time.Sleep(9 * time.Second) // The first retry is after 10.
+		synctest.Wait()
+		if tries != 3 {
+			t.Errorf("%d tries to create 3 Services", tries)
+		}
+	})
+}
+
+// TestLatencyWhileUnsure: a node's wait is over when its Service is made, and not when that is put off.
+func TestLatencyWhileUnsure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		f := newFixture(t, append(testNodes(1), ls, testService(ls, "node00"))...)
+		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
+		late := f.lateServices()
+		controller, err := newLocalServiceController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var expect func(what string, count uint64, least, most time.Duration)
+		controller.nodeWaits, expect = latencies(t)
+		f.watch()
+		f.run(controller.Run)
+		f.set(testNode("first"))
+		expect("first", 1, batchPeriod, 2*batchPeriod)
+		f.remove(testNode("node00"))
+		f.set(testNode("second"))
+		expect("second, which waits", 0, 0, 0)
+		late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		time.Sleep(time.Minute)
+		expect("second, when its Service is made", 1, time.Second, time.Minute)
 	})
 }

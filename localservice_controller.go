@@ -163,7 +163,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	})
 	written := c.clock.Now()
 	err = c.conclude(ctx, ls, report, outcome)
-	if err == nil && outcome.Stopped == nil && report.Withheld.Creates == 0 {
+	if err == nil && outcome.Stopped == nil && report.Withheld.Creates == 0 && !report.Withheld.IsUnsure {
 		wait.Done(written)
 	}
 	return err
@@ -253,13 +253,17 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
 	report.Writing = len(outcome.Refused) == 0 &&
-		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0 || report.Withheld.IsUnsure)
+		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0 ||
+			report.Withheld.IsUnsure && report.Withheld.Deletes == 0)
 	if len(outcome.Refused) == 0 && !report.Writing && report.Withheld.Deletes == 0 {
 		report.Withheld.Services = 0 // What was confirmed is done.
 	}
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:
+		if reconcile.IsStale(statusErr) {
+			statusErr = nil // It is told with the next try, which is not to come sooner for that.
+		}
 		err := errors.Join(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused)), statusErr)
 		if outcome.MayPass() {
 			return err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -44,7 +45,13 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 // more they would be a smaller part, and who comes next, or after a restart, would not know.
 func (c *localServiceController) tellHeld(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	report status.Report) error {
-	if report.Withheld.Services == 0 || ls.Status.HeldServices > 0 || p.Count(plan.Create, plan.Adopt) == 0 {
+	if report.Withheld.Services == 0 || p.Count(plan.Create, plan.Adopt) == 0 {
+		return nil
+	}
+	if ls.Status.HeldServices > 0 {
+		if err := writer.IsCurrent(ctx, c.metadata, ls, true); err != nil {
+			return fmt.Errorf("withhold deletions of LocalService %s: are they withheld already? %w", keyOf(ls), err)
+		}
 		return nil
 	}
 	report.Writing = true
@@ -61,8 +68,8 @@ func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alph
 	return func(done int) error {
 		if isProgress(done-doneTold, c.clock.Since(told)) {
 			report.InPlace = inPlace + done
-			isTold := c.tellProgress(ctx, ls, report)
-			if told, doneTold = c.clock.Now(), done; !isTold {
+			isQuick := c.tellProgress(ctx, ls, report)
+			if told, doneTold = c.clock.Now(), done; !isQuick {
 				told = told.Add(writer.Timeout) // The next one may hang, too, and Services wait for it.
 			}
 		}
@@ -91,13 +98,13 @@ func isProgress(written int, in time.Duration) bool {
 	return written >= progressServices && in >= progressInterval || written > 0 && in >= slowProgressInterval
 }
 
-// tellProgress tells in the status how far a sync has come, unless that takes long.
+// tellProgress tells in the status how far a sync has come, unless that takes long, and reports whether it was quick.
 func (c *localServiceController) tellProgress(ctx context.Context, ls *v1alpha1.LocalService,
-	report status.Report) (isTold bool) {
+	report status.Report) (isQuick bool) {
 	report.Writing = true
 	err := c.statuses.WriteProgress(ctx, ls, report)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot tell the progress", "localService", klog.KObj(ls), "err", err)
 	}
-	return err == nil
+	return err == nil || reconcile.IsStale(err)
 }

@@ -43,8 +43,8 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, is
 	withheld := Withheld{Limits: l}
 	deletes, creates := plan.Count(Delete, Replace), plan.Count(Create)
 	held := int(ls.Status.HeldServices)
-	if held > 0 { // There may be more Services by now, of which the deletions are a smaller part.
-		owned = min(owned, held)
+	if held > 0 {
+		owned = held // There may be more by now, of which the deletions are a smaller part.
 	}
 	owned = max(owned, deletes) // Orphans are replaced, too.
 	isTooMany := float64(deletes) > l.MaxDeleteFraction*float64(owned)
