@@ -245,6 +245,25 @@ func (f *fixture) set(object runtime.Object) {
 	}
 }
 
+// edit changes a LocalService as it is at the API server.
+func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
+	f.t.Helper()
+	synctest.Wait()
+	ls := f.localService()
+	change(ls)
+	f.set(ls)
+}
+
+// localService is the LocalService as it is at the API server.
+func (f *fixture) localService() *v1alpha1.LocalService {
+	f.t.Helper()
+	ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(f.t.Context(), "demo", metav1.GetOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ls.DeepCopy()
+}
+
 // remove deletes an object at the API server.
 func (f *fixture) remove(object runtime.Object) {
 	f.t.Helper()

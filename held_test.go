@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
@@ -42,6 +41,10 @@ func selectNew(ls *v1alpha1.LocalService) {
 	ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"disk": "new"}
 }
 
+func selectOld(ls *v1alpha1.LocalService) {
+	ls.Generation, ls.Spec.NodeSelector = 1, map[string]string{"disk": "old"}
+}
+
 // made are the Services that have been made or adopted, and deleted, since it was last asked.
 func (f *fixture) made() (made, deleted int) {
 	for _, write := range f.writes() {
@@ -55,25 +58,6 @@ func (f *fixture) made() (made, deleted int) {
 	return made, deleted
 }
 
-// edit changes a LocalService as it is at the API server.
-func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
-	f.t.Helper()
-	synctest.Wait()
-	ls := f.localService()
-	change(ls)
-	f.set(ls)
-}
-
-// localService is the LocalService as it is at the API server.
-func (f *fixture) localService() *v1alpha1.LocalService {
-	f.t.Helper()
-	ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(f.t.Context(), "demo", metav1.GetOptions{})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return ls.DeepCopy()
-}
-
 // silence has the watch of LocalServices tell nothing.
 func (f *fixture) silence() {
 	f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
@@ -81,10 +65,10 @@ func (f *fixture) silence() {
 	})
 }
 
-// lateServices has the watch of Services tell nothing until it is broken.
-func (f *fixture) lateServices() *watch.FakeWatcher {
+// lateWatch has the watch of a resource tell nothing until it is broken.
+func lateWatch(fake *core.Fake, resource string) *watch.FakeWatcher {
 	late, isLate := watch.NewFake(), true
-	f.kube.PrependWatchReactor("services", func(core.Action) (bool, watch.Interface, error) {
+	fake.PrependWatchReactor(resource, func(core.Action) (bool, watch.Interface, error) {
 		wasLate := isLate
 		isLate = false // the next one
 		return wasLate, late, nil
@@ -182,10 +166,7 @@ func TestHeldUnseenByTheNext(t *testing.T) {
 			t.Fatalf("%d Services created and %d deleted, want 100 and none", made, deleted)
 		}
 		f.deps = next
-		controller, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		controller := f.newLocalServices()
 		f.start(controller.Run, 4)
 		time.Sleep(2 * time.Minute)
 		if _, deleted := f.made(); deleted != 0 {
@@ -200,16 +181,8 @@ func TestHeldNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := heldFixture(t)
 		f.edit(func(ls *v1alpha1.LocalService) { ls.Status.HeldServices = 10 })
-		late, isLate := watch.NewFake(), true
-		f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
-			wasLate := isLate
-			isLate = false // the next one
-			return wasLate, late, nil
-		})
-		controller, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := lateWatch(&f.client.Fake, "localservices")
+		controller := f.newLocalServices()
 		f.watch()
 		f.edit(func(ls *v1alpha1.LocalService) { ls.Status.HeldServices = 0 })
 		f.start(controller.Run, 4)
@@ -333,10 +306,8 @@ func TestConfirmationTakenBack(t *testing.T) {
 func TestHeldBeforeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := heldFixture(t)
-		f.edit(func(ls *v1alpha1.LocalService) {
-			ls.Generation, ls.Spec.NodeSelector = 1, map[string]string{"disk": "old"}
-		})
-		late := f.lateServices()
+		f.edit(selectOld)
+		late := lateWatch(&f.kube.Fake, "services")
 		f.startLocalServices(4)
 		settle()
 		f.set(testNode("both", "disk=old"))
@@ -369,9 +340,7 @@ func TestHeldBeforeSeen(t *testing.T) {
 func TestHeldLateStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := heldFixture(t)
-		f.edit(func(ls *v1alpha1.LocalService) {
-			ls.Generation, ls.Spec.NodeSelector = 1, map[string]string{"disk": "old"}
-		})
+		f.edit(selectOld)
 		var late core.Action
 		f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
 			isFirst := late == nil
@@ -408,10 +377,7 @@ func TestRefusedWhileUnseen(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "", errors.New("a policy says no"))
 		})
 		f.silence()
-		controller, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		controller := f.newLocalServices()
 		f.watch()
 		f.edit(func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"seen": "false"} })
 		f.start(controller.Run, 4)
@@ -429,11 +395,8 @@ func TestLatencyWhileUnsure(t *testing.T) {
 		ls := testLocalService()
 		f := newFixture(t, append(testNodes(1), ls, testService(ls, "node00"))...)
 		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
-		late := f.lateServices()
-		controller, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		late := lateWatch(&f.kube.Fake, "services")
+		controller := f.newLocalServices()
 		var expect func(what string, count uint64, least, most time.Duration)
 		controller.nodeWaits, expect = latencies(t)
 		f.watch()

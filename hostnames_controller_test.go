@@ -108,22 +108,12 @@ func (w *hostnamesWorld) want(what string, names ...string) {
 	}
 }
 
-func (w *hostnamesWorld) localService() *v1alpha1.LocalService {
-	w.t.Helper()
-	ls, err := w.client.LocalserviceV1alpha1().LocalServices("default").Get(w.t.Context(), "demo", metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return ls
-}
-
 func (w *hostnamesWorld) edit(edit func(*v1alpha1.LocalService)) {
 	w.t.Helper()
-	ls := w.localService()
-	ls.Generation++
-	ls.ResourceVersion = w.nextVersion()
-	edit(ls)
-	w.set(ls)
+	w.fixture.edit(func(ls *v1alpha1.LocalService) {
+		ls.Generation++
+		edit(ls)
+	})
 	settle()
 }
 

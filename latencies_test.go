@@ -62,10 +62,7 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 			ls.Name, ls.UID, ls.Spec.Mode = "names", "uid-names", v1alpha1.ModeHostnames
 		})
 		f := newFixture(t, testLocalService(), ssd, names, testNode("node0"))
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		var expect func(what string, wantCount uint64, least, most time.Duration)
 		c.nodeWaits, expect = latencies(t)
 		f.watch()

@@ -93,10 +93,7 @@ func TestCapacityOfConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, append(testNodes(2), testLocalService(), testobject.ForeignService("demo-node00"))...)
 		f.deps.Options.Limits.MaxServicesPerNamespace = 2
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		end(t, c.loop)
 		f.watch()
 		if err := c.sync(t.Context(), demoKey); err != nil {

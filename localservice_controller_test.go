@@ -35,10 +35,7 @@ var (
 func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, *localServiceController) {
 	t.Helper()
 	f := newFixture(t, objects...)
-	c, err := newLocalServiceController(f.deps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := f.newLocalServices()
 	end(t, c.loop)
 	f.watch()
 	return f, c
@@ -62,12 +59,18 @@ func (f *fixture) runLocalServices() {
 // startLocalServices has a controller of LocalServices work until stop is called, or the end of the test.
 func (f *fixture) startLocalServices(workers int) (stop func()) {
 	f.t.Helper()
+	c := f.newLocalServices()
+	f.watch()
+	return f.start(c.Run, workers)
+}
+
+func (f *fixture) newLocalServices() *localServiceController {
+	f.t.Helper()
 	c, err := newLocalServiceController(f.deps)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.watch()
-	return f.start(c.Run, workers)
+	return c
 }
 
 func (f *fixture) expect(what string, want, got []string) {
@@ -298,10 +301,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, ls)
-				c, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := f.newLocalServices()
 				f.watch()
 				f.run(func(ctx context.Context, _ int) { c.Run(ctx, 0) })
 				before := c.loop.Len() // Nobody works on the first key.
@@ -320,10 +320,7 @@ func TestNothingPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService(inPlace(1))
 		f := newFixture(t, ls, testNode("node1"), testService(ls, "node1"))
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		f.watch()
 		f.run(func(ctx context.Context, _ int) {
 			c.loop.Run(ctx, 0, func() iter.Seq[types.NamespacedName] { return slices.Values([]types.NamespacedName{}) })
@@ -423,10 +420,7 @@ func TestRefusedServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool
 		f := newFixture(t, testLocalService(), testNode("node1"), testNode("node2"), testNode("node3"))
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
 			bad := a.(core.CreateAction).GetObject().(*corev1.Service).Name == "demo-node2"
 			return bad && !over.Load(), nil, apierrors.NewInternalError(errors.New("no luck"))
@@ -523,10 +517,7 @@ func TestStatusProgress(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, append(testNodes(c.nodes), testLocalService())...)
 				f.deps.Options.WriteConcurrency = 1
-				controller, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				controller := f.newLocalServices()
 				end(t, controller.loop)
 				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 					time.Sleep(c.each)
@@ -589,11 +580,7 @@ func TestStatusReadyNodes(t *testing.T) {
 			testSlice("other", true))
 		expect := func(want string) {
 			t.Helper()
-			got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo",
-				metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := f.localService()
 			if got.Status.Ready != want {
 				t.Errorf("ready %q (%d), want %q", got.Status.Ready, got.Status.ReadyNodes, want)
 			}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,11 +78,7 @@ func TestChangeBeforeEcho(t *testing.T) {
 				f := newFixture(t, ls, testNode("node1"), testNode("node2"), testService(ls, "node1"),
 					testService(ls, "node2"))
 				f.deps.Options.Limits.MaxDeleteFraction = 0.1
-				var lost atomic.Pointer[watch.FakeWatcher]
-				f.client.PrependWatchReactor("localservices", func(core.Action) (bool, watch.Interface, error) {
-					w := watch.NewFake() // tells nothing
-					return lost.CompareAndSwap(nil, w), w, nil
-				})
+				late := lateWatch(&f.client.Fake, "localservices")
 				f.runLocalServices()
 				changed := ls.DeepCopy()
 				change(changed)
@@ -91,7 +86,7 @@ func TestChangeBeforeEcho(t *testing.T) {
 				f.remove(testNode("node2")) // The status is written, to the changed LocalService.
 				settle()
 				f.writes()
-				lost.Load().Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+				late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
 				time.Sleep(time.Minute)
 				list, err := f.kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
 				if err != nil {
@@ -117,11 +112,7 @@ func TestSliceOfAnotherLocalService(t *testing.T) {
 		f := runLocalServices(t, ls, testNode("node1"), testService(ls, "node1"), testSlice("demo-node1", true))
 		f.expect("writes", []string{"patch localservices/status demo 1/1 Ready"}, f.writes())
 		ready := func() string {
-			got, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo",
-				metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := f.localService()
 			return got.Status.Ready
 		}
 		slice := testSlice("demo-node1", true)
@@ -160,10 +151,7 @@ func TestChurnOfOtherNodes(t *testing.T) {
 		f := newFixture(t, objects...)
 		f.deps.Options.WriteConcurrency = 1
 		f.slowCreates(10 * time.Millisecond)
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		f.watch()
 		progress := 0
 		f.statuses(func(v1alpha1.LocalServiceStatus) { progress++ })
@@ -185,10 +173,7 @@ func TestProgressWhileNodesCome(t *testing.T) {
 		f := newFixture(t, append(testNodes(90), testLocalService())...)
 		f.deps.Options.WriteConcurrency = 1
 		f.slowCreates(100 * time.Millisecond)
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		f.watch()
 		var progress []int32
 		f.statuses(func(s v1alpha1.LocalServiceStatus) { progress = append(progress, s.Services) })
@@ -215,10 +200,7 @@ func TestSlowRefusalsWhileNodesCome(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
 		})
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		f.watch()
 		go func() {
 			for i := range 80 {
@@ -228,11 +210,7 @@ func TestSlowRefusalsWhileNodesCome(t *testing.T) {
 		}()
 		f.run(c.Run)
 		time.Sleep(5 * time.Second)
-		ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(t.Context(), "demo",
-			metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ls := f.localService()
 		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
 		if ready == nil || ready.Reason != v1alpha1.ReasonWriteFailed || !strings.Contains(ready.Message, "webhook") {
 			t.Errorf("after 8 s of refusals, the status says %v", ready)
@@ -265,10 +243,7 @@ func TestStatusWhileNodesJoin(t *testing.T) {
 func TestInvalidSpecIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }))
-		c, err := newLocalServiceController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newLocalServices()
 		attempts := 0
 		f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
 			attempts++

@@ -21,12 +21,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// controller makes a controller of a fixture, and has it work.
-func (f *fixture) controller() {
-	f.t.Helper()
-	f.runLocalServices()
-}
-
 // services are the Services that there are, by name.
 func (f *fixture) services() map[string]*corev1.Service {
 	f.t.Helper()
@@ -87,14 +81,11 @@ func TestDeletionAsksTheAPIServer(t *testing.T) {
 						return true, watch.NewFake(), nil
 					})
 				}
-				controller, err := newLocalServiceController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				controller := f.newLocalServices()
 				end(t, controller.loop)
 				f.watch()
 				c.event(f)
-				err = controller.sync(t.Context(), demoKey)
+				err := controller.sync(t.Context(), demoKey)
 				if is := f.services()["demo-node1"] == nil; is != (c.want == deleted) || (err == nil) != is {
 					t.Errorf("deleted: %t; sync: %v", is, err)
 				}
@@ -127,7 +118,7 @@ func TestDeletionIsStopped(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		f.controller()
+		f.runLocalServices()
 		f.set(testLocalService(func(ls *v1alpha1.LocalService) {
 			ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"typo": "x"}
 		}))
@@ -165,7 +156,7 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 				})
 				f.kube.PrependReactor("*", "*", count)
 				f.client.PrependReactor("*", "*", count)
-				f.controller()
+				f.runLocalServices()
 				for i := range 570 { // After the 3 s in which it was to settle, these are the rest of the minute.
 					time.Sleep(100 * time.Millisecond)
 					for name, service := range f.services() {
@@ -241,7 +232,7 @@ func TestContestedFields(t *testing.T) {
 				}
 				f.kube.PrependReactor("create", "services", admit)
 				f.kube.PrependReactor("patch", "services", admit)
-				f.controller()
+				f.runLocalServices()
 				expect := func(when string, writes int) {
 					t.Helper()
 					got := 0
@@ -292,7 +283,7 @@ func TestPatchOfADeletedService(t *testing.T) {
 			}
 			return true, nil, apierrors.NewNotFound(corev1.Resource("services"), "demo-node1")
 		})
-		f.controller()
+		f.runLocalServices()
 		if told := fmt.Sprint(f.writes(), f.recorded()); strings.Contains(told, "WriteFailed") ||
 			f.services()["demo-node1"] == nil {
 			t.Errorf("%s; %d Services", told, len(f.services()))
@@ -307,7 +298,7 @@ func TestCapacityOfTwo(t *testing.T) {
 		second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "second", "uid-2" })
 		f := newFixture(t, append(testNodes(10), testLocalService(), second)...)
 		f.deps.Options.Limits.MaxServicesPerNamespace = limit
-		f.controller()
+		f.runLocalServices()
 		time.Sleep(10 * withheldInterval)
 		if got := len(f.services()); got != 10 {
 			t.Errorf("%d Services, want those of one LocalService: the limit is %d", got, limit)
@@ -326,7 +317,7 @@ func TestReplacementsAreHeld(t *testing.T) {
 		}
 		f := newFixture(t, objects...)
 		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
-		f.controller()
+		f.runLocalServices()
 		f.expect("writes", []string{"patch localservices/status demo 0/3 not Ready: DeletionHeld, Stalled"}, f.writes())
 	})
 }
@@ -350,7 +341,7 @@ func TestRefusedReplacementsAreToldOnce(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("services"),
 				service.GenerateName+rand.String(5), errors.New("a policy says no"))
 		})
-		f.controller()
+		f.runLocalServices()
 		for i := range 600 { // Such as an echo that comes before the answer.
 			time.Sleep(time.Second)
 			touched := f.deps.Caches.LocalServices.Get("default", "demo").DeepCopy()

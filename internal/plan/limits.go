@@ -57,10 +57,11 @@ func (l Limits) Apply(plan Plan, ls *v1alpha1.LocalService, owned, total int, is
 		if held > 0 {
 			withheld.Deletes, withheld.Services = deletes, held
 		}
-	case isTooMany && isConfirmed:
-		withheld.Services = owned // for the case that the confirmation is taken back
 	case isTooMany:
-		withheld.Services, withheld.Deletes = owned, deletes
+		withheld.Services = owned // also while it is confirmed, which may be taken back
+		if !isConfirmed {
+			withheld.Deletes = deletes
+		}
 	}
 	if creates > 0 && l.MaxServicesPerNamespace > 0 && total > l.MaxServicesPerNamespace {
 		withheld.Creates, withheld.Total = creates, total

@@ -1,11 +1,8 @@
 package fault
 
 import (
-	"context"
 	"fmt"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -24,32 +21,22 @@ func TestHeldDeletions(t *testing.T) {
 	for i := range 9 {
 		addOther(i)
 	}
-	wait := func(want int) {
-		t.Helper()
-		w.Eventually(fmt.Sprintf("%d Services", want), func(ctx context.Context) error {
-			list, err := w.ServiceClient().List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			return framework.Equal("number of Services", len(list.Items), want)
-		})
-	}
 	w.Update("a", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "hdd" })
-	wait(3 + 9)
-	w.WaitNotReady("a", v1alpha1.ReasonDeletionHeld, "3 of 3 Services")
+	w.MustOwn(w.WaitNotReady("a", v1alpha1.ReasonDeletionHeld, "3 of 3 Services"), 3+9)
 	k.Kill()
 	k.start()
 	addOther(9)
-	wait(3 + 10)
-	w.WaitLocalService("a", "goes on withholding", func(ls *v1alpha1.LocalService) error {
+	ls := w.WaitLocalService("a", "goes on withholding", func(ls *v1alpha1.LocalService) error {
 		return framework.Equal("status.services, status.heldServices", [2]int32{ls.Status.Services, ls.Status.HeldServices},
 			[2]int32{10, 3})
 	})
+	w.MustOwn(ls, 3+10)
 	w.Update("a", func(ls *v1alpha1.LocalService) {
 		ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
 	})
-	wait(10)
-	if held := w.WaitReady("a").Status.HeldServices; held != 0 {
+	ls = w.WaitReady("a")
+	w.MustOwn(ls, 10)
+	if held := ls.Status.HeldServices; held != 0 {
 		t.Errorf("status.heldServices is %d when nothing is held any more", held)
 	}
 }
