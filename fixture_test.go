@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		Metadata: f.nodes,
 		Recorder: app.Recorder{EventRecorder: f.events},
 		Clock:    clock.RealClock{}, // of the bubble
+		Shuffle:  rand.Shuffle,
 	}
 	f.deps.Caches = f.newCaches(false)
 	return f

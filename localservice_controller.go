@@ -80,7 +80,7 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		limits:       deps.Options.Limits,
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 		caches:       deps.Caches,
-		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency,
+		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency, deps.Shuffle,
 			deps.Caches.Services.Wrote),
 		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Options.Limits.GuardsDeletions(),
 			deps.Recorder.Record),
@@ -243,6 +243,8 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	}
 	if len(report.ContestedFields) > 0 {
 		c.loop.AddAfter(key, writer.ContestedFor)
+	} else if len(outcome.Written) > 0 && len(c.services.Contested.Fields(ls)) > 0 {
+		c.loop.AddAfterBackoff(key, batchPeriod) // What was written may have come back changed, too.
 	}
 	hasMadeRoom := report.Withheld.Creates > 0 && counts[plan.Delete] > 0
 	if hasMadeRoom {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,7 +38,9 @@ type Dependencies struct {
 	Metadata metadata.Interface
 	Recorder Recorder
 	Clock    clock.WithTicker
-	Caches   *cache.Caches
+	// Shuffle puts writes into a random order: so no refused one comes first each time.
+	Shuffle func(n int, swap func(i, j int))
+	Caches  *cache.Caches
 }
 
 // Run waits until the cluster is as the controllers need it, makes them, and has them work, while this instance leads,
@@ -48,12 +51,10 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	if err != nil {
 		return err
 	}
-	observe(config)
-	deps, dyn, err := newClients(config)
+	deps, dyn, err := newClients(config, opts)
 	if err != nil {
 		return err
 	}
-	deps.Options = opts
 	server, err := startServer(ctx, opts, deps)
 	if err != nil {
 		return err
@@ -73,10 +74,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	defer stopEvents()
-	deps.Caches, err = cache.New(cache.Options{Kube: deps.Kube, Metadata: deps.Metadata,
-		LocalServices: cache.NewLocalServiceInformer(dyn, opts.resyncPeriod), Namespaces: opts.Namespaces,
-		NodeLabelKey: opts.NodeLabelKey, AllPods: opts.LabelAllPods, OnWatchError: cluster.watchErrorHandler})
-	if err != nil {
+	if err := deps.addCaches(dyn, cluster.watchErrorHandler); err != nil {
 		return err
 	}
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All,
@@ -103,13 +101,33 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		work(ctx)
 		return nil
 	}
-	return lead(ctx, deps.Kube, opts, server, work)
+	return Lead(ctx, deps.Kube, opts, server.electionHealth, work)
+}
+
+// NewDependencies makes what controllers are made of, for an API server that has all that they need.
+func NewDependencies(config *rest.Config, opts *Options, recorder Recorder, onWatchError cache.OnWatchError) (
+	Dependencies, error) {
+	deps, dyn, err := newClients(config, opts)
+	if err != nil {
+		return deps, err
+	}
+	deps.Recorder = recorder
+	return deps, deps.addCaches(dyn, onWatchError)
+}
+
+// addCaches asks the API server for what it has.
+func (d *Dependencies) addCaches(dyn dynamic.Interface, onWatchError cache.OnWatchError) (err error) {
+	d.Caches, err = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
+		LocalServices: cache.NewLocalServiceInformer(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
+		NodeLabelKey: d.Options.NodeLabelKey, AllPods: d.Options.LabelAllPods, OnWatchError: onWatchError})
+	return err
 }
 
 // newClients makes the clients. None is throttled: the bounded number of writes under way is the back-pressure, and
 // the API server has its own priority and fairness.
-func newClients(config *rest.Config) (Dependencies, dynamic.Interface, error) {
+func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Interface, error) {
 	config = rest.CopyConfig(config)
+	observe(config)
 	config.UserAgent = v1alpha1.FieldManager + "/" + version.Get().GitVersion
 	config.QPS = -1
 	client, err1 := clientset.NewForConfig(config)
@@ -121,7 +139,8 @@ func newClients(config *rest.Config) (Dependencies, dynamic.Interface, error) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
-	return Dependencies{Kube: kube, Client: client, Metadata: meta, Clock: clock.RealClock{}}, dyn, nil
+	return Dependencies{Options: opts, Kube: kube, Client: client, Metadata: meta, Clock: clock.RealClock{},
+		Shuffle: rand.Shuffle}, dyn, nil
 }
 
 func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func(), error) {
@@ -130,8 +149,14 @@ func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func
 		return Recorder{}, nil, err
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
+	ctx, cancel := context.WithCancel(ctx)
+	stop := func() {
+		broadcaster.Shutdown()
+		cancel()
+	}
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		stop()
 		return Recorder{}, nil, fmt.Errorf("record events: %w", err)
 	}
-	return Recorder{broadcaster.NewRecorder(scheme, v1alpha1.FieldManager)}, broadcaster.Shutdown, nil
+	return Recorder{broadcaster.NewRecorder(scheme, v1alpha1.FieldManager)}, stop, nil
 }

@@ -43,7 +43,7 @@ func TestClientsAreNotThrottled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &answering{}
-				deps, dyn, err := newClients(&rest.Config{Host: "http://example.com", Transport: server})
+				deps, dyn, err := newClients(&rest.Config{Host: "http://example.com", Transport: server}, &Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

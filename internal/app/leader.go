@@ -15,9 +15,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
-// only when work has returned, so that two instances never work at the same time.
-func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server *server,
+// Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
+// only when work has returned, so that two instances never work at the same time. health, which may be nil, learns
+// whether the Lease is renewed in time.
+func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
 	work func(context.Context)) error {
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -61,7 +62,7 @@ func lead(ctx context.Context, kube kubernetes.Interface, opts *Options, server 
 				}
 			},
 		},
-		WatchDog: server.electionHealth,
+		WatchDog: health,
 	})
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)

@@ -48,7 +48,7 @@ func TestLeaseIsGivenBack(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
 		worked := false
-		if err := lead(ctx, kube, leaderOptions, testServer(t), func(ctx context.Context) {
+		if err := Lead(ctx, kube, leaderOptions, testServer(t).electionHealth, func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(5 * time.Second)
 			worked = true
@@ -73,7 +73,7 @@ func TestLeaseIsLost(t *testing.T) {
 			return broken.Load(), nil, errors.New("no luck")
 		})
 		worked := false
-		if err := lead(t.Context(), kube, leaderOptions, testServer(t), func(ctx context.Context) {
+		if err := Lead(t.Context(), kube, leaderOptions, testServer(t).electionHealth, func(ctx context.Context) {
 			broken.Store(true)
 			<-ctx.Done()
 			worked = true
@@ -93,7 +93,7 @@ func TestStandbyStops(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = lead(ctx, kube, leaderOptions, testServer(t), func(ctx context.Context) {
+			_ = Lead(ctx, kube, leaderOptions, testServer(t).electionHealth, func(ctx context.Context) {
 				close(leading)
 				<-ctx.Done()
 			})
@@ -102,7 +102,7 @@ func TestStandbyStops(t *testing.T) {
 		before := holder(t, kube)
 		standbyCtx, stopStandby := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stopStandby)
-		if err := lead(standbyCtx, kube, leaderOptions, testServer(t), func(context.Context) {
+		if err := Lead(standbyCtx, kube, leaderOptions, testServer(t).electionHealth, func(context.Context) {
 			t.Error("two instances work at the same time")
 		}); err != nil {
 			t.Errorf("standby: %v", err)

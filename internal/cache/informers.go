@@ -70,10 +70,12 @@ type Options struct {
 	Namespaces   []string
 	NodeLabelKey string
 	// AllPods has all pods watched, also while no LocalService needs labels on them.
-	AllPods bool
-	// OnWatchError returns the handler of the errors of a watch.
-	OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
+	AllPods      bool
+	OnWatchError OnWatchError
 }
+
+// OnWatchError returns the handler of the errors of a watch.
+type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {

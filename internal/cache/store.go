@@ -35,7 +35,7 @@ const (
 
 // newStore makes a store of informers. trim makes little of a whole object.
 func newStore[T, Full any](resource string, informers informers, trim func(Full) (*T, error), indexers cache.Indexers,
-	onWatchError func(resource string) cache.WatchErrorHandlerWithContext) (*Store[T], error) {
+	onWatchError OnWatchError) (*Store[T], error) {
 	s := &Store[T]{resource: resource, informers: informers, heard: byNamespace[*heard]{},
 		told: byNamespace[[]cache.InformerSynced]{}, echoes: utilcache.NewLRUExpireCache(maxEchoes)}
 	for namespace, informer := range informers {

@@ -3,6 +3,7 @@ package writer
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -50,7 +51,7 @@ func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string
 		requests = append(requests, request+" "+name)
 		return true, service, answer(requests[len(requests)-1], service)
 	})
-	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), 1,
+	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), 1, rand.Shuffle,
 		func(metav1.Object, int64) {})
 	templates, err := plan.NewTemplates(testobject.LocalService(change), v1alpha1.DefaultNodeLabelKey)
 	if err != nil {

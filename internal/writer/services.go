@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,6 +44,8 @@ type Services struct {
 	nodes  *liveNodes
 	writer *Writer
 	wrote  func(object metav1.Object, generation int64)
+	// shuffle is rand.Shuffle, or one whose order can be had again.
+	shuffle func(n int, swap func(i, j int))
 	// Contested is what answers have shown.
 	Contested Contested
 }
@@ -52,8 +53,8 @@ type Services struct {
 // NewServices makes Services with at most so many writes at a time. wrote is told what the API server answers to each
 // but deletions, and the generation of the LocalService that it was for.
 func NewServices(kube kubernetes.Interface, meta metadata.Interface, concurrency int,
-	wrote func(object metav1.Object, generation int64)) *Services {
-	return &Services{kube: kube, nodes: newLiveNodes(meta), writer: New(concurrency), wrote: wrote,
+	shuffle func(n int, swap func(i, j int)), wrote func(object metav1.Object, generation int64)) *Services {
+	return &Services{kube: kube, nodes: newLiveNodes(meta), writer: New(concurrency), wrote: wrote, shuffle: shuffle,
 		Contested: newContested()}
 }
 
@@ -111,7 +112,7 @@ var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Up
 func (s *Services) Write(ctx context.Context, namespace string, changes []plan.Change,
 	next func(inPlace int) error, isOutdated func() error) Outcome {
 	w := &execution{Services: s, next: next, isOutdated: isOutdated, out: Outcome{Contested: sets.Set[string]{}}}
-	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
+	s.shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	for _, actions := range batches {
 		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
 			return !slices.Contains(actions, change.Action)

@@ -3,6 +3,7 @@ package writer
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ func creations(t *testing.T, namespace string, nodes int) (changes []plan.Change
 
 func newTestServices(kube kubernetes.Interface, concurrency int) *Services {
 	return NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency,
+		rand.Shuffle,
 		func(metav1.Object, int64) {})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -32,9 +31,10 @@ const EndpointsField = "endpoints"
 
 // Slices makes the changes of the EndpointSlices that have hostnames.
 type Slices struct {
-	kube   kubernetes.Interface
-	writer *Writer
-	wrote  func(metav1.Object)
+	kube    kubernetes.Interface
+	writer  *Writer
+	wrote   func(metav1.Object)
+	shuffle func(n int, swap func(i, j int))
 	// contested has what was wanted and what was stored instead, by contested EndpointSlice.
 	contested *utilcache.LRUExpireCache
 	// refused has the errors of writes that were refused, by attempt: an EndpointSlice that is refused does not hold up
@@ -77,7 +77,7 @@ type contest struct{ want, have plan.SliceSum }
 
 // NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers.
 func NewSlices(kube kubernetes.Interface, services *Services, wrote func(metav1.Object)) *Slices {
-	return &Slices{kube: kube, writer: services.writer, wrote: wrote,
+	return &Slices{kube: kube, writer: services.writer, shuffle: services.shuffle, wrote: wrote,
 		contested: utilcache.NewLRUExpireCache(maxRemembered), refused: utilcache.NewLRUExpireCache(maxRemembered)}
 }
 
@@ -140,7 +140,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, changes [
 	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice, next func() error) Outcome {
 	out := Outcome{Contested: sets.Set[string]{}}
 	var mu sync.Mutex
-	rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
+	s.shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 	published, deletions, refused := s.split(ls, changes)
 	out.Refused = refused
 	for _, batch := range [][]plan.CopyChange{published, deletions} {

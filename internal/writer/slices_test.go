@@ -2,6 +2,7 @@ package writer
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,7 @@ func TestHasWrites(t *testing.T) {
 		"a deletion, but creation is not": {[]plan.CopyChange{create, remove}, &create, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewSlices(kubefake.NewClientset(), &Services{}, nil)
+			s := NewSlices(kubefake.NewClientset(), &Services{shuffle: rand.Shuffle}, nil)
 			ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
 			if c.refused != nil {
 				s.refused.Add(attemptOf(ls, c.refused), errors.New("no"), RefusedFor)

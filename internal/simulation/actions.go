@@ -1,0 +1,358 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const (
+	userName  = "user"
+	finalizer = "example.com/simulated"
+)
+
+// Where things happen. There are names of which one begins another, and one that no Service can have.
+var (
+	namespaces        = []string{"a", "b"}
+	nodes             = []string{"n0", "n1", "n2", "n0-n1", "n3.example.com", "n4"}
+	localServiceNames = []string{"x", "y", "x-n0"}
+)
+
+// actions are what a step can do to the objects of the API server, by its Do. An action that cannot be done, as when the
+// API server refuses it, does nothing.
+var actions = map[string]func(w *world, s Step) error{
+	"add-node":      func(w *world, s Step) error { return w.server.Create(userName, newNode(s.On)) },
+	"remove-node":   func(w *world, s Step) error { return w.remove(newNode(s.On)) },
+	"return-node":   returnNode,
+	"label-node":    labelNode,
+	"apply":         applyLS,
+	"edit":          editLS,
+	"take-back":     takeBackLS,
+	"delete":        deleteLS,
+	"recreate":      recreateLS,
+	"forge":         forgeService,
+	"edit-service":  editService,
+	"drop-service":  dropService,
+	"edit-slice":    editSlice,
+	"drop-slice":    dropSlice,
+	"add-pod":       addPod,
+	"ready-pod":     readyPod,
+	"complete-pod":  completePod,
+	"remove-pod":    func(w *world, s Step) error { return w.remove(&corev1.Pod{ObjectMeta: metaOf(s.On)}) },
+	"quota":         setQuota,
+	"end-namespace": func(w *world, s Step) error { return w.remove(&corev1.Namespace{ObjectMeta: metaOf(s.On)}) },
+	"admission":     setAdmission,
+}
+
+func metaOf(key string) metav1.ObjectMeta {
+	namespace, name, isNamespaced := strings.Cut(key, "/")
+	if !isNamespaced {
+		return metav1.ObjectMeta{Name: namespace}
+	}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+func (w *world) remove(object Object) error {
+	return w.server.Delete(userName, object, metav1.DeleteOptions{})
+}
+
+func newNode(name string) *corev1.Node {
+	zone := "east"
+	if slices.Index(nodes, name)%2 == 1 {
+		zone = "west"
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"disk": "ssd", "zone": zone}}}
+}
+
+func returnNode(w *world, s Step) error {
+	if err := w.remove(newNode(s.On)); err != nil {
+		return err
+	}
+	return w.server.Create(userName, newNode(s.On))
+}
+
+func labelNode(w *world, s Step) error {
+	return Update(w.server, userName, "", s.On, func(n *corev1.Node) {
+		key, value, _ := strings.Cut(s.How, "=")
+		if n.Labels[key] = value; value == "" {
+			delete(n.Labels, key)
+		}
+	})
+}
+
+// specs are what the spec of a LocalService can be changed to, by name.
+var specs = map[string]func(*v1alpha1.LocalServiceSpec){
+	"headless":  func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = "", corev1.ClusterIPNone },
+	"addresses": func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = "", "" },
+	"node-port": func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = corev1.ServiceTypeNodePort, "" },
+	"port-80":   func(s *v1alpha1.LocalServiceSpec) { s.Ports = []v1alpha1.ServicePort{{Port: 80}} },
+	"port-81":   func(s *v1alpha1.LocalServiceSpec) { s.Ports = []v1alpha1.ServicePort{{Port: 81}} },
+	"two-ports": func(s *v1alpha1.LocalServiceSpec) {
+		s.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")},
+			{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}}
+	},
+	"affinity":    func(s *v1alpha1.LocalServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP },
+	"no-affinity": func(s *v1alpha1.LocalServiceSpec) { s.SessionAffinity = "" },
+	"metadata": func(s *v1alpha1.LocalServiceSpec) {
+		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "a"},
+			Annotations: map[string]string{"example.com/note": "a"}}
+	},
+	"no-metadata": func(s *v1alpha1.LocalServiceSpec) { s.ServiceMetadata = nil },
+	"not-ready":   func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = true },
+	"only-ready":  func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = false },
+	"ssd":         func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} },
+	"hdd":         func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = map[string]string{"disk": "hdd"} },
+	"all-nodes":   func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = nil },
+	"app-demo":    func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo"} },
+	"app-other":   func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "other"} },
+	"ipv6": func(s *v1alpha1.LocalServiceSpec) {
+		s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} // The cluster has none: all that is created is refused.
+	},
+	"ipv4": func(s *v1alpha1.LocalServiceSpec) { s.IPFamilies = nil },
+	"hostnames": func(s *v1alpha1.LocalServiceSpec) {
+		s.Mode, s.GroupBy, s.Type, s.SessionAffinity = v1alpha1.ModeHostnames, "", "", ""
+	},
+	"zones": func(s *v1alpha1.LocalServiceSpec) {
+		s.Mode, s.GroupBy, s.Type, s.SessionAffinity = v1alpha1.ModeHostnames, "zone", "", ""
+	},
+	"services": func(s *v1alpha1.LocalServiceSpec) { s.Mode, s.GroupBy = v1alpha1.ModeServices, "" },
+}
+
+// newLS is a LocalService with specs, which are named one after the other.
+func newLS(key, how string) *v1alpha1.LocalService {
+	ls := &v1alpha1.LocalService{ObjectMeta: metaOf(key)}
+	for _, name := range append([]string{"headless", "port-80", "app-demo"}, strings.Split(how, ",")...) {
+		if change := specs[name]; change != nil {
+			change(&ls.Spec)
+		}
+	}
+	return ls
+}
+
+// applyLS creates a LocalService, or gives the one that there is the spec of a new one.
+func applyLS(w *world, s Step) error {
+	ls := newLS(s.On, s.How)
+	if Get[*v1alpha1.LocalService](w.server, ls.Namespace, ls.Name) == nil {
+		return w.server.Create(userName, ls)
+	}
+	return Update(w.server, userName, ls.Namespace, ls.Name, func(stored *v1alpha1.LocalService) {
+		w.previous[s.On] = *stored.Spec.DeepCopy()
+		stored.Spec = ls.Spec
+	})
+}
+
+func editLS(w *world, s Step) error {
+	key := metaOf(s.On)
+	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
+		w.previous[s.On] = *ls.Spec.DeepCopy()
+		if s.How == "annotation" {
+			metav1.SetMetaDataAnnotation(&ls.ObjectMeta, "example.com/note", time.Now().String())
+		}
+		for name := range strings.SplitSeq(s.How, ",") {
+			if change := specs[name]; change != nil {
+				change(&ls.Spec)
+			}
+		}
+	})
+}
+
+// takeBackLS gives a LocalService the spec back that it had before the last edit.
+func takeBackLS(w *world, s Step) error {
+	previous, known := w.previous[s.On]
+	if !known {
+		return nil
+	}
+	key := metaOf(s.On)
+	return Update(w.server, userName, key.Namespace, key.Name,
+		func(ls *v1alpha1.LocalService) { ls.Spec = *previous.DeepCopy() })
+}
+
+func deleteLS(w *world, s Step) error {
+	options := metav1.DeleteOptions{}
+	if s.How != "" {
+		options.PropagationPolicy = new(metav1.DeletionPropagation(s.How))
+	}
+	return w.server.Delete(userName, &v1alpha1.LocalService{ObjectMeta: metaOf(s.On)}, options)
+}
+
+func recreateLS(w *world, s Step) error {
+	if err := deleteLS(w, Step{On: s.On}); err != nil {
+		return err
+	}
+	return w.server.Create(userName, newLS(s.On, s.How))
+}
+
+// forgeService creates a Service that somebody has an interest in: under a name that a LocalService wants, or with what
+// ours have.
+func forgeService(w *world, s Step) error {
+	service := &corev1.Service{ObjectMeta: metaOf(s.On), Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "theirs"}}}
+	owner, node, _ := strings.Cut(service.Name, "-")
+	ref := metav1.OwnerReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind, Name: owner,
+		Controller: new(true)}
+	switch s.How {
+	case "lookalike": // has our label, and another selector
+		service.Labels = map[string]string{v1alpha1.OwnerLabelKey: owner}
+	case "orphan": // is as one that was left by an earlier LocalService
+		service.Labels = map[string]string{v1alpha1.OwnerLabelKey: owner}
+		service.Spec.Selector[v1alpha1.DefaultNodeLabelKey] = node
+	case "claims": // says that it is of a LocalService of this name, which it is not
+		ref.UID = types.UID("forged")
+		service.OwnerReferences = []metav1.OwnerReference{ref}
+	case "claims-other": // says that it is of the LocalService of this name in the other namespace
+		for _, ls := range List[*v1alpha1.LocalService](w.server) {
+			if ls.Namespace != service.Namespace && ls.Name == owner {
+				ref.UID = ls.UID
+				service.OwnerReferences = []metav1.OwnerReference{ref}
+			}
+		}
+	}
+	return w.server.Create(userName, service)
+}
+
+// serviceEdits are what somebody changes of a Service that is ours.
+var serviceEdits = map[string]func(*corev1.Service){
+	"selector": func(s *corev1.Service) {
+		s.Spec.Selector = map[string]string{"app": "demo", v1alpha1.DefaultNodeLabelKey: "elsewhere"}
+	},
+	"ports":  func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 99}} },
+	"labels": func(s *corev1.Service) { s.Labels = nil },
+	"node":   func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) },
+	"owner":  func(s *corev1.Service) { s.OwnerReferences = nil },
+	"keep":   func(s *corev1.Service) { s.OwnerReferences, s.Labels = nil, nil },
+	"theirs": func(s *corev1.Service) {
+		metav1.SetMetaDataLabel(&s.ObjectMeta, "example.com/theirs", "1")
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "example.com/theirs", "1")
+	},
+	"finalizer": func(s *corev1.Service) { s.Finalizers = []string{finalizer} },
+	"release":   func(s *corev1.Service) { s.Finalizers = nil },
+	"selects":   func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo"} },
+}
+
+// someService is the Service of a key or, if there is none, another one of its namespace.
+func (w *world) someService(on string) metav1.ObjectMeta {
+	key := metaOf(on)
+	if Get[*corev1.Service](w.server, key.Namespace, key.Name) != nil {
+		return key
+	}
+	all := slices.DeleteFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
+		return s.Namespace != key.Namespace
+	})
+	if len(all) == 0 {
+		return key
+	}
+	return metav1.ObjectMeta{Namespace: key.Namespace, Name: all[hash(on)%uint64(len(all))].Name}
+}
+
+func dropService(w *world, s Step) error {
+	return w.remove(&corev1.Service{ObjectMeta: w.someService(s.On)})
+}
+
+func editService(w *world, s Step) error {
+	key := w.someService(s.On)
+	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
+}
+
+// slice is the EndpointSlice of a Service with a number: those that are copies have names that end so, others do not.
+func (w *world) slice(on string) *discoveryv1.EndpointSlice {
+	key := metaOf(on)
+	for _, slice := range List[*discoveryv1.EndpointSlice](w.server) {
+		if slice.Namespace == key.Namespace && slice.Labels[discoveryv1.LabelServiceName] == key.Name {
+			return slice
+		}
+	}
+	return nil
+}
+
+func editSlice(w *world, s Step) error {
+	slice := w.slice(s.On)
+	if slice == nil {
+		return fmt.Errorf("no slice of %s", s.On)
+	}
+	return Update(w.server, userName, slice.Namespace, slice.Name, func(slice *discoveryv1.EndpointSlice) {
+		switch s.How {
+		case "labels":
+			delete(slice.Labels, v1alpha1.HostnamesLabelKey)
+		case "owner":
+			slice.OwnerReferences = nil
+		case "endpoints":
+			slice.Endpoints = nil
+		}
+	})
+}
+
+func dropSlice(w *world, s Step) error {
+	if slice := w.slice(s.On); slice != nil {
+		return w.remove(slice)
+	}
+	return nil
+}
+
+// addPod creates a pod that is bound to a node and runs there. Its template may have a node label that is not true.
+func addPod(w *world, s Step) error {
+	node, flaw, _ := strings.Cut(s.How, ",")
+	w.pods++
+	pod := &corev1.Pod{ObjectMeta: metaOf(s.On), Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: podIP(w.pods)}}
+	pod.Labels = map[string]string{"app": "demo"}
+	switch flaw {
+	case "stale":
+		pod.Labels[v1alpha1.DefaultNodeLabelKey] = nodes[0]
+	case "other":
+		pod.Labels["app"] = "other"
+	}
+	setReady(pod, flaw != "starting")
+	_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}) // if there is one
+	return w.server.Create(userName, pod)
+}
+
+func setReady(pod *corev1.Pod, ready bool) {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+}
+
+func readyPod(w *world, s Step) error {
+	key := metaOf(s.On)
+	return UpdateStatus(w.server, kubeletName, key.Namespace, key.Name,
+		func(pod *corev1.Pod) { setReady(pod, s.How != "no") })
+}
+
+func completePod(w *world, s Step) error {
+	key := metaOf(s.On)
+	return UpdateStatus(w.server, kubeletName, key.Namespace, key.Name, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodSucceeded
+		setReady(pod, false)
+	})
+}
+
+func setQuota(w *world, s Step) error {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.On, Name: "services"}}
+	_ = w.remove(quota) // There may be none.
+	if s.How == "" {
+		return nil
+	}
+	quota.Spec.Hard = corev1.ResourceList{"count/services": resource.MustParse(s.How)}
+	return w.server.Create(userName, quota)
+}
+
+func setAdmission(w *world, s Step) error {
+	if s.How == "" {
+		w.server.Admit()
+		return nil
+	}
+	w.server.Admit(plugins[s.How])
+	return nil
+}

@@ -1,0 +1,61 @@
+package simulation
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Admission is an admission plug-in: it may change an object that a replica creates or updates, or refuse it. old is nil
+// for a new object.
+type Admission func(old, object Object) error
+
+// admit has the plug-ins look at an object that is to be stored. They exempt the cluster's own controllers and users.
+func (s *APIServer) admit(t *table, by string, old, object Object) error {
+	if !isReplica(by) || t.name == "leases" || t.name == "events" {
+		return nil
+	}
+	for _, plugin := range s.admission {
+		if err := plugin(old, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plugins are admission plug-ins that change what is written, by name.
+var plugins = map[string]Admission{
+	"sets-affinity": onService(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
+	"sets-policy": onService(func(s *corev1.Service) {
+		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	}),
+	"sets-label":      onService(func(s *corev1.Service) { s.Labels["team"] = "platform" }),
+	"strips-owner":    onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
+	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
+	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),
+	"strips-hostname": onSlice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }),
+	"sets-zone": onSlice(func(s *discoveryv1.EndpointSlice) {
+		for i := range s.Endpoints {
+			s.Endpoints[i].Zone = new("zone-by-policy")
+		}
+	}),
+}
+
+func onService(change func(*corev1.Service)) Admission {
+	return func(_, object Object) error {
+		if service, ok := object.(*corev1.Service); ok {
+			change(service)
+		}
+		return nil
+	}
+}
+
+func onSlice(change func(*discoveryv1.EndpointSlice)) Admission {
+	return func(_, object Object) error {
+		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+			change(slice)
+		}
+		return nil
+	}
+}

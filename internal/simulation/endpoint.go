@@ -1,0 +1,300 @@
+package simulation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Endpoint is the API server as one replica reaches it: it has latencies, watches and faults of its own.
+type Endpoint struct {
+	server *APIServer
+	name   string // of the replica
+	seed   uint64
+	faults faults
+	views  map[string]*view // by resource
+	served counter
+}
+
+// NewEndpoint returns an endpoint of the API server for a replica. The latencies of requests follow from the seed.
+func (s *APIServer) NewEndpoint(name string, seed uint64) *Endpoint {
+	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}}
+	e.served.byRequest = map[string]int{}
+	for resource := range s.tables {
+		e.views[resource] = &view{table: s.tables[resource], lag: usualLag, streams: map[*stream]bool{}}
+	}
+	return e
+}
+
+// Config returns the configuration of clients that reach the API server here.
+func (e *Endpoint) Config() *rest.Config {
+	return &rest.Config{Host: "http://simulated", Transport: e, QPS: -1}
+}
+
+// request is what a request asks for.
+type request struct {
+	*http.Request
+	table       *table
+	key         types.NamespacedName
+	subresource string
+}
+
+// verb is that of RBAC.
+func (r *request) verb() string {
+	switch {
+	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
+		return "watch"
+	case r.Method == http.MethodGet && r.key.Name == "":
+		return "list"
+	}
+	return map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update",
+		http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+}
+
+// isWrite reports whether the request may change something.
+func (r *request) isWrite() bool {
+	return r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == ""
+}
+
+func (r *request) String() string {
+	out := r.verb() + " " + r.table.name
+	if r.subresource != "" {
+		out += "/" + r.subresource
+	}
+	if r.key.Name != "" {
+		out += " " + strings.TrimPrefix(r.key.String(), "/")
+	}
+	if r.URL.Query().Get("dryRun") != "" {
+		out += " (dry run)"
+	}
+	return out
+}
+
+// parse finds out what a request asks for. The table is nil for paths that are none of a resource.
+func (s *APIServer) parse(r *http.Request) *request {
+	out := &request{Request: r}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if parts[0] == "api" {
+		parts = parts[min(len(parts), 2):]
+	} else {
+		parts = parts[min(len(parts), 3):]
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		out.key.Namespace = parts[1]
+		parts = parts[2:]
+	}
+	if len(parts) == 0 {
+		return out
+	}
+	out.table = s.tables[parts[0]]
+	if len(parts) > 1 {
+		out.key.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		out.subresource = parts[2]
+	}
+	return out
+}
+
+// RoundTrip carries out a request.
+func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
+	request := e.server.parse(r)
+	if request.table == nil { // Discovery: there are no optional resources.
+		return answer(r, http.StatusOK, "application/json", []byte(`{"kind":"APIResourceList"}`)), nil
+	}
+	if r.Method == http.MethodPost && request.key.Name == "" {
+		if err := nameFromBody(request); err != nil {
+			return refusal(r, apierrors.NewBadRequest(err.Error())), nil
+		}
+	}
+	latency := e.latency(request)
+	if err := sleep(r, latency); err != nil {
+		return nil, err
+	}
+	return e.faults.carryOut(e, request, func() (*http.Response, error) {
+		if request.verb() == "watch" {
+			return e.watch(request)
+		}
+		response := e.serve(request)
+		if err := sleep(r, latency); err != nil {
+			return nil, err
+		}
+		return response, nil
+	})
+}
+
+// nameFromBody tells of a creation what it creates, so that faults and latencies can be of it.
+func nameFromBody(r *request) error {
+	body, err := readBody(r.Request)
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	object := r.table.newObject()
+	if err := decode(r.Request, object); err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.key.Name = object.GetName()
+	if r.key.Name == "" {
+		r.key.Name = object.GetGenerateName()
+	}
+	return nil
+}
+
+func sleep(r *http.Request, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// latency is half of how long a request takes. Every request has its own, so that no two happen at one moment.
+func (e *Endpoint) latency(r *request) time.Duration {
+	what := r.String()
+	n := e.served.next(what)
+	const least, spread = 700 * time.Microsecond, 3 * time.Millisecond
+	return least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
+}
+
+// serve carries out a request that is no watch.
+func (e *Endpoint) serve(r *request) *http.Response {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	var object Object
+	var err error
+	code, dryRun := http.StatusOK, r.URL.Query().Get("dryRun") != ""
+	switch r.verb() {
+	case "list":
+		return e.list(r)
+	case "get":
+		if stored := r.table.objects[r.key]; stored != nil {
+			return answer(r.Request, code, formOf(r.Request, r.table).contentType(),
+				stored.in(formOf(r.Request, r.table)))
+		}
+		err = apierrors.NewNotFound(r.table.groupResource(), r.key.Name)
+	case "create":
+		code, object = http.StatusCreated, r.table.newObject()
+		if err = decode(r.Request, object); err == nil {
+			object.SetNamespace(r.key.Namespace)
+			object, err = e.server.create(e.name, r.table, object, dryRun)
+		}
+	case "update":
+		object, err = e.server.update(r.update(e.name), func(Object) (Object, error) {
+			object := r.table.newObject()
+			return object, decode(r.Request, object)
+		})
+	case "patch":
+		object, err = e.server.update(r.update(e.name), r.patch)
+	case "delete":
+		options := &metav1.DeleteOptions{}
+		if err = decode(r.Request, options); err == nil {
+			err = e.server.delete(e.name, r.table, r.key, options)
+		}
+		if err == nil {
+			return answer(r.Request, code, "application/json", encodeJSON(&metav1.Status{
+				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}))
+		}
+	}
+	if err != nil {
+		return refusal(r.Request, err)
+	}
+	object.GetObjectKind().SetGroupVersionKind(r.table.kind)
+	f := formOf(r.Request, r.table)
+	return answer(r.Request, code, f.contentType(), f.encode(object))
+}
+
+func (r *request) update(by string) update {
+	return update{table: r.table, by: by, key: r.key, subresource: r.subresource}
+}
+
+// patch applies the patch that a request sends. A strategic merge patch, which only events are sent, is taken for a
+// merge patch.
+func (r *request) patch(old Object) (Object, error) {
+	patch, err := readBody(r.Request)
+	if err != nil {
+		return nil, err
+	}
+	if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+		return r.apply(old, patch)
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	object := r.table.newObject()
+	if err := json.Unmarshal(after, object); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return object, nil
+}
+
+func (r *request) apply(old Object, patch []byte) (Object, error) {
+	ls, isLocalService := old.(*v1alpha1.LocalService)
+	if !isLocalService || r.subresource != "status" {
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch",
+			r.table.groupResource(), r.key.Name, "only statuses can be applied here", 0, false)
+	}
+	applied := &v1alpha1.LocalService{}
+	if err := json.Unmarshal(patch, applied); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	out := applyStatus(ls, applied)
+	if applied.UID != "" {
+		out.UID = applied.UID
+	}
+	if applied.ResourceVersion != "" {
+		out.ResourceVersion = applied.ResourceVersion
+	}
+	return out, nil
+}
+
+func encodeJSON(object any) []byte {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return encoded
+}
+
+func answer(r *http.Request, code int, contentType string, body []byte) *http.Response {
+	return &http.Response{StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Request: r,
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{"Content-Type": {contentType}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+// refusal is the answer that tells an error.
+func refusal(r *http.Request, err error) *http.Response {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	body := status.Status()
+	body.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	response := answer(r, int(body.Code), "application/json", encodeJSON(&body))
+	if body.Details != nil && body.Details.RetryAfterSeconds > 0 {
+		response.Header.Set("Retry-After", fmt.Sprint(body.Details.RetryAfterSeconds))
+	}
+	return response
+}

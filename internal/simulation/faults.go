@@ -1,0 +1,266 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Outcome is what becomes of a request instead of what it asks for.
+type Outcome string
+
+const (
+	// Forbidden, Invalid, Conflict, Busy, Internal and Unavailable are refusals: 403, 422, 409, 429, 500 and 503.
+	Forbidden   Outcome = "forbidden"
+	Invalid     Outcome = "invalid"
+	Conflict    Outcome = "conflict"
+	Busy        Outcome = "busy"
+	Internal    Outcome = "internal"
+	Unavailable Outcome = "unavailable"
+	// Unsent is a connection that breaks before the request arrives, and Lost one that breaks before the answer does.
+	Unsent Outcome = "unsent"
+	Lost   Outcome = "lost"
+	// Hang is a request that is neither carried out nor answered, and Late one that is carried out 20 s later, whether
+	// the client still waits or not.
+	Hang Outcome = "hang"
+	Late Outcome = "late"
+)
+
+// lateBy is how much later a late request is carried out.
+const lateBy = 20 * time.Second
+
+var errConnection = errors.New("simulated: connection reset by peer")
+
+// Fault is something that goes wrong with some requests of an endpoint.
+type Fault struct {
+	Outcome Outcome
+	// Verbs and Resource choose the requests. A resource may have a subresource, as localservices/status. Empty ones are
+	// for all but watches.
+	Verbs    []string
+	Resource string
+	// Name is in the names of the objects.
+	Name  string
+	Until time.Time
+}
+
+func (f *Fault) hits(r *request) bool {
+	resource := r.table.name
+	if r.subresource != "" {
+		resource += "/" + r.subresource
+	}
+	return time.Now().Before(f.Until) && (f.Resource == "" || f.Resource == resource) &&
+		(len(f.Verbs) == 0 && r.verb() != "watch" || slices.Contains(f.Verbs, r.verb())) &&
+		strings.Contains(r.key.String(), f.Name)
+}
+
+// Request is a request that an endpoint was asked for.
+type Request struct {
+	At   time.Time
+	What string
+	// Code is that of the answer, 0 for none.
+	Code    int
+	IsWrite bool
+}
+
+// faults are those of an endpoint.
+type faults struct {
+	mu       sync.Mutex
+	current  []Fault
+	crash    *crash
+	isDead   bool
+	noLists  bool
+	requests []Request
+}
+
+// crash is at which write a replica ends.
+type crash struct {
+	writes  int // that are still carried out
+	after   bool
+	crashed chan struct{}
+}
+
+// Fail has a fault happen from now on.
+func (e *Endpoint) Fail(f Fault) {
+	e.faults.mu.Lock()
+	defer e.faults.mu.Unlock()
+	e.faults.current = append(e.faults.current, f)
+}
+
+// Crash has the replica cut off at its next write but some: before that is carried out, or after. The channel is closed
+// then.
+func (e *Endpoint) Crash(writes int, after bool) (crashed <-chan struct{}) {
+	e.faults.mu.Lock()
+	defer e.faults.mu.Unlock()
+	e.faults.crash = &crash{writes: writes, after: after, crashed: make(chan struct{})}
+	return e.faults.crash.crashed
+}
+
+// Kill cuts the replica off for good.
+func (e *Endpoint) Kill() {
+	e.faults.mu.Lock()
+	e.faults.isDead = true
+	e.faults.mu.Unlock()
+	for resource := range e.views {
+		e.Break(resource, false)
+	}
+}
+
+// Heal ends all faults, lags and stalls.
+func (e *Endpoint) Heal() {
+	e.faults.mu.Lock()
+	e.faults.current = nil
+	e.faults.mu.Unlock()
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	for _, v := range e.views {
+		v.lag, v.stalledUntil = usualLag, time.Time{}
+		v.wake()
+	}
+}
+
+// WithoutStreamedLists has the API server refuse them, as it does before Kubernetes 1.34.
+func (e *Endpoint) WithoutStreamedLists() { e.faults.noLists = true }
+
+func (f *faults) hasStreamedLists() bool { return !f.noLists }
+
+// Requests are those that the endpoint was asked for since a time, without watches.
+func (e *Endpoint) Requests(since time.Time) []Request {
+	e.faults.mu.Lock()
+	defer e.faults.mu.Unlock()
+	all := e.faults.requests
+	i, _ := slices.BinarySearchFunc(all, since, func(r Request, at time.Time) int { return r.At.Compare(at) })
+	return slices.Clone(all[i:])
+}
+
+func (f *faults) record(r *request, response *http.Response) {
+	if r.verb() == "watch" {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	record := Request{At: time.Now(), What: r.String(), IsWrite: r.isWrite()}
+	if response != nil {
+		record.Code = response.StatusCode
+	}
+	f.requests = append(f.requests, record)
+}
+
+// strike returns the fault that hits a request, and whether it is the write at which the replica crashes.
+func (f *faults) strike(r *request) (outcome Outcome, isCrash *crash) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.isDead {
+		return Unsent, nil
+	}
+	if c := f.crash; c != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
+		if c.writes--; c.writes < 0 {
+			f.isDead, f.crash = true, nil
+			return "", c
+		}
+	}
+	for i := range f.current {
+		if f.current[i].hits(r) {
+			return f.current[i].Outcome, nil
+		}
+	}
+	return "", nil
+}
+
+// carryOut carries out a request, unless something goes wrong.
+func (f *faults) carryOut(e *Endpoint, r *request,
+	do func() (*http.Response, error)) (response *http.Response, err error) {
+	outcome, crash := f.strike(r)
+	defer func() { f.record(r, response) }()
+	if crash != nil {
+		if crash.after {
+			_, _ = do()
+		}
+		close(crash.crashed)
+		return nil, errConnection
+	}
+	switch outcome {
+	case "":
+		return do()
+	case Unsent:
+		return nil, errConnection
+	case Lost:
+		_, _ = do()
+		return nil, errConnection
+	case Hang:
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	case Late:
+		return carryOutLate(r, do)
+	}
+	return refusal(r.Request, outcome.error(r)), nil
+}
+
+func carryOutLate(r *request, do func() (*http.Response, error)) (*http.Response, error) {
+	type result struct {
+		response *http.Response
+		err      error
+	}
+	done := make(chan result, 1)
+	late := r.Request
+	r.Request = r.Clone(r.Context()) // The client may take the request back.
+	r.Body = late.Body
+	time.AfterFunc(lateBy, func() {
+		response, err := do()
+		done <- result{response, err}
+	})
+	select {
+	case <-late.Context().Done():
+		return nil, late.Context().Err()
+	case result := <-done:
+		return result.response, result.err
+	}
+}
+
+// error is the refusal that an outcome stands for.
+func (o Outcome) error(r *request) error {
+	resource, name, because := r.table.groupResource(), r.key.Name, errors.New("simulated")
+	switch o {
+	case Forbidden:
+		return apierrors.NewForbidden(resource, name, because)
+	case Invalid:
+		return r.table.invalid(name, field.Invalid(field.NewPath("spec"), name, because.Error()))
+	case Conflict:
+		return apierrors.NewConflict(resource, name, because)
+	case Busy:
+		return apierrors.NewTooManyRequests(because.Error(), 1)
+	case Unavailable:
+		return apierrors.NewServiceUnavailable(because.Error())
+	}
+	return apierrors.NewInternalError(because)
+}
+
+func fieldForbidden(path, message string) *field.Error {
+	return field.Forbidden(field.NewPath(path), message)
+}
+
+// counter counts how often something was asked for.
+type counter struct {
+	mu        sync.Mutex
+	byRequest map[string]int
+}
+
+func (c *counter) next(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byRequest[what]++
+	return c.byRequest[what]
+}
+
+func hash(values ...any) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, values...) // It never fails.
+	return h.Sum64()
+}

@@ -1,0 +1,173 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// customResource is what the API server does with an object of a CustomResourceDefinition, by its own code.
+type customResource struct {
+	structural *structuralschema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+	verdicts   sync.Map // *verdict, by what was asked for
+}
+
+// localServices is read once: to compile the rules takes longer than a history.
+var localServices = sync.OnceValue(func() *customResource {
+	_, file, _, _ := runtime.Caller(0)
+	c, err := readCRD(filepath.Join(filepath.Dir(file), "..", "..", "artifacts", "examples", "crd.yaml"))
+	if err != nil {
+		panic(fmt.Errorf("read the CustomResourceDefinition: %w", err))
+	}
+	return c
+})
+
+func readCRD(file string) (*customResource, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
+		return nil, err
+	}
+	var props apiextensions.JSONSchemaProps
+	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &customResource{}
+	if c.structural, err = structuralschema.NewStructural(&props); err != nil {
+		return nil, err
+	}
+	if c.schema, _, err = validation.NewSchemaValidator(&props); err != nil {
+		return nil, err
+	}
+	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	return c, nil
+}
+
+// verdict is what becomes of an object: what is stored of it, or what is wrong with it.
+type verdict struct {
+	stored   []byte
+	problems field.ErrorList
+}
+
+// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. To evaluate the
+// rules takes longer than all else, and histories have few specs, so verdicts are kept.
+func (c *customResource) admit(s *APIServer, object *v1alpha1.LocalService) error {
+	asked, err := json.Marshal(&v1alpha1.LocalService{TypeMeta: object.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: object.Name}, Spec: object.Spec})
+	if err != nil {
+		return err
+	}
+	kept, known := c.verdicts.Load(string(asked))
+	if !known {
+		v, err := c.judge(asked)
+		if err != nil {
+			return err
+		}
+		kept, _ = c.verdicts.LoadOrStore(string(asked), v)
+	}
+	v := kept.(*verdict)
+	if len(v.problems) > 0 {
+		return s.tables["localservices"].invalid(object.Name, v.problems...)
+	}
+	var admitted v1alpha1.LocalService
+	if err := json.Unmarshal(v.stored, &admitted); err != nil {
+		return err
+	}
+	object.Spec = admitted.Spec
+	return nil
+}
+
+func (c *customResource) judge(asked []byte) (*verdict, error) {
+	object := map[string]any{}
+	if err := json.Unmarshal(asked, &object); err != nil {
+		return nil, err
+	}
+	pruning.Prune(object, c.structural, true)
+	defaulting.Default(object, c.structural)
+	problems := validation.ValidateCustomResource(nil, object, c.schema)
+	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
+	if len(problems) == 0 {
+		problems, _ = c.rules.Validate(context.Background(), nil, c.structural, object, nil,
+			celconfig.RuntimeCELCostBudget)
+	}
+	stored, err := json.Marshal(object)
+	return &verdict{stored, problems}, err
+}
+
+func createLocalService(s *APIServer, object Object) error {
+	if err := createInNamespace(s, object); err != nil {
+		return err
+	}
+	ls := object.(*v1alpha1.LocalService)
+	ls.Status, ls.Generation = v1alpha1.LocalServiceStatus{ObservedGeneration: -1}, 1
+	ls.TypeMeta.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
+	return localServices().admit(s, ls)
+}
+
+func updateLocalService(s *APIServer, subresource string, old, object Object) error {
+	before, after := old.(*v1alpha1.LocalService), object.(*v1alpha1.LocalService)
+	if subresource == "status" {
+		status := after.Status
+		*after = *before.DeepCopy()
+		after.Status = status
+		return nil
+	}
+	after.Status = *before.Status.DeepCopy()
+	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		return nil
+	}
+	if err := localServices().admit(s, after); err != nil {
+		return err
+	}
+	if !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		after.Generation = before.Generation + 1
+	}
+	return nil
+}
+
+// applyStatus is a server-side apply of a status by its one manager, which owns all that it has applied: what it does
+// not apply any more is removed. Conditions of others stay.
+func applyStatus(old, applied *v1alpha1.LocalService) *v1alpha1.LocalService {
+	out := old.DeepCopy()
+	conditions := applied.Status.Conditions
+	for _, c := range out.Status.Conditions {
+		isApplied := slices.ContainsFunc(conditions, func(a metav1.Condition) bool { return a.Type == c.Type })
+		if !isApplied && !slices.Contains(ownConditions, c.Type) {
+			conditions = append(conditions, c)
+		}
+	}
+	out.Status = applied.Status
+	out.Status.Conditions = conditions
+	return out
+}
+
+var ownConditions = []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
+	v1alpha1.ConditionContested, v1alpha1.ConditionNearCapacity, v1alpha1.ConditionRetiring, v1alpha1.ConditionStalled}

@@ -1,0 +1,476 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Program runs one replica of the controllers against an API server, until ctx is done. It returns when all of its work
+// has ended.
+type Program func(ctx context.Context, replica Replica)
+
+// Replica is what a program is run as.
+type Replica struct {
+	Config *rest.Config
+	// Elect is whether it has to be elected before it works.
+	Elect bool
+	// Log is where its log goes, and Record where its events do. Remember has it tell what it remembers of LocalServices, at the end of a history.
+	Log func(line string)
+	// Shuffle is what rand.Shuffle is, the same each time that the history is played.
+	Shuffle  func(n int, swap func(i, j int))
+	Record   func(object, eventType, reason, note string)
+	Remember func(func() []string)
+}
+
+// Failure is what is wrong with the controllers, as a history has shown.
+type Failure struct {
+	// Kind is the same for all failures of a kind, and What says what it is about.
+	Kind, What string
+	// Story is what happened.
+	Story string
+}
+
+// world is a cluster in which a history happens.
+type world struct {
+	history  *History
+	server   *APIServer
+	program  Program
+	guard    *guard
+	story    *story
+	replicas []*replica
+	started  int
+	previous map[string]v1alpha1.LocalServiceSpec // before the last edit, by key
+	pods     int                                  // that there have been
+	quietAt  time.Time                            // when what went wrong has been made up for
+}
+
+// replica is a running program.
+type replica struct {
+	name     string
+	random   *rand.Rand
+	endpoint *Endpoint
+	stop     context.CancelFunc
+	done     chan struct{}
+
+	mu       sync.Mutex
+	remember func() []string
+}
+
+// Play has a history happen, and returns what is wrong, nil for nothing. It must be called in a bubble of
+// testing/synctest.
+func Play(ctx context.Context, h *History, program Program) *Failure {
+	w := &world{history: h, server: NewAPIServer(h.Addresses), program: program,
+		previous: map[string]v1alpha1.LocalServiceSpec{}}
+	w.story = newStory(w.server)
+	w.guard = newGuard(w.server, w.story)
+	if h.Addresses < plenty {
+		w.guard.allow(plenty) // What is replaced where no address is left is put back, each time that it is tried.
+	}
+	w.server.Observe(func(write Write) {
+		before, _ := write.Before.(*v1alpha1.LocalService)
+		after, _ := write.After.(*v1alpha1.LocalService)
+		if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {
+			w.disturb(0, retryTime) // The names of the previous mode stay for a while.
+		}
+	})
+	stopManager, managed := make(chan struct{}), make(chan struct{})
+	for _, name := range namespaces {
+		_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}})
+	for _, name := range nodes[:min(h.Nodes, len(nodes))] {
+		_ = w.server.Create(userName, newNode(name))
+	}
+	go func() {
+		defer close(managed)
+		w.server.manage(h.Seed, stopManager)
+	}()
+	for range h.Replicas {
+		w.start(ctx)
+	}
+	time.Sleep(2 * time.Second)
+	w.play(ctx)
+	for _, r := range w.replicas {
+		r.end()
+	}
+	close(stopManager)
+	<-managed
+	return w.guard.failure(w.story)
+}
+
+// revive starts another replica for each that has ended by itself, as one that has lost its lease does.
+func (w *world) revive(ctx context.Context) {
+	for _, r := range slices.Clone(w.replicas) {
+		select {
+		case <-r.done:
+			w.replace(ctx, r, "has ended")
+		default:
+		}
+	}
+}
+
+func (w *world) play(ctx context.Context) {
+	for _, s := range w.history.Steps {
+		w.wait(s.After)
+		w.revive(ctx)
+		if w.guard.hasFailed() {
+			return
+		}
+		w.step(ctx, s)
+	}
+	w.wait(2 * time.Second)
+	w.revive(ctx)
+	w.heal()
+	w.settle()
+	w.rest()
+	w.vanish()
+}
+
+// start starts another replica.
+func (w *world) start(ctx context.Context) {
+	w.started++
+	r := &replica{name: fmt.Sprint("replica", w.started), done: make(chan struct{}),
+		random: rand.New(rand.NewPCG(w.history.Seed, uint64(w.started)))}
+	r.endpoint = w.server.NewEndpoint(r.name, w.history.Seed)
+	if !w.history.Streamed {
+		r.endpoint.WithoutStreamedLists()
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	w.replicas = append(w.replicas, r)
+	w.story.add("%s starts", r.name)
+	go func() {
+		defer close(r.done)
+		w.program(ctx, Replica{Config: r.endpoint.Config(), Elect: w.history.Replicas > 1,
+			Log:     func(line string) { w.logged(r, line) },
+			Shuffle: r.shuffle,
+			Record: func(object, eventType, reason, note string) {
+				w.story.add("  %s: %s event %s of %s: %s", r.name, eventType, reason, object, note)
+				w.guard.count(r.name)
+			},
+			Remember: func(remember func() []string) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.remember = remember
+			}})
+	}()
+}
+
+func (r *replica) shuffle(n int, swap func(i, j int)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.random.Shuffle(n, swap)
+}
+
+func (w *world) logged(r *replica, line string) {
+	w.story.add("%s logs: %s", r.name, line)
+	if strings.Contains(line, "panic: ") {
+		w.guard.fail("a panic", "%s", line)
+	}
+}
+
+func (r *replica) end() {
+	r.stop()
+	<-r.done
+}
+
+// wait has time pass. If it is long, and nothing has gone wrong for a while, all must be as it should be then.
+func (w *world) wait(d time.Duration) {
+	if w.isImpossible() {
+		w.disturb(d, retryTime)
+	}
+	time.Sleep(d)
+	if d < settleTime || time.Now().Before(w.quietAt) {
+		return
+	}
+	w.server.mu.Lock()
+	problems := newOracle(w.server).problems()
+	w.server.mu.Unlock()
+	for _, p := range problems {
+		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
+	}
+}
+
+// isImpossible reports whether something keeps the controllers from what they should do.
+func (w *world) isImpossible() bool {
+	return w.server.addresses.size < plenty || len(List[*corev1.ResourceQuota](w.server)) > 0 ||
+		slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
+			return len(ls.Spec.IPFamilies) > 0 || ls.DeletionTimestamp != nil
+		}) ||
+		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool { return len(s.Finalizers) > 0 })
+}
+
+const (
+	// plenty of addresses are enough for all Services.
+	plenty = 100
+	// settleTime is how long changes may take, however many.
+	settleTime = 15 * time.Second
+	// retryTime is how long after a fault something may be tried again: the longest backoff, and once more, when what it
+	// waited for has become possible by that.
+	retryTime = 4*time.Minute + settleTime
+	// contestedTime is how long fields are left alone that admission has changed: ten minutes, and once more at most.
+	contestedTime = 20*time.Minute + retryTime
+)
+
+// disturb notes that something goes wrong for so long, which is made up for in another time.
+func (w *world) disturb(d, within time.Duration) {
+	if at := time.Now().Add(d + within); at.After(w.quietAt) {
+		w.quietAt = at
+	}
+}
+
+// step carries out a step.
+func (w *world) step(ctx context.Context, s Step) {
+	w.story.add("%s", strings.TrimSpace(strings.SplitN(s.String(), " ", 2)[1]))
+	if act := actions[s.Do]; act != nil {
+		switch {
+		case s.Do == "admission":
+			w.disturb(time.Hour, contestedTime)
+			if s.How == "" {
+				w.quietAt = time.Now().Add(contestedTime)
+			}
+		case s.Do == "end-namespace":
+			w.disturb(0, retryTime)
+		}
+		if err := act(w, s); err != nil {
+			w.story.add("  which is refused: %v", err)
+		}
+		return
+	}
+	if act := faultActions[s.Do]; act != nil {
+		act(ctx, w, s)
+		return
+	}
+	w.guard.fail("a step that is none", "%s", s)
+}
+
+// faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is the number of the
+// replica, or what is concerned.
+var faultActions = map[string]func(ctx context.Context, w *world, s Step){
+	"wait":    func(context.Context, *world, Step) {},
+	"stall":   func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
+	"lag":     lag,
+	"break":   func(_ context.Context, w *world, s Step) { w.breakWatches(s, false) },
+	"compact": func(_ context.Context, w *world, s Step) { w.breakWatches(s, true) },
+	"fail":    fail,
+	"pause":   pause,
+	"crash":   crashReplica,
+	"restart": restart,
+}
+
+func (w *world) endpoints() []*Endpoint {
+	var out []*Endpoint
+	for _, r := range w.replicas {
+		out = append(out, r.endpoint)
+	}
+	return out
+}
+
+func (w *world) stall(s Step, endpoints ...*Endpoint) {
+	w.disturb(s.For, retryTime)
+	w.guard.excuse(s.For, 0)
+	for _, e := range endpoints {
+		for resource := range e.views {
+			if s.On == "" || s.On == resource {
+				e.Stall(resource, s.For)
+			}
+		}
+	}
+}
+
+func lag(_ context.Context, w *world, s Step) {
+	w.disturb(time.Hour, retryTime)
+	w.guard.excuse(time.Hour, 0)
+	for _, e := range w.endpoints() {
+		e.Lag(s.On, s.For)
+	}
+}
+
+func (w *world) breakWatches(s Step, compact bool) {
+	w.disturb(time.Minute, retryTime)
+	w.guard.excuse(time.Minute, 0) // Reflectors back off.
+	for _, e := range w.endpoints() {
+		e.Break(s.On, compact)
+	}
+}
+
+// fail has requests fail: On is verb,resource,name.
+func fail(_ context.Context, w *world, s Step) {
+	w.disturb(s.For, retryTime)
+	parts := append(strings.Split(s.On, ","), "", "")
+	f := Fault{Outcome: Outcome(s.How), Resource: parts[1], Name: parts[2], Until: time.Now().Add(s.For)}
+	if parts[0] != "" {
+		f.Verbs = []string{parts[0]}
+	}
+	if slices.Contains([]Outcome{Hang, Late, Lost}, f.Outcome) {
+		w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
+	}
+	for _, e := range w.endpoints() {
+		e.Fail(f)
+	}
+}
+
+// pause has the replica that works pause: what it writes takes place later, and what happens it learns later.
+func pause(_ context.Context, w *world, s Step) {
+	w.disturb(s.For, retryTime)
+	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
+	e := w.replicas[0].endpoint
+	w.stall(Step{For: s.For}, e)
+	e.Fail(Fault{Outcome: Late, Until: time.Now().Add(s.For)})
+}
+
+// crashReplica has the first replica crash at a write, and another one start in its place.
+func crashReplica(ctx context.Context, w *world, s Step) {
+	w.disturb(0, retryTime)
+	w.guard.excuse(time.Minute, 0)
+	w.guard.allow(1)
+	writes, when, _ := strings.Cut(s.How, ",")
+	r := w.replicas[0]
+	crashed := r.endpoint.Crash(number(writes), when == "after")
+	select {
+	case <-crashed:
+	case <-time.After(s.For):
+	}
+	w.replace(ctx, r, "crashes")
+}
+
+// restart stops the first replica, as an upgrade does, and starts another one.
+func restart(ctx context.Context, w *world, _ Step) {
+	w.disturb(0, settleTime)
+	r := w.replicas[0]
+	w.story.add("%s is stopped", r.name)
+	r.end()
+	w.replicas = w.replicas[1:]
+	w.start(ctx)
+}
+
+func (w *world) replace(ctx context.Context, r *replica, what string) {
+	w.story.add("%s %s", r.name, what)
+	r.endpoint.Kill()
+	r.end()
+	w.replicas = slices.DeleteFunc(w.replicas, func(other *replica) bool { return other == r })
+	w.start(ctx)
+}
+
+// heal ends all that goes wrong, and all that makes it impossible that everything becomes as it should be.
+func (w *world) heal() {
+	w.story.add("everything goes well again")
+	if len(w.server.admission) > 0 {
+		w.disturb(0, contestedTime)
+	}
+	w.server.Admit()
+	for _, e := range w.endpoints() {
+		e.Heal()
+	}
+	w.server.mu.Lock()
+	w.server.addresses.size, w.server.nodePorts.size = plenty, plenty
+	w.server.mu.Unlock()
+	for _, name := range namespaces {
+		_ = setQuota(w, Step{On: name})
+		_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, ls := range List[*v1alpha1.LocalService](w.server) {
+		if len(ls.Spec.IPFamilies) > 0 {
+			_ = editLS(w, Step{On: keyOf(ls).String(), How: "ipv4"})
+		}
+	}
+	for _, service := range List[*corev1.Service](w.server) {
+		if len(service.Finalizers) > 0 {
+			_ = editService(w, Step{On: keyOf(service).String(), How: "release"})
+		}
+	}
+	w.disturb(0, retryTime)
+}
+
+// settle waits until everything is as it should be, which must not take longer than what was refused last is tried
+// again.
+func (w *world) settle() {
+	var problems []problem
+	looked := int64(0)
+	for deadline := w.quietAt.Add(retryTime); time.Now().Before(deadline); time.Sleep(2 * time.Second) {
+		w.server.mu.Lock()
+		if w.server.version != looked && time.Now().After(w.quietAt.Add(-retryTime)) {
+			looked = w.server.version
+			problems = newOracle(w.server).problems()
+		}
+		w.server.mu.Unlock()
+		isDone := looked > 0 && len(problems) == 0 && !w.isRetiring()
+		if isDone || w.guard.hasFailed() {
+			break
+		}
+	}
+	for _, p := range problems {
+		w.guard.fail("never: "+p.kind, "%s", p.what)
+	}
+	if left := time.Until(w.quietAt); left > 0 {
+		time.Sleep(left) // What was refused is tried once more.
+	}
+}
+
+// isRetiring reports whether a LocalService still has names of the mode that it had before.
+func (w *world) isRetiring() bool {
+	return slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
+		return meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
+	})
+}
+
+// rest checks that nothing is done when there is nothing to do: in one of four histories for longer.
+func (w *world) rest() {
+	since := time.Now()
+	switch {
+	case w.history.Replicas > 1:
+		time.Sleep(time.Minute) // Each second of an election costs as much as a change.
+	case w.history.Seed%4 > 0:
+		time.Sleep(retryTime) // Most of what is done at rest is done within the longest backoff.
+	default:
+		time.Sleep(10 * time.Minute)
+	}
+	for _, r := range w.replicas {
+		for _, request := range r.endpoint.Requests(since) {
+			// Events are tried again, and told to be over, by client-go.
+			if !strings.Contains(request.What, " leases") && !strings.Contains(request.What, " events") {
+				w.guard.fail("a request at rest", "%s: %s", r.name, request.What)
+			}
+		}
+	}
+	for _, e := range w.endpoints() {
+		w.guard.checkRate(e)
+	}
+}
+
+// vanish deletes everything in one of four histories, after which nothing must be remembered.
+func (w *world) vanish() {
+	if w.guard.hasFailed() || w.history.Seed%4 > 0 {
+		return
+	}
+	w.story.add("everything is deleted")
+	for _, ls := range List[*v1alpha1.LocalService](w.server) {
+		_ = w.remove(ls)
+	}
+	time.Sleep(3 * time.Minute)
+	for _, r := range w.replicas {
+		r.mu.Lock()
+		if r.remember != nil {
+			for _, what := range r.remember() {
+				w.guard.fail("something is remembered for ever", "%s: %s", r.name, what)
+			}
+		}
+		r.mu.Unlock()
+	}
+	for _, service := range List[*corev1.Service](w.server) {
+		if ref := metav1.GetControllerOf(service); ref != nil && ref.Kind == v1alpha1.Kind {
+			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// definition is what the API server knows of one resource, and does to its objects.
+type definition struct {
+	name      string
+	kind      schema.GroupVersionKind
+	newObject func() Object
+	// prepareCreate and prepareUpdate fill in defaults, and say what is wrong with an object. afterCreate and afterUpdate
+	// allocate what it needs, when nothing else can refuse it any more. Each may be nil.
+	prepareCreate func(s *APIServer, object Object) error
+	afterCreate   func(s *APIServer, object Object, dryRun bool) error
+	prepareUpdate func(s *APIServer, subresource string, old, object Object) error
+	afterUpdate   func(s *APIServer, old, object Object) error
+	// needsVersion is set where an update must say of which resource version it is.
+	needsVersion bool
+}
+
+var resources = []definition{
+	{name: "localservices", kind: v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind), needsVersion: true,
+		newObject:     func() Object { return &v1alpha1.LocalService{} },
+		prepareCreate: createLocalService, prepareUpdate: updateLocalService},
+	{name: "services", kind: corev1.SchemeGroupVersion.WithKind("Service"),
+		newObject:     func() Object { return &corev1.Service{} },
+		prepareCreate: createService, afterCreate: allocateForCreate,
+		prepareUpdate: updateService, afterUpdate: allocateForUpdate},
+	{name: "endpointslices", kind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+		newObject:     func() Object { return &discoveryv1.EndpointSlice{} },
+		prepareCreate: createEndpointSlice, prepareUpdate: updateEndpointSlice},
+	{name: "nodes", kind: corev1.SchemeGroupVersion.WithKind("Node"),
+		newObject: func() Object { return &corev1.Node{} }},
+	{name: "pods", kind: corev1.SchemeGroupVersion.WithKind("Pod"),
+		newObject: func() Object { return &corev1.Pod{} }, prepareCreate: createPod},
+	{name: "namespaces", kind: corev1.SchemeGroupVersion.WithKind("Namespace"),
+		newObject: func() Object { return &corev1.Namespace{} }, prepareCreate: createNamespace},
+	{name: "resourcequotas", kind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
+		newObject: func() Object { return &corev1.ResourceQuota{} }, prepareCreate: createInNamespace},
+	{name: "leases", kind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), needsVersion: true,
+		newObject: func() Object { return &coordinationv1.Lease{} }, prepareCreate: createInNamespace},
+	{name: "events", kind: eventsv1.SchemeGroupVersion.WithKind("Event"),
+		newObject: func() Object { return &eventsv1.Event{} }, prepareCreate: createInNamespace},
+}
+
+func (r *definition) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: r.kind.Group, Resource: r.name}
+}
+
+func (r *definition) invalid(name string, problems ...*field.Error) error {
+	return apierrors.NewInvalid(r.kind.GroupKind(), name, problems)
+}
+
+// keepMetadata gives an object that is to be stored the metadata that no update changes, and says which it tried to.
+func (r *definition) keepMetadata(old, object Object) error {
+	if uid := object.GetUID(); uid != old.GetUID() {
+		if uid != "" {
+			return r.invalid(old.GetName(), field.Invalid(field.NewPath("metadata", "uid"), string(uid),
+				"field is immutable"))
+		}
+		object.SetUID(old.GetUID())
+	}
+	object.SetName(old.GetName())
+	object.SetNamespace(old.GetNamespace())
+	object.SetCreationTimestamp(old.GetCreationTimestamp())
+	object.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	object.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	object.SetGeneration(old.GetGeneration())
+	object.SetManagedFields(nil)
+	object.GetObjectKind().SetGroupVersionKind(r.kind)
+	problems := validation.ValidateObjectMetaAccessorUpdate(object, old, field.NewPath("metadata"))
+	if problems = append(problems, validateMetadata(object)...); len(problems) > 0 {
+		return r.invalid(old.GetName(), problems...)
+	}
+	return nil
+}
+
+// validateMetadata says what is wrong with the metadata of an object: of labels, owners, finalizers, and of its name.
+func validateMetadata(object Object) field.ErrorList {
+	return validation.ValidateObjectMetaAccessor(object, object.GetNamespace() != "", validation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
+}
+
+// gracePeriod is how long an object goes on after it was asked to be deleted. Only pods do, once they are bound.
+func (r *definition) gracePeriod(object Object, options *metav1.DeleteOptions) time.Duration {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod || pod.Spec.NodeName == "" {
+		return 0
+	}
+	if options.GracePeriodSeconds != nil {
+		return time.Duration(*options.GracePeriodSeconds) * time.Second
+	}
+	return 30 * time.Second
+}
+
+// createInNamespace refuses what is created in a namespace that there is not, or that is being deleted, and what has
+// metadata that nothing can have.
+func createInNamespace(s *APIServer, object Object) error {
+	t := s.tableOf(object)
+	namespace := s.tables["namespaces"].objects[keyOf(&metav1.ObjectMeta{Name: object.GetNamespace()})]
+	if namespace == nil {
+		return apierrors.NewNotFound(s.tables["namespaces"].groupResource(), object.GetNamespace())
+	}
+	if namespace.object.GetDeletionTimestamp() == nil {
+		if problems := validateMetadata(object); len(problems) > 0 {
+			return t.invalid(object.GetName(), problems...)
+		}
+		return nil
+	}
+	err := apierrors.NewForbidden(t.groupResource(), object.GetName(), fmt.Errorf(
+		"unable to create new content in namespace %s because it is being terminated", object.GetNamespace()))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: corev1.NamespaceTerminatingCause, Field: "metadata.namespace",
+		Message: fmt.Sprintf("namespace %s is being terminated", object.GetNamespace())})
+	return err
+}
+
+func createNamespace(_ *APIServer, object Object) error {
+	object.SetFinalizers(append(object.GetFinalizers(), string(corev1.FinalizerKubernetes)))
+	return nil
+}
+
+func createPod(s *APIServer, object Object) error {
+	object.SetGeneration(1)
+	return createInNamespace(s, object)
+}
+
+func createEndpointSlice(s *APIServer, object Object) error {
+	object.SetGeneration(1)
+	if err := createInNamespace(s, object); err != nil {
+		return err
+	}
+	return validateEndpointSlice(s, object.(*discoveryv1.EndpointSlice))
+}
+
+func updateEndpointSlice(s *APIServer, _ string, old, object Object) error {
+	before, after := old.(*discoveryv1.EndpointSlice), object.(*discoveryv1.EndpointSlice)
+	if before.AddressType != after.AddressType {
+		return s.tables["endpointslices"].invalid(old.GetName(), field.Invalid(field.NewPath("addressType"),
+			after.AddressType, "field is immutable"))
+	}
+	if !apiequality.Semantic.DeepEqual(before.Endpoints, after.Endpoints) ||
+		!apiequality.Semantic.DeepEqual(before.Ports, after.Ports) || !maps.Equal(before.Labels, after.Labels) {
+		object.SetGeneration(old.GetGeneration() + 1)
+	}
+	return validateEndpointSlice(s, after)
+}
+
+func validateEndpointSlice(s *APIServer, slice *discoveryv1.EndpointSlice) error {
+	for i := range slice.Ports {
+		if slice.Ports[i].Protocol == nil {
+			slice.Ports[i].Protocol = new(corev1.ProtocolTCP)
+		}
+		if slice.Ports[i].Name == nil {
+			slice.Ports[i].Name = new("")
+		}
+	}
+	var problems field.ErrorList
+	refuse := func(is bool, path *field.Path, value any) {
+		if is {
+			problems = append(problems, field.Invalid(path, value, "required, or not supported"))
+		}
+	}
+	isIPv6 := slice.AddressType == discoveryv1.AddressTypeIPv6
+	refuse(!isIPv6 && slice.AddressType != discoveryv1.AddressTypeIPv4, field.NewPath("addressType"), slice.AddressType)
+	for i, endpoint := range slice.Endpoints {
+		path := field.NewPath("endpoints").Index(i)
+		refuse(len(endpoint.Addresses) == 0, path.Child("addresses"), endpoint.Addresses)
+		for _, address := range endpoint.Addresses {
+			ip, err := netip.ParseAddr(address)
+			refuse(err != nil || ip.Is6() != isIPv6, path.Child("addresses"), address)
+		}
+		if endpoint.Hostname != nil {
+			refuse(len(utilvalidation.IsDNS1123Label(*endpoint.Hostname)) > 0, path.Child("hostname"), *endpoint.Hostname)
+		}
+	}
+	names := map[string]bool{}
+	for i, port := range slice.Ports {
+		refuse(names[*port.Name], field.NewPath("ports").Index(i).Child("name"), *port.Name)
+		names[*port.Name] = true
+	}
+	if len(problems) > 0 {
+		return s.tables["endpointslices"].invalid(slice.Name, problems...)
+	}
+	return nil
+}
+
+// protocols are those that ports can have.
+var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+
+// validatePorts says what is wrong with the ports of a Service.
+func validatePorts(spec *corev1.ServiceSpec, path *field.Path) (problems field.ErrorList) {
+	seen := map[string]bool{}
+	for i, port := range spec.Ports {
+		because := utilvalidation.IsValidPortNum(int(port.Port))
+		if port.TargetPort.Type == intstr.String {
+			because = append(because, utilvalidation.IsValidPortName(port.TargetPort.StrVal)...)
+		} else {
+			because = append(because, utilvalidation.IsValidPortNum(int(port.TargetPort.IntVal))...)
+		}
+		if port.Name != "" || len(spec.Ports) > 1 {
+			because = append(because, utilvalidation.IsDNS1123Label(port.Name)...)
+		}
+		name, number := "name "+port.Name, fmt.Sprint(port.Protocol, port.Port)
+		if seen[name] || seen[number] || !slices.Contains(protocols, port.Protocol) {
+			because = append(because, "it is there already, or has a protocol that is not supported")
+		}
+		seen[name], seen[number] = true, true
+		if port.NodePort != 0 && spec.Type == corev1.ServiceTypeClusterIP {
+			because = append(because, "may not have a node port with type ClusterIP")
+		}
+		for _, message := range because {
+			problems = append(problems, field.Invalid(path.Index(i), number, message))
+		}
+	}
+	return problems
+}
+
+// checkQuota refuses a Service that a ResourceQuota of its namespace has no room for.
+func (s *APIServer) checkQuota(service *corev1.Service) error {
+	const counted = corev1.ResourceName("count/services")
+	for _, quota := range list[*corev1.ResourceQuota](s) {
+		hard, isLimited := quota.Spec.Hard[counted]
+		if quota.Namespace != service.Namespace || !isLimited {
+			continue
+		}
+		used := 0
+		for key := range s.tables["services"].objects {
+			if key.Namespace == service.Namespace {
+				used++
+			}
+		}
+		if resource.NewQuantity(int64(used+1), resource.DecimalSI).Cmp(hard) > 0 {
+			return apierrors.NewForbidden(s.tables["services"].groupResource(), service.Name, fmt.Errorf(
+				"exceeded quota: %s, requested: %s=1, used: %s=%d, limited: %s=%s", quota.Name, counted, counted, used,
+				counted, hard.String()))
+		}
+	}
+	return nil
+}

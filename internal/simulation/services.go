@@ -1,0 +1,349 @@
+package simulation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// pool is a range of numbers of which each is allocated once.
+type pool struct {
+	size int
+	used map[int]bool
+	next int // as Kubernetes, it does not give out at once what was given back
+}
+
+func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }
+
+func (p *pool) allocate() (int, bool) {
+	for range p.size {
+		n := p.next % p.size
+		p.next++
+		if !p.used[n] {
+			p.used[n] = true
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+const (
+	addressPrefix = "10.96.0."
+	firstAddress  = 2
+	firstNodePort = 30000
+)
+
+func createService(s *APIServer, object Object) error {
+	service := object.(*corev1.Service)
+	if err := createInNamespace(s, object); err != nil {
+		return err
+	}
+	defaultService(service)
+	if err := s.validateService(service); err != nil {
+		return err
+	}
+	service.Status = corev1.ServiceStatus{}
+	return s.checkQuota(service)
+}
+
+func allocateForCreate(s *APIServer, object Object, dryRun bool) error {
+	return s.allocate(object.(*corev1.Service), dryRun)
+}
+
+func updateService(s *APIServer, subresource string, old, object Object) error {
+	before, after := old.(*corev1.Service), object.(*corev1.Service)
+	if subresource == "status" {
+		after.Spec = *before.Spec.DeepCopy()
+		return nil
+	}
+	after.Status = before.Status
+	dropByType(before, after)
+	defaultService(after)
+	if after.Spec.ClusterIP == "" && hasAddress(after) && hasAddress(before) {
+		after.Spec.ClusterIP, after.Spec.ClusterIPs = before.Spec.ClusterIP, before.Spec.ClusterIPs
+	}
+	keepNodePorts(before, after)
+	if err := s.validateService(after); err != nil {
+		return err
+	}
+	return s.validateServiceUpdate(before, after)
+}
+
+// allocateForUpdate allocates what an updated Service needs and gives back what it does not, as the last step: after it
+// nothing is refused.
+func allocateForUpdate(s *APIServer, old, object Object) error {
+	before, after := old.(*corev1.Service), object.(*corev1.Service)
+	if err := s.allocate(after, false); err != nil {
+		return err
+	}
+	kept := map[int32]bool{}
+	for _, port := range after.Spec.Ports {
+		kept[port.NodePort] = true
+	}
+	for _, port := range before.Spec.Ports {
+		if port.NodePort != 0 && !kept[port.NodePort] {
+			delete(s.nodePorts.used, int(port.NodePort)-firstNodePort)
+		}
+	}
+	if before.Spec.ClusterIP != after.Spec.ClusterIP {
+		s.releaseAddress(before)
+	}
+	return nil
+}
+
+func hasAddress(service *corev1.Service) bool {
+	return service.Spec.Type != corev1.ServiceTypeExternalName
+}
+
+func needsNodePorts(service *corev1.Service) bool {
+	spec := &service.Spec
+	return spec.Type == corev1.ServiceTypeNodePort ||
+		spec.Type == corev1.ServiceTypeLoadBalancer && *spec.AllocateLoadBalancerNodePorts
+}
+
+// keepNodePorts gives ports that an update names as before the node ports that they had.
+func keepNodePorts(before, after *corev1.Service) {
+	if !needsNodePorts(before) || !needsNodePorts(after) {
+		return
+	}
+	had, used := map[string]int32{}, map[int32]bool{0: true}
+	for _, port := range before.Spec.Ports {
+		had[port.Name] = port.NodePort
+	}
+	for _, port := range after.Spec.Ports {
+		used[port.NodePort] = true
+	}
+	for i := range after.Spec.Ports {
+		if port := &after.Spec.Ports[i]; port.NodePort == 0 && !used[had[port.Name]] {
+			port.NodePort = had[port.Name]
+			used[port.NodePort] = true
+		}
+	}
+}
+
+// dropByType drops from an update what only the type from before has, unless the update changes it.
+func dropByType(before, after *corev1.Service) {
+	if before.Spec.Type == after.Spec.Type {
+		return
+	}
+	if after.Spec.Type == corev1.ServiceTypeClusterIP || after.Spec.Type == corev1.ServiceTypeExternalName {
+		for i := range after.Spec.Ports {
+			if i < len(before.Spec.Ports) && after.Spec.Ports[i].NodePort == before.Spec.Ports[i].NodePort {
+				after.Spec.Ports[i].NodePort = 0
+			}
+		}
+		if after.Spec.ExternalTrafficPolicy == before.Spec.ExternalTrafficPolicy {
+			after.Spec.ExternalTrafficPolicy = ""
+		}
+	}
+	if after.Spec.Type == corev1.ServiceTypeExternalName {
+		after.Spec.ClusterIP, after.Spec.ClusterIPs, after.Spec.IPFamilies, after.Spec.IPFamilyPolicy = "", nil, nil, nil
+		after.Spec.InternalTrafficPolicy = nil
+	}
+	if after.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		after.Spec.AllocateLoadBalancerNodePorts, after.Spec.LoadBalancerClass = nil, nil
+	}
+}
+
+func defaultService(service *corev1.Service) {
+	spec := &service.Spec
+	spec.Type = cmp.Or(spec.Type, corev1.ServiceTypeClusterIP)
+	spec.SessionAffinity = cmp.Or(spec.SessionAffinity, corev1.ServiceAffinityNone)
+	if spec.SessionAffinity == corev1.ServiceAffinityNone {
+		spec.SessionAffinityConfig = nil
+	} else if spec.SessionAffinityConfig == nil {
+		spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{
+			TimeoutSeconds: new(int32(10800))}}
+	}
+	for i := range spec.Ports {
+		port := &spec.Ports[i]
+		port.Protocol = cmp.Or(port.Protocol, corev1.ProtocolTCP)
+		if port.TargetPort == (intstr.IntOrString{}) || port.TargetPort == intstr.FromString("") {
+			port.TargetPort = intstr.FromInt32(port.Port)
+		}
+	}
+	if spec.Type != corev1.ServiceTypeExternalName {
+		spec.InternalTrafficPolicy = cmp.Or(spec.InternalTrafficPolicy, new(corev1.ServiceInternalTrafficPolicyCluster))
+		if len(spec.IPFamilies) == 0 {
+			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+		}
+		if isWithoutPods(service) { // Whoever writes its endpoints may do so for both families.
+			spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicyRequireDualStack))
+			if len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+				other := map[corev1.IPFamily]corev1.IPFamily{corev1.IPv4Protocol: corev1.IPv6Protocol,
+					corev1.IPv6Protocol: corev1.IPv4Protocol}
+				spec.IPFamilies = append(slices.Clone(spec.IPFamilies), other[spec.IPFamilies[0]])
+			}
+		}
+		spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicySingleStack))
+	}
+	if spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer {
+		spec.ExternalTrafficPolicy = cmp.Or(spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
+	}
+	if spec.Type == corev1.ServiceTypeLoadBalancer {
+		spec.AllocateLoadBalancerNodePorts = cmp.Or(spec.AllocateLoadBalancerNodePorts, new(true))
+	}
+}
+
+// isWithoutPods reports whether a Service is headless and has no selector: all families are served on every cluster.
+func isWithoutPods(service *corev1.Service) bool {
+	return service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) == 0
+}
+
+// validateService refuses what controllers, and those who interfere with them, write in practice.
+func (s *APIServer) validateService(service *corev1.Service) error {
+	var problems field.ErrorList
+	spec, path := &service.Spec, field.NewPath("spec")
+	refuse := func(is bool, name string, value any, because string) {
+		if is {
+			problems = append(problems, field.Invalid(path.Child(name), value, because))
+		}
+	}
+	for _, message := range utilvalidation.IsDNS1123Label(service.Name) {
+		problems = append(problems, field.Invalid(field.NewPath("metadata", "name"), service.Name, message))
+	}
+	problems = append(problems, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
+	isBalanced, isHeadless := spec.Type == corev1.ServiceTypeLoadBalancer, spec.ClusterIP == corev1.ClusterIPNone
+	refuse(!slices.Contains(serviceTypes, spec.Type), "type", spec.Type, "unsupported")
+	refuse(len(spec.Ports) == 0 && !isHeadless && hasAddress(service), "ports", "", "required")
+	refuse(!hasAddress(service) && spec.ExternalName == "", "externalName", "", "required")
+	refuse(spec.ClusterIP != "" && !hasAddress(service) || isHeadless && spec.Type != corev1.ServiceTypeClusterIP,
+		"clusterIPs", spec.ClusterIP, fmt.Sprintf("may not be set to this for %s services", spec.Type))
+	n := s.addressOf(service)
+	refuse(spec.ClusterIP != "" && !isHeadless && (n < 0 || n >= s.addresses.size), "clusterIPs", spec.ClusterIP,
+		"failed to allocate IP: it is not in the valid range")
+	if hasAddress(service) && !isWithoutPods(service) {
+		refuse(slices.Contains(spec.IPFamilies, corev1.IPv6Protocol), "ipFamilies", corev1.IPv6Protocol,
+			"not configured on this cluster")
+		refuse(*spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack, "ipFamilyPolicy", *spec.IPFamilyPolicy,
+			"this cluster is not configured for dual-stack services")
+	}
+	if c := spec.SessionAffinityConfig; c != nil {
+		timeout := *cmp.Or(c.ClientIP.TimeoutSeconds, new(int32))
+		refuse(timeout < 1 || timeout > 86400, "sessionAffinityConfig", timeout, "must be more than 0, and at most 86400")
+	}
+	refuse(spec.ExternalTrafficPolicy != "" && spec.Type != corev1.ServiceTypeNodePort && !isBalanced,
+		"externalTrafficPolicy", spec.ExternalTrafficPolicy, "may only be set for externally-accessible services")
+	refuse(spec.LoadBalancerClass != nil && !isBalanced, "loadBalancerClass", "", "may only be used with LoadBalancer")
+	for _, network := range spec.LoadBalancerSourceRanges {
+		_, err := netip.ParsePrefix(network)
+		refuse(err != nil || !isBalanced, "loadBalancerSourceRanges", network, "no network, or no load balancer")
+	}
+	refuse(spec.TrafficDistribution != nil && !slices.Contains(distributions, *spec.TrafficDistribution),
+		"trafficDistribution", spec.TrafficDistribution, "unsupported")
+	if problems = append(problems, validatePorts(spec, path.Child("ports"))...); len(problems) > 0 {
+		return s.tables["services"].invalid(service.Name, problems...)
+	}
+	return nil
+}
+
+var (
+	serviceTypes = []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
+		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName}
+	distributions = []string{corev1.ServiceTrafficDistributionPreferClose,
+		corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode}
+)
+
+func (s *APIServer) validateServiceUpdate(before, after *corev1.Service) error {
+	var problems field.ErrorList
+	path := field.NewPath("spec")
+	if hasAddress(before) && hasAddress(after) {
+		if before.Spec.ClusterIP != after.Spec.ClusterIP && before.Spec.ClusterIP != "" {
+			problems = append(problems, field.Invalid(path.Child("clusterIPs").Index(0), after.Spec.ClusterIP,
+				"may not change once set"))
+		}
+		if before.Spec.IPFamilies[0] != after.Spec.IPFamilies[0] {
+			problems = append(problems, field.Invalid(path.Child("ipFamilies").Index(0), after.Spec.IPFamilies[0],
+				"may not change once set"))
+		}
+	}
+	class := func(service *corev1.Service) string {
+		if service.Spec.LoadBalancerClass == nil {
+			return ""
+		}
+		return *service.Spec.LoadBalancerClass
+	}
+	isLoadBalancer := before.Spec.Type == corev1.ServiceTypeLoadBalancer && after.Spec.Type == before.Spec.Type
+	if isLoadBalancer && class(before) != class(after) {
+		problems = append(problems, field.Invalid(path.Child("loadBalancerClass"), class(after),
+			"may not change once set"))
+	}
+	if len(problems) > 0 {
+		return s.tables["services"].invalid(after.Name, problems...)
+	}
+	return nil
+}
+
+// allocate gives a Service its address and its node ports. A dry run does not find out that none is left.
+func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
+	spec, n := &service.Spec, s.addressOf(service)
+	isNew := s.tables["services"].objects[keyOf(service)] == nil
+	switch {
+	case !hasAddress(service):
+	case spec.ClusterIP == "" && dryRun:
+		spec.ClusterIP = addressPrefix + "1"
+	case spec.ClusterIP == "":
+		var ok bool
+		if n, ok = s.addresses.allocate(); !ok {
+			return apierrors.NewInternalError(errors.New("failed to allocate a serviceIP: range is full"))
+		}
+		spec.ClusterIP = fmt.Sprint(addressPrefix, firstAddress+n)
+	case isNew && spec.ClusterIP != corev1.ClusterIPNone && s.addresses.used[n]:
+		return s.tables["services"].invalid(service.Name, field.Invalid(field.NewPath("spec", "clusterIPs"),
+			spec.ClusterIPs, "failed to allocate IP: provided IP is already allocated"))
+	case isNew && spec.ClusterIP != corev1.ClusterIPNone && !dryRun: // as of a Service that is put back as it was
+		s.addresses.used[n] = true
+	}
+	if hasAddress(service) {
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+	needsPorts := needsNodePorts(service)
+	for i := range spec.Ports {
+		if port := &spec.Ports[i]; needsPorts && port.NodePort == 0 && dryRun {
+			port.NodePort = s.noNodePort() + int32(i)
+		} else if needsPorts && port.NodePort == 0 {
+			n, ok := s.nodePorts.allocate()
+			if !ok {
+				s.releaseService(service)
+				return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
+			}
+			port.NodePort = int32(firstNodePort + n)
+		} else if port.NodePort != 0 && !dryRun {
+			s.nodePorts.used[int(port.NodePort)-firstNodePort] = true
+		}
+	}
+	return nil
+}
+
+// noNodePort is one that nobody gets, for dry runs.
+func (s *APIServer) noNodePort() int32 { return int32(firstNodePort + s.nodePorts.size) }
+
+func (s *APIServer) addressOf(service *corev1.Service) int {
+	n := -1
+	if last, ok := strings.CutPrefix(service.Spec.ClusterIP, addressPrefix); ok {
+		_, _ = fmt.Sscan(last, &n)
+		n -= firstAddress
+	}
+	return n
+}
+
+func (s *APIServer) releaseAddress(service *corev1.Service) {
+	delete(s.addresses.used, s.addressOf(service))
+}
+
+func (s *APIServer) releaseService(service *corev1.Service) {
+	s.releaseAddress(service)
+	for _, port := range service.Spec.Ports {
+		delete(s.nodePorts.used, int(port.NodePort)-firstNodePort)
+	}
+}

@@ -1,0 +1,376 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Object is an object of the API.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// APIServer is a simulated API server: the storage, and what the API does to each object before it is stored. Requests
+// come in through an Endpoint; the actors of a history call Create, Update and Delete.
+type APIServer struct {
+	mu        sync.Mutex
+	version   int64 // the resource version of the last write, of all resources
+	uids      int
+	tables    map[string]*table // by the plural name of the resource
+	byType    map[reflect.Type]*table
+	addresses *pool
+	nodePorts *pool
+	admission []Admission
+	observers []func(Write)
+	changed   chan struct{} // closed at the next write
+}
+
+// table is all that is stored of one resource. Objects are never changed once they are stored.
+type table struct {
+	*definition
+	objects map[types.NamespacedName]*entry
+	log     []change // all writes since the beginning
+	// compacted is the resource version below which no watch can begin.
+	compacted int64
+	changed   chan struct{} // closed at the next write
+}
+
+// change is one write of an object: before is nil if it was created, after is nil if it was removed.
+type change struct {
+	version       int64
+	at            time.Time
+	before, after *entry
+}
+
+// Write is a write that has taken place. By says who made it: the name of a replica, or of an actor.
+type Write struct {
+	By            string
+	Resource      string
+	Key           types.NamespacedName
+	Before, After Object
+}
+
+// Verb returns what the write did.
+func (w *Write) Verb() string {
+	switch {
+	case w.Before == nil:
+		return "create"
+	case w.After == nil:
+		return "delete"
+	}
+	return "update"
+}
+
+// NewAPIServer returns an API server with nothing in it, which has so many cluster IPs and node ports.
+func NewAPIServer(addresses int) *APIServer {
+	s := &APIServer{version: 1, tables: map[string]*table{}, byType: map[reflect.Type]*table{},
+		changed: make(chan struct{}), addresses: newPool(addresses), nodePorts: newPool(addresses)}
+	for i := range resources {
+		t := &table{definition: &resources[i], objects: map[types.NamespacedName]*entry{}, changed: make(chan struct{})}
+		s.tables[t.name], s.byType[reflect.TypeOf(t.newObject())] = t, t
+	}
+	return s
+}
+
+// usualLag is how much later than a write a watch tells it, when nothing goes wrong.
+const usualLag = 5 * time.Millisecond
+
+// isReplica reports whether a writer is a replica of the controllers, whose names begin so.
+func isReplica(by string) bool { return strings.HasPrefix(by, "replica") }
+
+// Observe calls observer after each write that has taken place. It may call list, but no method of the API server.
+func (s *APIServer) Observe(observer func(Write)) { s.observers = append(s.observers, observer) }
+
+// Admit has admission plug-ins change, or refuse, what is created and updated. It replaces those from before.
+func (s *APIServer) Admit(plugins ...Admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admission = plugins
+}
+
+// Get returns a copy of an object, nil if there is none.
+func Get[T Object](s *APIServer, namespace, name string) (object T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tableOf(object)
+	if e := t.objects[types.NamespacedName{Namespace: namespace, Name: name}]; e != nil {
+		return e.object.DeepCopyObject().(T)
+	}
+	return object
+}
+
+// List returns the objects of a resource, by namespace and name. They must not be changed.
+func List[T Object](s *APIServer) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return list[T](s)
+}
+
+// list is List for observers.
+func list[T Object](s *APIServer) []T {
+	var zero T
+	var out []T
+	for _, e := range s.tableOf(zero).sorted() {
+		out = append(out, e.object.(T))
+	}
+	return out
+}
+
+func (s *APIServer) tableOf(object Object) *table {
+	if t := s.byType[reflect.TypeOf(object)]; t != nil {
+		return t
+	}
+	panic(fmt.Sprintf("no resource has objects of type %T", object))
+}
+
+func (t *table) sorted() []*entry {
+	return slices.SortedFunc(maps.Values(t.objects), func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.object.GetNamespace(), b.object.GetNamespace()),
+			cmp.Compare(a.object.GetName(), b.object.GetName()))
+	})
+}
+
+// Create creates an object for an actor.
+func (s *APIServer) Create(by string, object Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.create(by, s.tableOf(object), object.DeepCopyObject().(Object), false)
+	return err
+}
+
+// Update has an actor change an object. It returns an error if there is none.
+func Update[T Object](s *APIServer, by, namespace, name string, change func(T)) error {
+	return updateObject(s, by, namespace, name, "", change)
+}
+
+// UpdateStatus is Update of a status.
+func UpdateStatus[T Object](s *APIServer, by, namespace, name string, change func(T)) error {
+	return updateObject(s, by, namespace, name, "status", change)
+}
+
+func updateObject[T Object](s *APIServer, by, namespace, name, subresource string, change func(T)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var zero T
+	u := update{table: s.tableOf(zero), by: by, key: types.NamespacedName{Namespace: namespace, Name: name},
+		subresource: subresource}
+	_, err := s.update(u, func(old Object) (Object, error) {
+		object := old.DeepCopyObject().(T)
+		change(object)
+		return object, nil
+	})
+	return err
+}
+
+// Delete has an actor delete an object.
+func (s *APIServer) Delete(by string, object Object, options metav1.DeleteOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.delete(by, s.tableOf(object), keyOf(object), &options)
+}
+
+func keyOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// create stores a new object, or only says whether it would. s.mu must be held, as for all that follows.
+func (s *APIServer) create(by string, t *table, object Object, dryRun bool) (Object, error) {
+	if object.GetName() == "" && object.GetGenerateName() != "" {
+		s.uids++
+		object.SetName(object.GetGenerateName() + fmt.Sprintf("%05x", s.uids))
+	}
+	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+	object.SetDeletionTimestamp(nil)
+	object.SetDeletionGracePeriodSeconds(nil)
+	object.SetManagedFields(nil)
+	s.uids++
+	object.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.uids)))
+	if err := s.admit(t, by, nil, object); err != nil {
+		return nil, err
+	}
+	if t.prepareCreate != nil {
+		if err := t.prepareCreate(s, object); err != nil {
+			return nil, err
+		}
+	}
+	if object.GetResourceVersion() != "" && !dryRun {
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500,
+			Message: "resourceVersion should not be set on objects to be created"}}
+	}
+	key := keyOf(object)
+	if t.objects[key] != nil {
+		return nil, apierrors.NewAlreadyExists(t.groupResource(), key.Name)
+	}
+	if t.afterCreate != nil {
+		if err := t.afterCreate(s, object, dryRun); err != nil {
+			return nil, err
+		}
+	}
+	if !dryRun {
+		s.commit(by, t, key, nil, object)
+	}
+	return object, nil
+}
+
+// update is one of an object: conditions are on the object that is stored.
+type update struct {
+	*table
+	by          string
+	key         types.NamespacedName
+	subresource string
+}
+
+// update stores what change makes of an object, which it must not change itself.
+func (s *APIServer) update(u update, change func(old Object) (Object, error)) (Object, error) {
+	stored := u.objects[u.key]
+	if stored == nil {
+		return nil, apierrors.NewNotFound(u.groupResource(), u.key.Name)
+	}
+	old := stored.object
+	object, err := change(old)
+	if err != nil {
+		return nil, err
+	}
+	if version := object.GetResourceVersion(); version != old.GetResourceVersion() {
+		if version != "" {
+			return nil, apierrors.NewConflict(u.groupResource(), u.key.Name, fmt.Errorf(
+				"the object has been modified; please apply your changes to the latest version and try again"))
+		}
+		if u.needsVersion {
+			return nil, u.invalid(u.key.Name, field.Invalid(field.NewPath("metadata", "resourceVersion"), 0,
+				"must be specified for an update"))
+		}
+		object.SetResourceVersion(old.GetResourceVersion())
+	}
+	if err := u.keepMetadata(old, object); err != nil {
+		return nil, err
+	}
+	if u.prepareUpdate != nil {
+		if err := u.prepareUpdate(s, u.subresource, old, object); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.admit(u.table, u.by, old, object); err != nil {
+		return nil, err
+	}
+	if apiequality.Semantic.DeepEqual(old, object) {
+		return old, nil
+	}
+	if u.afterUpdate != nil {
+		if err := u.afterUpdate(s, old, object); err != nil {
+			return nil, err
+		}
+	}
+	if old.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && u.name != "pods" {
+		s.commit(u.by, u.table, u.key, stored, nil)
+		return object, nil
+	}
+	s.commit(u.by, u.table, u.key, stored, object)
+	return object, nil
+}
+
+// delete deletes an object, or begins to: see metav1.DeleteOptions.
+func (s *APIServer) delete(by string, t *table, key types.NamespacedName, options *metav1.DeleteOptions) error {
+	stored := t.objects[key]
+	if stored == nil {
+		return apierrors.NewNotFound(t.groupResource(), key.Name)
+	}
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != stored.object.GetUID() {
+			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf(
+				"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, stored.object.GetUID()))
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != stored.object.GetResourceVersion() {
+			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf("Precondition failed: "+
+				"ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
+				stored.object.GetResourceVersion()))
+		}
+	}
+	object := stored.object.DeepCopyObject().(Object)
+	setPropagation(object, options)
+	grace := t.gracePeriod(object, options)
+	if len(object.GetFinalizers()) == 0 && grace == 0 {
+		s.commit(by, t, key, stored, nil)
+		return nil
+	}
+	if object.GetDeletionTimestamp() == nil {
+		deletion := metav1.NewTime(time.Now().Add(grace).Truncate(time.Second))
+		object.SetDeletionTimestamp(&deletion)
+		seconds := int64(grace / time.Second)
+		object.SetDeletionGracePeriodSeconds(&seconds)
+		if object.GetGeneration() > 0 {
+			object.SetGeneration(object.GetGeneration() + 1)
+		}
+	}
+	if !apiequality.Semantic.DeepEqual(stored.object, object) {
+		s.commit(by, t, key, stored, object)
+	}
+	return nil
+}
+
+// setPropagation gives an object the finalizer that asks the garbage collector for what the options say.
+func setPropagation(object Object, options *metav1.DeleteOptions) {
+	finalizers := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	switch {
+	case options.PropagationPolicy == nil:
+		return
+	case *options.PropagationPolicy == metav1.DeletePropagationOrphan:
+		finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
+	case *options.PropagationPolicy == metav1.DeletePropagationForeground:
+		finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
+	}
+	object.SetFinalizers(finalizers)
+}
+
+// wake has the watches of the resource look what there is to tell.
+func (t *table) wake() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// commit makes a write take place.
+func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before *entry, object Object) {
+	s.version++
+	write := Write{By: by, Resource: t.name, Key: key}
+	c := change{version: s.version, at: time.Now(), before: before}
+	if before != nil {
+		write.Before = before.object
+	}
+	if object == nil {
+		delete(t.objects, key)
+		if service, ok := write.Before.(*corev1.Service); ok {
+			s.releaseService(service)
+		}
+	} else {
+		object.SetResourceVersion(strconv.FormatInt(s.version, 10))
+		object.GetObjectKind().SetGroupVersionKind(t.kind)
+		c.after = &entry{object: object}
+		t.objects[key] = c.after
+		write.After = object
+	}
+	t.log = append(t.log, c)
+	t.wake()
+	close(s.changed)
+	s.changed = make(chan struct{})
+	for _, observe := range s.observers {
+		observe(write)
+	}
+}

@@ -1,0 +1,320 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// bookmarkInterval is how often a watch tells up to which version it has told all.
+	bookmarkInterval = time.Minute
+	// freshTimeout is how long the API server waits for its watch cache before it gives up.
+	freshTimeout = 3 * time.Second
+)
+
+// view is what an endpoint sees of a resource: its watches may be late.
+type view struct {
+	*table
+	lag          time.Duration
+	stalledUntil time.Time
+	stalledAt    int // how much of the log is seen while it is stalled
+	streams      map[*stream]bool
+}
+
+// Stall has the watches of a resource tell nothing for a while, and then all of it.
+func (e *Endpoint) Stall(resource string, d time.Duration) {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	v := e.views[resource]
+	if !v.isStalled() {
+		v.stalledAt = len(v.log)
+	}
+	v.stalledUntil = time.Now().Add(d)
+}
+
+// Lag has the watches of a resource tell everything so much later, from now on.
+func (e *Endpoint) Lag(resource string, d time.Duration) {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	e.views[resource].lag = d
+}
+
+// Break ends the watches of a resource, so that clients begin them anew: from where they were or, if the log is
+// compacted, with a list.
+func (e *Endpoint) Break(resource string, compact bool) {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	v := e.views[resource]
+	if compact {
+		v.compacted = e.server.version
+	}
+	for s := range v.streams {
+		s.end()
+	}
+}
+
+func (v *view) isStalled() bool { return time.Now().Before(v.stalledUntil) }
+
+// selection is what a list or a watch asks for.
+type selection struct {
+	namespace string
+	labels    labels.Selector
+	fields    fields.Selector
+}
+
+func (r *request) selection() (selection, error) {
+	query := r.URL.Query()
+	s := selection{namespace: r.key.Namespace}
+	var err error
+	if s.labels, err = labels.Parse(query.Get("labelSelector")); err != nil {
+		return s, apierrors.NewBadRequest(err.Error())
+	}
+	if s.fields, err = fields.ParseSelector(query.Get("fieldSelector")); err != nil {
+		return s, apierrors.NewBadRequest(err.Error())
+	}
+	return s, nil
+}
+
+func (s *selection) matches(e *entry) bool {
+	if e == nil || s.namespace != "" && e.object.GetNamespace() != s.namespace ||
+		!s.labels.Matches(labels.Set(e.object.GetLabels())) {
+		return false
+	}
+	if s.fields.Empty() {
+		return true
+	}
+	set := fields.Set{"metadata.name": e.object.GetName(), "metadata.namespace": e.object.GetNamespace()}
+	if pod, ok := e.object.(*corev1.Pod); ok {
+		set["spec.nodeName"], set["status.phase"] = pod.Spec.NodeName, string(pod.Status.Phase)
+	}
+	return s.fields.Matches(set)
+}
+
+// list answers a list request: with what there is or, for resource version 0, with what the watch cache has.
+func (e *Endpoint) list(r *request) *http.Response {
+	selected, err := r.selection()
+	if err != nil {
+		return refusal(r.Request, err)
+	}
+	v, version := e.views[r.table.name], e.server.version
+	entries := r.table.sorted()
+	if v.isStalled() && r.URL.Query().Get("resourceVersion") == "0" {
+		entries, version = v.snapshot()
+	}
+	entries = slices.DeleteFunc(entries, func(e *entry) bool { return !selected.matches(e) })
+	f := formOf(r.Request, r.table)
+	return answer(r.Request, http.StatusOK, f.contentType(), f.list(r.table, entries, strconv.FormatInt(version, 10)))
+}
+
+// snapshot is what a stalled view sees.
+func (v *view) snapshot() ([]*entry, int64) {
+	old := table{definition: v.definition, objects: map[types.NamespacedName]*entry{}}
+	version := int64(1)
+	for _, c := range v.log[:v.stalledAt] {
+		version = c.version
+		if c.after != nil {
+			old.objects[keyOf(c.after.object)] = c.after
+		} else {
+			delete(old.objects, keyOf(c.before.object))
+		}
+	}
+	return old.sorted(), version
+}
+
+// stream is a watch: the body of its answer. What it tells is taken from the log when it is read.
+type stream struct {
+	endpoint  *Endpoint
+	view      *view
+	selection selection
+	form      form
+	ctx       context.Context
+	bookmarks bool
+
+	position int    // in the log
+	buffer   []byte // what is to be read next
+	ends     time.Time
+	marked   time.Time // when the last bookmark was
+	ended    chan struct{}
+	isEnded  bool
+}
+
+// watch begins a watch.
+func (e *Endpoint) watch(r *request) (*http.Response, error) {
+	query, v := r.URL.Query(), e.views[r.table.name]
+	isList := query.Get("sendInitialEvents") == "true"
+	selected, err := r.selection()
+	if err != nil {
+		return refusal(r.Request, err), nil
+	}
+	if isList && !e.faults.hasStreamedLists() {
+		return refusal(r.Request, e.server.noStreamedLists(r)), nil
+	}
+	if isList { // It is never older than what is stored when it is asked for.
+		deadline := time.Now().Add(freshTimeout)
+		for e.isStalled(v) {
+			if time.Now().After(deadline) {
+				return refusal(r.Request, apierrors.NewTimeoutError("Too large resource version", 1)), nil
+			}
+			if err := sleep(r.Request, 50*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	s := &stream{endpoint: e, view: v, selection: selected, form: formOf(r.Request, r.table), ctx: r.Context(),
+		bookmarks: query.Get("allowWatchBookmarks") == "true", ended: make(chan struct{}),
+		marked: time.Now(), ends: time.Now().Add(time.Hour)}
+	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
+		s.ends = time.Now().Add(time.Duration(seconds) * time.Second)
+	}
+	since, _ := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+	if since > 0 && since < v.compacted && !isList {
+		return refusal(r.Request, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", since,
+			v.compacted))), nil
+	}
+	if isList {
+		s.begin()
+	} else {
+		s.position, _ = slices.BinarySearchFunc(v.log, since+1, func(c change, version int64) int {
+			return int(c.version - version)
+		})
+	}
+	v.streams[s] = true
+	response := answer(r.Request, http.StatusOK, s.form.contentType(), nil)
+	response.Body, response.ContentLength = s, -1
+	return response, nil
+}
+
+func (e *Endpoint) isStalled(v *view) bool {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	return v.isStalled()
+}
+
+// noStreamedLists is what an API server before Kubernetes 1.34 answers.
+func (s *APIServer) noStreamedLists(r *request) error {
+	return r.table.invalid("", fieldForbidden("sendInitialEvents", "sendInitialEvents is forbidden for watch unless "+
+		"the WatchList feature gate is enabled"))
+}
+
+// begin has a stream tell all that there is first, and that this was all.
+func (s *stream) begin() {
+	s.position = len(s.view.log)
+	for _, e := range s.view.sorted() {
+		if s.selection.matches(e) {
+			s.buffer = append(s.buffer, s.form.event(watch.Added, e.in(s.form))...)
+		}
+	}
+	s.buffer = append(s.buffer, s.bookmark(s.endpoint.server.version,
+		map[string]string{metav1.InitialEventsAnnotationKey: "true"})...)
+}
+
+// bookmark is an event that says up to which version all has been told.
+func (s *stream) bookmark(version int64, annotations map[string]string) []byte {
+	object := s.view.newObject()
+	object.GetObjectKind().SetGroupVersionKind(s.view.kind)
+	object.SetResourceVersion(strconv.FormatInt(version, 10))
+	object.SetAnnotations(annotations)
+	s.marked = time.Now()
+	return s.form.event(watch.Bookmark, s.form.encode(object))
+}
+
+// Read tells what has happened, when it is time to.
+func (s *stream) Read(p []byte) (int, error) {
+	for {
+		s.endpoint.server.mu.Lock()
+		wait := s.fill()
+		changed := s.view.changed
+		if len(s.buffer) > 0 {
+			n := copy(p, s.buffer)
+			s.buffer = s.buffer[n:]
+			s.endpoint.server.mu.Unlock()
+			return n, nil
+		}
+		s.endpoint.server.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-s.ctx.Done():
+			timer.Stop()
+			return 0, io.EOF
+		case <-s.ended:
+			timer.Stop()
+			return 0, io.EOF
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+			if !time.Now().Before(s.ends) {
+				return 0, io.EOF
+			}
+		}
+	}
+}
+
+// fill puts into the buffer what is to be told by now, and returns how long to wait at most until there is more.
+func (s *stream) fill() time.Duration {
+	now := time.Now()
+	ends := s.ends.Sub(now)
+	if left := s.view.stalledUntil.Sub(now); left > 0 {
+		return min(ends, left)
+	}
+	for s.position < len(s.view.log) && len(s.buffer) == 0 {
+		c := &s.view.log[s.position]
+		if left := c.at.Add(s.view.lag).Sub(now); left > 0 {
+			return min(ends, left)
+		}
+		s.position++
+		s.tell(c)
+	}
+	if len(s.buffer) > 0 || now.Before(s.marked.Add(bookmarkInterval)) {
+		return min(ends, s.marked.Add(bookmarkInterval).Sub(now))
+	}
+	if s.marked = now; s.bookmarks {
+		s.buffer = append(s.buffer, s.bookmark(s.endpoint.server.version, nil)...)
+	}
+	return min(ends, bookmarkInterval)
+}
+
+// tell tells a change: one of which the selection saw nothing before is new to it, and the reverse.
+func (s *stream) tell(c *change) {
+	was, is := s.selection.matches(c.before), s.selection.matches(c.after)
+	switch {
+	case !was && is:
+		s.buffer = append(s.buffer, s.form.event(watch.Added, c.after.in(s.form))...)
+	case was && is:
+		s.buffer = append(s.buffer, s.form.event(watch.Modified, c.after.in(s.form))...)
+	case was: // as it was last, at the version of its deletion
+		gone := c.before.object.DeepCopyObject().(Object)
+		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
+		s.buffer = append(s.buffer, s.form.event(watch.Deleted, s.form.encode(gone))...)
+	}
+}
+
+// Close ends the stream for its client.
+func (s *stream) Close() error {
+	s.endpoint.server.mu.Lock()
+	defer s.endpoint.server.mu.Unlock()
+	s.end()
+	return nil
+}
+
+func (s *stream) end() {
+	if !s.isEnded {
+		s.isEnded = true
+		close(s.ended)
+		delete(s.view.streams, s)
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"pgregory.net/rapid"
+
+	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/simulation"
+)
+
+// simulated are the options of replicas. They can be made only once in a process.
+var simulated = sync.OnceValue(func() *app.Options {
+	opts, err := app.NewOptions([]string{"-leader-election-namespace=kube-system",
+		"-leader-election-lease-duration=90s", "-workers=16"}, io.Discard, os.Stderr)
+	if err != nil {
+		panic(err)
+	}
+	return opts
+})
+
+// recorder tells a history of events. That of client-go keeps a lock while it waits, for which a bubble waits for ever.
+type recorder struct {
+	record func(object, eventType, reason, note string)
+}
+
+func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+	object := ""
+	if o, err := meta.Accessor(regarding); err == nil {
+		object = o.GetNamespace() + "/" + o.GetName()
+	}
+	r.record(object, eventType, reason, fmt.Sprintf(note, args...))
+}
+
+// replicate runs a replica as app.Run does, but for what has to do with this machine.
+func replicate(ctx context.Context, r simulation.Replica) {
+	ctx = klog.NewContext(ctx, funcr.New(func(_, line string) { r.Log(line) }, funcr.Options{}))
+	deps, err := app.NewDependencies(r.Config, simulated(), app.Recorder{EventRecorder: recorder{r.Record}},
+		func(string) cache.WatchErrorHandlerWithContext {
+			return func(context.Context, *cache.Reflector, error) {}
+		})
+	if err != nil {
+		panic(err)
+	}
+	deps.Shuffle = r.Shuffle
+	work, err := newControllers(deps)
+	if err != nil {
+		panic(err)
+	}
+	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
+	waitForCaches := deps.Caches.Start(cachesCtx)
+	defer waitForCaches()
+	defer stopCaches()
+	// Queues have goroutines that only Run ends. A process that has not led ends without.
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	defer work(ended)
+	switch {
+	case !deps.Caches.WaitForSync(ctx):
+	case r.Elect:
+		_ = app.Lead(ctx, deps.Kube, simulated(), nil, work)
+	default:
+		work(ctx)
+	}
+}
+
+// play plays a history in a bubble of its own.
+func play(t *testing.T, h *simulation.History) (failure *simulation.Failure) {
+	synctest.Test(t, func(t *testing.T) { failure = simulation.Play(t.Context(), h, replicate) })
+	return failure
+}
+
+// batch is how many histories are played with one seed, after which it is looked whether there is time for more.
+const batch = 20
+
+// TestSimulation plays random histories: a few, or as many as there is time for in $SIMULATE. $SEED is that of the
+// first: a failure prints its own.
+func TestSimulation(t *testing.T) {
+	quiet(t)
+	began, seed := time.Now(), uint64(time.Now().UnixNano())>>1
+	if given, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	span, _ := time.ParseDuration(os.Getenv("SIMULATE")) // none for one batch
+	played, failed := 0, ""
+	defer func() {
+		t.Logf("%d histories in %s. The first failure:%s", played, time.Since(began), cmp.Or(failed, " none"))
+	}()
+	set(t, "rapid.checks", batch)
+	set(t, "rapid.nofailfile", true)
+	for first := true; first || time.Since(began) < span; first = false {
+		set(t, "rapid.seed", seed)
+		seed += 1 << 32
+		rapid.Check(t, func(rt *rapid.T) {
+			h := simulation.Generator().Draw(rt, "history")
+			played++
+			if failure := play(t, h); failure != nil {
+				rt.Logf("%s: %s\n%s", failure.Kind, failure.What, failure.Story)
+				failed = cmp.Or(failed, fmt.Sprintf("\n%s%s: %s\n%s", h, failure.Kind, failure.What, failure.Story))
+				rt.Fatal(failure.Kind)
+			}
+		})
+	}
+}
+
+func set(t *testing.T, name string, value any) {
+	t.Helper()
+	if err := flag.Set(name, fmt.Sprint(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quiet keeps what is logged to no context out of the test's output.
+func quiet(t *testing.T) {
+	simulated()
+	klog.SetLogger(logr.Discard())
+	t.Cleanup(klog.ClearLogger)
+}
+
+// TestKeptHistories plays the histories in testdata/histories: each has shown something that was wrong. Where a file says
+// what it fails with, that is still so.
+func TestKeptHistories(t *testing.T) {
+	quiet(t)
+	files, err := filepath.Glob("testdata/histories/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no histories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := simulation.Parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if _, after, found := strings.Cut(string(text), "# It still fails with: "); found {
+				want, _, _ = strings.Cut(after, "\n")
+			}
+			failure := cmp.Or(play(t, h), &simulation.Failure{})
+			if failure.Kind != want {
+				t.Errorf("fails with %q instead of %q: %s\n%s", failure.Kind, want, failure.What, failure.Story)
+			}
+		})
+	}
+}
