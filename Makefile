@@ -14,6 +14,9 @@ DIST ?= dist
 FROM ?= HEAD~1
 # VERSIONS are those of Kubernetes that `make test-matrix` tests. The newest is what everything else is tested with.
 VERSIONS ?= v1.33.13 v1.34.4 v1.35.4
+# FOR is how long `make simulate` plays histories.
+FOR ?= 1m
+export FOR SEED
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
 
@@ -26,7 +29,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 	@hack/demo.sh
 
 .PHONY: test
-test: test-unit ## Run all tests, and see that the benchmark works
+test: test-unit simulate ## Run all tests, and see that the benchmark works
 	@# Alerts have to wait most of the time.
 	@$(MAKE) --no-print-directory -j2 -Oline test-integration test-alerts
 	@$(MAKE) --no-print-directory test-fault test-e2e bench-smoke
@@ -36,6 +39,10 @@ test-unit: packages ## Run the tests of the packages, with the race and cache mu
 	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race . ./internal/... ./pkg/... ./cmd/... ./artifacts/...
 	cd test && go test ./framework ./gitops ./browser
 	cd hack/bench && go test ./...
+
+.PHONY: simulate
+simulate: ## Play random histories in virtual time, for a minute (FOR=1h SEED=n), and print what they reach
+	@hack/simulate.sh
 
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
@@ -51,11 +58,11 @@ test-matrix: build playground ## Run them against older control planes, too (VER
 	done
 
 .PHONY: test-fault
-test-fault: build playground ## Have things go wrong in random ways, for a few minutes (SEED=n repeats it)
+test-fault: build playground ## Run the short part of the fault campaigns (SEED=n repeats it)
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./fault/...
 
 .PHONY: fault
-fault: build playground ## Have everything go wrong in every way, for half an hour (SEED=n repeats it)
+fault: build playground ## Run the fault campaigns whole, for half an hour (SEED=n repeats it)
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 

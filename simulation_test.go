@@ -112,10 +112,16 @@ func TestSimulation(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			h := simulation.Generator().Draw(rt, "history")
 			played++
-			if failure := play(t, h); failure != nil {
-				rt.Logf("%s: %s\n%s", failure.Kind, failure.What, failure.Story)
-				failed = cmp.Or(failed, fmt.Sprintf("\n%s%s: %s\n%s", h, failure.Kind, failure.What, failure.Story))
-				rt.Fatal(failure.Kind)
+			failure := play(t, h)
+			// What happens at one moment happens in no certain order: while a failure is made shorter, only what
+			// shows it twice is taken.
+			if failure != nil && failed != "" {
+				failure = play(t, h)
+			}
+			if failure != nil {
+				failed = cmp.Or(failed, "\n"+h.String()+failure.String())
+				rt.Log(failure)
+				rt.Fatal("the history shows something wrong")
 			}
 		})
 	}
@@ -135,8 +141,8 @@ func quiet(t *testing.T) {
 	t.Cleanup(klog.ClearLogger)
 }
 
-// TestKeptHistories plays the histories in testdata/histories: each has shown something that was wrong. Where a file says
-// what it fails with, that is still so.
+// TestKeptHistories plays the histories in testdata/histories: each has shown something that was wrong. Where a file
+// says what it fails with, that is still so.
 func TestKeptHistories(t *testing.T) {
 	quiet(t)
 	files, err := filepath.Glob("testdata/histories/*.txt")

@@ -7,8 +7,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Admission is an admission plug-in: it may change an object that a replica creates or updates, or refuse it. old is nil
-// for a new object.
+// Admission is an admission plug-in: it may change an object that a replica creates or updates, or refuse it. old is
+// nil for a new object.
 type Admission func(old, object Object) error
 
 // admit has the plug-ins look at an object that is to be stored. They exempt the cluster's own controllers and users.

@@ -33,7 +33,8 @@ func (f form) index() int {
 	panic("no such form")
 }
 
-// formOf returns the form that a request accepts. Custom resources have no protobuf of their own, but their metadata has.
+// formOf returns the form that a request accepts. Custom resources have no protobuf of their own, but their metadata
+// has.
 func formOf(r *http.Request, t *table) form {
 	accept := r.Header.Get("Accept")
 	f := form{metadataOnly: strings.Contains(accept, "as=PartialObjectMetadata")}

@@ -34,7 +34,7 @@ func (s *APIServer) NewEndpoint(name string, seed uint64) *Endpoint {
 	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}}
 	e.served.byRequest = map[string]int{}
 	for resource := range s.tables {
-		e.views[resource] = &view{table: s.tables[resource], lag: usualLag, streams: map[*stream]bool{}}
+		e.views[resource] = &view{table: s.tables[resource], lag: usualLag(resource), streams: map[*stream]bool{}}
 	}
 	return e
 }

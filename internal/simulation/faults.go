@@ -28,22 +28,25 @@ const (
 	// Unsent is a connection that breaks before the request arrives, and Lost one that breaks before the answer does.
 	Unsent Outcome = "unsent"
 	Lost   Outcome = "lost"
-	// Hang is a request that is neither carried out nor answered, and Late one that is carried out 20 s later, whether
-	// the client still waits or not.
+	// Hang is a request that is neither carried out nor answered, until the connection breaks, and Late one that is
+	// carried out 20 s later, whether the client still waits or not.
 	Hang Outcome = "hang"
 	Late Outcome = "late"
 )
 
-// lateBy is how much later a late request is carried out.
-const lateBy = 20 * time.Second
+const (
+	// lateBy is how much later a late request is carried out, and hangsFor how long a connection stays that hangs.
+	lateBy   = 20 * time.Second
+	hangsFor = time.Minute
+)
 
 var errConnection = errors.New("simulated: connection reset by peer")
 
 // Fault is something that goes wrong with some requests of an endpoint.
 type Fault struct {
 	Outcome Outcome
-	// Verbs and Resource choose the requests. A resource may have a subresource, as localservices/status. Empty ones are
-	// for all but watches.
+	// Verbs and Resource choose the requests. A resource may have a subresource, as localservices/status. Empty ones
+	// are for all but watches.
 	Verbs    []string
 	Resource string
 	// Name is in the names of the objects.
@@ -121,7 +124,7 @@ func (e *Endpoint) Heal() {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
 	for _, v := range e.views {
-		v.lag, v.stalledUntil = usualLag, time.Time{}
+		v.lag, v.stalledUntil = usualLag(v.name), time.Time{}
 		v.wake()
 	}
 }
@@ -195,8 +198,10 @@ func (f *faults) carryOut(e *Endpoint, r *request,
 		_, _ = do()
 		return nil, errConnection
 	case Hang:
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+		if err := sleep(r.Request, hangsFor); err != nil {
+			return nil, err
+		}
+		return nil, errConnection
 	case Late:
 		return carryOutLate(r, do)
 	}

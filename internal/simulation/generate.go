@@ -9,10 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// How many steps a history has.
+// How often something happens in a history after it has begun, be it a burst of several things: so it has 30 steps or
+// more.
 const (
-	fewestSteps = 32
-	mostSteps   = 45
+	fewest = 20
+	most   = 30
 )
 
 // Generator returns random histories. What they shrink to is short, and has as little in it as possible.
@@ -30,8 +31,10 @@ func Generator() *rapid.Generator[*History] {
 		}
 		// Half of the histories have nothing going wrong between the replicas and the API server.
 		isCalm := rapid.Bool().Draw(t, "calm")
-		h.Steps = append(beginning(t), rapid.SliceOfN(steps(isCalm), fewestSteps, mostSteps).Draw(t, "steps")...)
-		h.Steps = slices.DeleteFunc(h.Steps, func(s Step) bool { return s == Step{} })
+		h.Steps = beginning(t)
+		for _, steps := range rapid.SliceOfN(step(isCalm), fewest, most).Draw(t, "steps") {
+			h.Steps = append(h.Steps, steps...)
+		}
 		return h
 	})
 }
@@ -51,25 +54,35 @@ var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second,
 	150 * time.Second}
 
-func steps(isCalm bool) *rapid.Generator[Step] {
-	kinds := slices.Concat(often)
+// step is what happens next: one thing or, often, a burst of things while some watch tells nothing.
+func step(isCalm bool) *rapid.Generator[[]Step] {
+	kinds := often
 	if !isCalm {
-		kinds = append(kinds, faulty...)
+		kinds = slices.Concat(often, faulty)
 	}
-	return rapid.Custom(func(t *rapid.T) Step {
+	return rapid.Custom(func(t *rapid.T) []Step {
 		if rapid.IntRange(0, 1<<16).Draw(t, "nothing") == 0 {
-			return Step{} // Steps that a failure does not need shrink to this, and are left out.
+			return nil // Steps that a failure does not need shrink to this.
 		}
-		s := rapid.SampledFrom(kinds).Draw(t, "do")(t)
-		s.After = rapid.SampledFrom(delays).Draw(t, "after")
-		return s
+		out := []Step{rapid.SampledFrom(kinds).Draw(t, "do")(t)}
+		out[0].After = rapid.SampledFrom(delays).Draw(t, "after")
+		for range rapid.SampledFrom([]int{0, 0, 0, 2, 3}).Draw(t, "burst") {
+			s := rapid.SampledFrom(often).Draw(t, "do")(t)
+			s.After = rapid.SampledFrom(delays[:6]).Draw(t, "after")
+			out = append(out, s)
+		}
+		if !isCalm && len(out) > 1 {
+			out = append([]Step{stalls(t)}, out...)
+			out[0].After, out[1].After = out[1].After, 0
+		}
+		return out
 	})
 }
 
 func of(t *rapid.T, what string, from ...string) string { return rapid.SampledFrom(from).Draw(t, what) }
 
 func local(t *rapid.T) string {
-	return of(t, "namespace", "a", "a", "a", "b") + "/" + of(t, "name", localServiceNames...)
+	return of(t, "namespace", "a", "a", "a", "b") + "/" + of(t, "name", "x", "x", "x", "y", "x-n0")
 }
 
 func service(t *rapid.T) string {
@@ -83,7 +96,7 @@ func service(t *rapid.T) string {
 	return ls + "-" + of(t, "node", "n0", "n1", "n2", "n0-n1", "n4")
 }
 
-func node(t *rapid.T) string { return of(t, "node", nodes...) }
+func node(t *rapid.T) string { return of(t, "node", append(nodes[:3:3], nodes...)...) }
 
 func pod(t *rapid.T) string {
 	return of(t, "namespace", "a", "a", "a", "b") + "/p" + of(t, "pod", "0", "1", "2", "3")
@@ -115,6 +128,11 @@ func edit(t *rapid.T) Step {
 
 func apply(t *rapid.T) Step { return Step{Do: "apply", On: local(t), How: spec(t)} }
 
+// spoil has somebody change a Service that is ours, most likely.
+func spoil(t *rapid.T) Step {
+	return do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...)(t)
+}
+
 func runPod(t *rapid.T) Step {
 	return Step{Do: "add-pod", On: pod(t), How: node(t) + of(t, "how", "", "", "", ",stale", ",other", ",starting")}
 }
@@ -122,7 +140,8 @@ func runPod(t *rapid.T) Step {
 // often is what people and clusters do: what they do more often is there more often.
 var often = []kind{
 	apply, apply, edit, edit, edit,
-	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node), do("return-node", node),
+	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node), do("return-node",
+		node),
 	do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone="),
 	do("take-back", local), do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation"),
 	do("delete", local, "", "", "Orphan", "Foreground"), func(t *rapid.T) Step {
@@ -130,8 +149,7 @@ var often = []kind{
 	},
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
 	do("drop-service", service), do("drop-service", service),
-	do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...),
-	do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...),
+	spoil, spoil, spoil, spoil,
 	do("edit-slice", local, "labels", "owner", "endpoints"), do("drop-slice", local),
 	runPod, runPod, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod), do("complete-pod", pod),
 	do("restart", func(*rapid.T) string { return "" }),
@@ -168,9 +186,11 @@ func stalls(t *rapid.T) Step { return lasting(t, Step{Do: "stall", On: of(t, "re
 
 func fails(t *rapid.T) Step {
 	on := of(t, "requests", "create,services", "create,services", "patch,services", "delete,services",
-		"patch,localservices/status", "get,localservices", "get,nodes", "create,endpointslices", "update,endpointslices",
+		"patch,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
+		"update,endpointslices",
 		"patch,pods", "create,services,n1", "create,events", "")
-	return lasting(t, Step{Do: "fail", On: on, How: of(t, "outcome", string(Forbidden), string(Invalid), string(Conflict),
+	return lasting(t, Step{Do: "fail", On: on, How: of(t, "outcome", string(Forbidden), string(Invalid), string(
+		Conflict),
 		string(Busy), string(Internal), string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late))})
 }
 

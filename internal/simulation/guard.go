@@ -38,8 +38,9 @@ type guard struct {
 	names map[types.NamespacedName]*demand
 	// edited is when a LocalService was edited last: what was asked for before may still be done.
 	edited  map[types.NamespacedName]time.Time
-	owners  map[types.UID]string // the namespaces of all LocalServices that there have been
-	changed time.Time            // when anything was last that is asked for follows from
+	gone    map[types.UID]time.Time // LocalServices that are deleted, or being deleted
+	owners  map[types.UID]string    // the namespaces of all LocalServices that there have been
+	changed time.Time               // when anything was last that is asked for follows from
 }
 
 // demand is what has been asked for of a name.
@@ -57,7 +58,7 @@ const mostMistaken = 3
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{server: server, story: story, names: map[types.NamespacedName]*demand{},
-		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}}
+		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
 	return g
 }
@@ -190,8 +191,9 @@ func (g *guard) judgeService(w Write) {
 	if before, ok := w.Before.(*corev1.Service); ok && !g.isOurs(before) {
 		g.fail("a Service of somebody else was changed", "%s: %s", w.By, &w)
 	}
-	if after, ok := w.After.(*corev1.Service); ok && len(g.server.admission) == 0 {
+	if after, ok := w.After.(*corev1.Service); ok && len(g.server.admission) == 0 && after.DeletionTimestamp == nil {
 		g.checkName(after)
+		g.checkOwner(w, after)
 	}
 	switch w.Verb() {
 	case "create":
@@ -201,14 +203,16 @@ func (g *guard) judgeService(w Write) {
 			d.deletes++
 		}
 		if d.created++; d.created > d.creates+g.allowed {
-			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created, d.creates)
+			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created,
+				d.creates)
 		}
 		if d.signature == "" && time.Since(g.changed) > reaction && !g.isExcused() {
 			g.fail("a Service was created that nobody wants", "%s: %s", w.By, w.Key)
 		}
 	case "delete":
 		if d.deleted++; d.deleted > d.deletes+g.allowed {
-			g.fail("a Service was deleted too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.deleted, d.deletes)
+			g.fail("a Service was deleted too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.deleted,
+				d.deletes)
 		}
 		service := w.Before.(*corev1.Service)
 		ref := metav1.GetControllerOf(service)
@@ -216,6 +220,18 @@ func (g *guard) judgeService(w Write) {
 		if isCurrent && time.Since(d.since) > reaction && !g.isSlow() {
 			g.fail("a Service was deleted that is wanted", "%s: %s", w.By, w.Key)
 		}
+	}
+}
+
+// checkOwner checks that a Service that exists is not made one of a LocalService that has gone: it would be deleted.
+func (g *guard) checkOwner(w Write, service *corev1.Service) {
+	ref := metav1.GetControllerOf(service)
+	if ref == nil {
+		return
+	}
+	if gone, isGone := g.gone[ref.UID]; w.Before != nil && isGone && time.Since(gone) > reaction && !g.isSlow() &&
+		metav1.GetControllerOf(w.Before) == nil {
+		g.fail("a Service was adopted for a LocalService that is gone", "%s: %s", w.By, w.Key)
 	}
 }
 
@@ -235,7 +251,8 @@ func (g *guard) checkName(service *corev1.Service) {
 	if node == "" || ref == nil {
 		return
 	}
-	if service.Name != naming.ServiceName(ref.Name, node) || service.Spec.Selector[rack] != naming.NodeLabelValue(node) {
+	if service.Name != naming.ServiceName(ref.Name, node) || service.Spec.Selector[rack] != naming.NodeLabelValue(
+		node) {
 		g.fail("a name leads to another node", "Service %s of node %s selects %v", service.Name, node,
 			service.Spec.Selector)
 	}
@@ -265,72 +282,6 @@ func (g *guard) isNameOf(hostname, node string) bool {
 		return true
 	}
 	return hostname == "east" || hostname == "west" || hostname == "north"
-}
-
-func (g *guard) demandOf(key types.NamespacedName) *demand {
-	if g.names[key] == nil {
-		g.names[key] = &demand{}
-	}
-	return g.names[key]
-}
-
-// update takes in what a write asks for.
-func (g *guard) update(w Write) {
-	if w.Resource == "services" {
-		if !isReplica(w.By) {
-			d := g.demandOf(w.Key)
-			d.creates++
-			d.deletes++
-		}
-		return
-	}
-	if ls, ok := w.After.(*v1alpha1.LocalService); ok && w.Before != nil && isReplica(w.By) &&
-		ls.Generation == w.Before.GetGeneration() {
-		return
-	}
-	if w.Resource == "localservices" {
-		if w.After != nil {
-			g.owners[w.After.GetUID()] = w.Key.Namespace
-		}
-		g.edited[w.Key] = time.Now()
-	}
-	g.changed = time.Now()
-	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
-	for key, wants := range newOracle(g.server).wanted {
-		for _, want := range wants {
-			now[key] += string(want.ls.UID) + " " + formOfSpec(&want.ls.Spec)
-			isEdited[key] = isEdited[key] || time.Since(g.edited[keyOf(want.ls)]) < reaction
-		}
-	}
-	for key := range now {
-		g.demandOf(key)
-	}
-	for key, d := range g.names {
-		if signature := now[key]; signature != d.signature {
-			d.signature, d.since = signature, time.Now()
-			d.creates++
-			d.deletes++
-			if isEdited[key] && w.Resource == "nodes" {
-				d.creates++
-				d.deletes++
-			}
-		}
-	}
-}
-
-// formOfSpec is what cannot be changed of a Service, as a spec asks for it, and formOfService as one has it.
-func formOfSpec(spec *v1alpha1.LocalServiceSpec) string {
-	if spec.Mode == v1alpha1.ModeHostnames || spec.ClusterIP == corev1.ClusterIPNone {
-		return fmt.Sprint("headless", spec.IPFamilies)
-	}
-	return fmt.Sprint("address", spec.IPFamilies)
-}
-
-func formOfService(service *corev1.Service) string {
-	if service.Spec.ClusterIP == corev1.ClusterIPNone {
-		return "headless[]"
-	}
-	return "address[]"
 }
 
 // checkRate checks that a replica has not asked much more often than there was a reason to.

@@ -73,7 +73,8 @@ func Parse(text string) (*History, error) {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case strings.HasPrefix(line, "world "):
-			_, err = fmt.Sscanf(line, "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t", &h.Seed, &h.Replicas,
+			_, err = fmt.Sscanf(line, "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t", &h.Seed,
+				&h.Replicas,
 				&h.Nodes, &h.Addresses, &h.Streamed)
 		default:
 			err = h.parseStep(line)

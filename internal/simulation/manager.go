@@ -89,7 +89,8 @@ func (s *APIServer) collect(t *table, object Object) {
 	case len(refs) == 0:
 	case len(solid) == 0:
 		uid := object.GetUID()
-		_ = s.delete(managerName, t, keyOf(object), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		_ = s.delete(managerName, t, keyOf(object),
+			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	case len(solid) < len(refs):
 		s.edit(t, object, func(o Object) { o.SetOwnerReferences(solid) })
 	}
@@ -151,16 +152,17 @@ func (s *APIServer) edit(t *table, object Object, change func(Object)) {
 
 // publishEndpoints keeps the EndpointSlices of all Services that select pods.
 func (s *APIServer) publishEndpoints() {
-	byService := map[types.UID][]*discoveryv1.EndpointSlice{}
+	byService := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, slice := range list[*discoveryv1.EndpointSlice](s) {
-		if ref := metav1.GetControllerOfNoCopy(slice); ref != nil && slice.Labels[discoveryv1.LabelManagedBy] == sliceManager {
-			byService[ref.UID] = append(byService[ref.UID], slice)
+		if slice.Labels[discoveryv1.LabelManagedBy] == sliceManager {
+			key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+			byService[key] = append(byService[key], slice)
 		}
 	}
 	pods := list[*corev1.Pod](s)
 	for _, service := range list[*corev1.Service](s) {
 		if len(service.Spec.Selector) > 0 && service.DeletionTimestamp == nil && hasAddress(service) {
-			s.publishService(service, pods, byService[service.UID])
+			s.publishService(service, pods, byService[keyOf(service)])
 		}
 	}
 }
@@ -185,10 +187,12 @@ func (s *APIServer) publishService(service *corev1.Service, pods []*corev1.Pod, 
 		}
 		current := have[i]
 		if !apiequality.Semantic.DeepEqual(current.Endpoints, want.Endpoints) ||
-			!apiequality.Semantic.DeepEqual(current.Ports, want.Ports) || !maps.Equal(current.Labels, want.Labels) {
+			!apiequality.Semantic.DeepEqual(current.Ports, want.Ports) || !maps.Equal(current.Labels, want.Labels) ||
+			!metav1.IsControlledBy(current, service) {
 			s.edit(s.tables["endpointslices"], current, func(o Object) {
 				slice := o.(*discoveryv1.EndpointSlice)
 				slice.Endpoints, slice.Ports, slice.Labels = want.Endpoints, want.Ports, want.Labels
+				slice.OwnerReferences = want.OwnerReferences
 			})
 		}
 	}
@@ -260,9 +264,11 @@ func (s *APIServer) emptyNamespaces() {
 // endPods removes the pods whose time to end is over, and those of nodes that are gone.
 func (s *APIServer) endPods() {
 	for _, pod := range list[*corev1.Pod](s) {
-		isLost := pod.Spec.NodeName != "" && s.tables["nodes"].objects[types.NamespacedName{Name: pod.Spec.NodeName}] == nil
+		isLost := pod.Spec.NodeName != "" &&
+			s.tables["nodes"].objects[types.NamespacedName{Name: pod.Spec.NodeName}] == nil
 		if isLost || pod.DeletionTimestamp != nil && time.Now().After(pod.DeletionTimestamp.Time) {
-			_ = s.delete(kubeletName, s.tables["pods"], keyOf(pod), &metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+			_ = s.delete(kubeletName, s.tables["pods"], keyOf(pod), &metav1.DeleteOptions{GracePeriodSeconds: new(
+				int64(0))})
 		}
 	}
 }

@@ -21,7 +21,8 @@ import (
 
 const rack = v1alpha1.DefaultNodeLabelKey
 
-// oracle knows what should be there, from LocalServices, nodes and pods alone: what docs/reference/behaviour.md promises.
+// oracle knows what should be there, from LocalServices, nodes and pods alone: what docs/reference/behaviour.md
+// promises.
 type oracle struct {
 	locals   []*v1alpha1.LocalService
 	nodes    []*corev1.Node
@@ -110,19 +111,23 @@ func (o *oracle) problems() []problem {
 			return ref != nil && ls.UID == ref.UID && ls.Namespace == key.Namespace
 		}
 		if slices.ContainsFunc(o.locals, isOf) && !slices.ContainsFunc(o.wanted[key], isOurs) &&
-			!(isOfMode(ref.Name, service) != o.mode(ref.UID) && (o.isTaken(ref.UID) || o.hasOwnPods(ref.UID, service))) {
+			!(isOfMode(ref.Name, service) != o.mode(ref.UID) && (o.isTaken(ref.UID) || o.hasOwnPods(ref.UID,
+				service))) {
 			o.fail("a Service that nobody wants", "%s", key)
 		}
 	}
 	for _, pod := range o.pods {
 		o.checkPod(pod)
 	}
-	slices.SortFunc(o.found, func(a, b problem) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.what, b.what)) })
+	slices.SortFunc(o.found, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.what,
+			b.what))
+	})
 	return o.found
 }
 
-// isTaken reports whether a name that a LocalService wants is taken: as long as it is, the names of the mode that it had
-// before stay.
+// isTaken reports whether a name that a LocalService wants is taken: as long as it is, the names of the mode that it
+// had before stay.
 func (o *oracle) isTaken(uid types.UID) bool {
 	for key, wants := range o.wanted {
 		for _, w := range wants {
@@ -134,13 +139,14 @@ func (o *oracle) isTaken(uid types.UID) bool {
 	return false
 }
 
-// hasOwnPods reports whether a Service of the mode that a LocalService had before publishes other pods than that does now:
-// it answers, and no new name does for it, as long as there are such.
+// hasOwnPods reports whether a Service of the mode that a LocalService had before publishes other pods than that does
+// now: it answers, and no new name does for it, as long as there are such.
 func (o *oracle) hasOwnPods(uid types.UID, service *corev1.Service) bool {
 	selector := maps.Clone(service.Spec.Selector)
 	delete(selector, rack)
 	spec := &o.ls(uid).Spec
-	return !maps.Equal(selector, spec.Selector) || service.Spec.PublishNotReadyAddresses != spec.PublishNotReadyAddresses
+	return !maps.Equal(selector, spec.Selector) ||
+		service.Spec.PublishNotReadyAddresses != spec.PublishNotReadyAddresses
 }
 
 func (o *oracle) ls(uid types.UID) *v1alpha1.LocalService {
@@ -227,10 +233,12 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, service *corev1.Service
 		o.fail("a Service with metadata of before", "%s: %v", service.Name, service.Annotations)
 	case service.Annotations[v1alpha1.NodeAnnotationKey] != node:
 		o.fail("a Service that names another node", "%s: %v", service.Name, service.Annotations)
-	case spec.Type != cmp.Or(ls.Spec.Type, corev1.ServiceTypeClusterIP), isHeadless != (spec.ClusterIP == corev1.ClusterIPNone):
+	case spec.Type != cmp.Or(ls.Spec.Type, corev1.ServiceTypeClusterIP),
+		isHeadless != (spec.ClusterIP == corev1.ClusterIPNone):
 		o.fail("a Service of another type", "%s: %s %s", service.Name, spec.Type, spec.ClusterIP)
 	case portsOf(ls.Spec.Ports) != storedPorts(spec.Ports):
-		o.fail("a Service with other ports", "%s: %s instead of %s", service.Name, storedPorts(spec.Ports), portsOf(ls.Spec.Ports))
+		o.fail("a Service with other ports", "%s: %s instead of %s", service.Name, storedPorts(spec.Ports), portsOf(
+			ls.Spec.Ports))
 	case spec.PublishNotReadyAddresses != ls.Spec.PublishNotReadyAddresses, spec.SessionAffinity != affinity,
 		spec.InternalTrafficPolicy == nil || *spec.InternalTrafficPolicy != corev1.ServiceInternalTrafficPolicyCluster:
 		o.fail("a Service with other options", "%s: %v", service.Name, spec)
@@ -303,7 +311,8 @@ func valueOf(s *string) string {
 func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts int) {
 	status := ls.Status
 	if status.ObservedGeneration != ls.Generation {
-		o.fail("a status of another generation", "%s: %d instead of %d", ls.Name, status.ObservedGeneration, ls.Generation)
+		o.fail("a status of another generation", "%s: %d instead of %d", ls.Name, status.ObservedGeneration,
+			ls.Generation)
 		return
 	}
 	text := fmt.Sprintf("%d/%d", ready, nodes)
@@ -325,7 +334,8 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 			for _, c := range status.Conditions {
 				all = append(all, fmt.Sprintf("%s=%s (%s: %s)", c.Type, c.Status, c.Reason, c.Message))
 			}
-			o.fail("a condition that is not true", "%s: %s should be %t: %s", ls.Name, kind, is, strings.Join(all, "; "))
+			o.fail("a condition that is not true", "%s: %s should be %t: %s", ls.Name, kind, is, strings.Join(all,
+				"; "))
 		}
 	}
 }

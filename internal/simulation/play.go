@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +25,8 @@ type Replica struct {
 	Config *rest.Config
 	// Elect is whether it has to be elected before it works.
 	Elect bool
-	// Log is where its log goes, and Record where its events do. Remember has it tell what it remembers of LocalServices, at the end of a history.
+	// Log is where its log goes, and Record where its events do. Remember has it tell what it remembers of
+	// LocalServices, at the end of a history.
 	Log func(line string)
 	// Shuffle is what rand.Shuffle is, the same each time that the history is played.
 	Shuffle  func(n int, swap func(i, j int))
@@ -41,6 +41,8 @@ type Failure struct {
 	// Story is what happened.
 	Story string
 }
+
+func (f *Failure) String() string { return fmt.Sprintf("%s: %s\n%s", f.Kind, f.What, f.Story) }
 
 // world is a cluster in which a history happens.
 type world struct {
@@ -59,7 +61,7 @@ type world struct {
 // replica is a running program.
 type replica struct {
 	name     string
-	random   *rand.Rand
+	seed     uint64
 	endpoint *Endpoint
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -110,17 +112,6 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	return w.guard.failure(w.story)
 }
 
-// revive starts another replica for each that has ended by itself, as one that has lost its lease does.
-func (w *world) revive(ctx context.Context) {
-	for _, r := range slices.Clone(w.replicas) {
-		select {
-		case <-r.done:
-			w.replace(ctx, r, "has ended")
-		default:
-		}
-	}
-}
-
 func (w *world) play(ctx context.Context) {
 	for _, s := range w.history.Steps {
 		w.wait(s.After)
@@ -136,53 +127,6 @@ func (w *world) play(ctx context.Context) {
 	w.settle()
 	w.rest()
 	w.vanish()
-}
-
-// start starts another replica.
-func (w *world) start(ctx context.Context) {
-	w.started++
-	r := &replica{name: fmt.Sprint("replica", w.started), done: make(chan struct{}),
-		random: rand.New(rand.NewPCG(w.history.Seed, uint64(w.started)))}
-	r.endpoint = w.server.NewEndpoint(r.name, w.history.Seed)
-	if !w.history.Streamed {
-		r.endpoint.WithoutStreamedLists()
-	}
-	ctx, r.stop = context.WithCancel(ctx)
-	w.replicas = append(w.replicas, r)
-	w.story.add("%s starts", r.name)
-	go func() {
-		defer close(r.done)
-		w.program(ctx, Replica{Config: r.endpoint.Config(), Elect: w.history.Replicas > 1,
-			Log:     func(line string) { w.logged(r, line) },
-			Shuffle: r.shuffle,
-			Record: func(object, eventType, reason, note string) {
-				w.story.add("  %s: %s event %s of %s: %s", r.name, eventType, reason, object, note)
-				w.guard.count(r.name)
-			},
-			Remember: func(remember func() []string) {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.remember = remember
-			}})
-	}()
-}
-
-func (r *replica) shuffle(n int, swap func(i, j int)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.random.Shuffle(n, swap)
-}
-
-func (w *world) logged(r *replica, line string) {
-	w.story.add("%s logs: %s", r.name, line)
-	if strings.Contains(line, "panic: ") {
-		w.guard.fail("a panic", "%s", line)
-	}
-}
-
-func (r *replica) end() {
-	r.stop()
-	<-r.done
 }
 
 // wait has time pass. If it is long, and nothing has gone wrong for a while, all must be as it should be then.
@@ -208,7 +152,10 @@ func (w *world) isImpossible() bool {
 		slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
 			return len(ls.Spec.IPFamilies) > 0 || ls.DeletionTimestamp != nil
 		}) ||
-		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool { return len(s.Finalizers) > 0 })
+		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
+			return len(
+				s.Finalizers) > 0
+		})
 }
 
 const (
@@ -216,8 +163,8 @@ const (
 	plenty = 100
 	// settleTime is how long changes may take, however many.
 	settleTime = 15 * time.Second
-	// retryTime is how long after a fault something may be tried again: the longest backoff, and once more, when what it
-	// waited for has become possible by that.
+	// retryTime is how long after a fault something may be tried again: the longest backoff, and once more, when what
+	// it waited for has become possible by that.
 	retryTime = 4*time.Minute + settleTime
 	// contestedTime is how long fields are left alone that admission has changed: ten minutes, and once more at most.
 	contestedTime = 20*time.Minute + retryTime
@@ -253,114 +200,6 @@ func (w *world) step(ctx context.Context, s Step) {
 		return
 	}
 	w.guard.fail("a step that is none", "%s", s)
-}
-
-// faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is the number of the
-// replica, or what is concerned.
-var faultActions = map[string]func(ctx context.Context, w *world, s Step){
-	"wait":    func(context.Context, *world, Step) {},
-	"stall":   func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
-	"lag":     lag,
-	"break":   func(_ context.Context, w *world, s Step) { w.breakWatches(s, false) },
-	"compact": func(_ context.Context, w *world, s Step) { w.breakWatches(s, true) },
-	"fail":    fail,
-	"pause":   pause,
-	"crash":   crashReplica,
-	"restart": restart,
-}
-
-func (w *world) endpoints() []*Endpoint {
-	var out []*Endpoint
-	for _, r := range w.replicas {
-		out = append(out, r.endpoint)
-	}
-	return out
-}
-
-func (w *world) stall(s Step, endpoints ...*Endpoint) {
-	w.disturb(s.For, retryTime)
-	w.guard.excuse(s.For, 0)
-	for _, e := range endpoints {
-		for resource := range e.views {
-			if s.On == "" || s.On == resource {
-				e.Stall(resource, s.For)
-			}
-		}
-	}
-}
-
-func lag(_ context.Context, w *world, s Step) {
-	w.disturb(time.Hour, retryTime)
-	w.guard.excuse(time.Hour, 0)
-	for _, e := range w.endpoints() {
-		e.Lag(s.On, s.For)
-	}
-}
-
-func (w *world) breakWatches(s Step, compact bool) {
-	w.disturb(time.Minute, retryTime)
-	w.guard.excuse(time.Minute, 0) // Reflectors back off.
-	for _, e := range w.endpoints() {
-		e.Break(s.On, compact)
-	}
-}
-
-// fail has requests fail: On is verb,resource,name.
-func fail(_ context.Context, w *world, s Step) {
-	w.disturb(s.For, retryTime)
-	parts := append(strings.Split(s.On, ","), "", "")
-	f := Fault{Outcome: Outcome(s.How), Resource: parts[1], Name: parts[2], Until: time.Now().Add(s.For)}
-	if parts[0] != "" {
-		f.Verbs = []string{parts[0]}
-	}
-	if slices.Contains([]Outcome{Hang, Late, Lost}, f.Outcome) {
-		w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
-	}
-	for _, e := range w.endpoints() {
-		e.Fail(f)
-	}
-}
-
-// pause has the replica that works pause: what it writes takes place later, and what happens it learns later.
-func pause(_ context.Context, w *world, s Step) {
-	w.disturb(s.For, retryTime)
-	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
-	e := w.replicas[0].endpoint
-	w.stall(Step{For: s.For}, e)
-	e.Fail(Fault{Outcome: Late, Until: time.Now().Add(s.For)})
-}
-
-// crashReplica has the first replica crash at a write, and another one start in its place.
-func crashReplica(ctx context.Context, w *world, s Step) {
-	w.disturb(0, retryTime)
-	w.guard.excuse(time.Minute, 0)
-	w.guard.allow(1)
-	writes, when, _ := strings.Cut(s.How, ",")
-	r := w.replicas[0]
-	crashed := r.endpoint.Crash(number(writes), when == "after")
-	select {
-	case <-crashed:
-	case <-time.After(s.For):
-	}
-	w.replace(ctx, r, "crashes")
-}
-
-// restart stops the first replica, as an upgrade does, and starts another one.
-func restart(ctx context.Context, w *world, _ Step) {
-	w.disturb(0, settleTime)
-	r := w.replicas[0]
-	w.story.add("%s is stopped", r.name)
-	r.end()
-	w.replicas = w.replicas[1:]
-	w.start(ctx)
-}
-
-func (w *world) replace(ctx context.Context, r *replica, what string) {
-	w.story.add("%s %s", r.name, what)
-	r.endpoint.Kill()
-	r.end()
-	w.replicas = slices.DeleteFunc(w.replicas, func(other *replica) bool { return other == r })
-	w.start(ctx)
 }
 
 // heal ends all that goes wrong, and all that makes it impossible that everything becomes as it should be.

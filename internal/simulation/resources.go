@@ -29,8 +29,8 @@ type definition struct {
 	name      string
 	kind      schema.GroupVersionKind
 	newObject func() Object
-	// prepareCreate and prepareUpdate fill in defaults, and say what is wrong with an object. afterCreate and afterUpdate
-	// allocate what it needs, when nothing else can refuse it any more. Each may be nil.
+	// prepareCreate and prepareUpdate fill in defaults, and say what is wrong with an object. afterCreate and
+	// afterUpdate allocate what it needs, when nothing else can refuse it any more. Each may be nil.
 	prepareCreate func(s *APIServer, object Object) error
 	afterCreate   func(s *APIServer, object Object, dryRun bool) error
 	prepareUpdate func(s *APIServer, subresource string, old, object Object) error
@@ -191,8 +191,8 @@ func validateEndpointSlice(s *APIServer, slice *discoveryv1.EndpointSlice) error
 			ip, err := netip.ParseAddr(address)
 			refuse(err != nil || ip.Is6() != isIPv6, path.Child("addresses"), address)
 		}
-		if endpoint.Hostname != nil {
-			refuse(len(utilvalidation.IsDNS1123Label(*endpoint.Hostname)) > 0, path.Child("hostname"), *endpoint.Hostname)
+		if name := endpoint.Hostname; name != nil {
+			refuse(len(utilvalidation.IsDNS1123Label(*name)) > 0, path.Child("hostname"), *name)
 		}
 	}
 	names := map[string]bool{}

@@ -147,7 +147,8 @@ func dropByType(before, after *corev1.Service) {
 		}
 	}
 	if after.Spec.Type == corev1.ServiceTypeExternalName {
-		after.Spec.ClusterIP, after.Spec.ClusterIPs, after.Spec.IPFamilies, after.Spec.IPFamilyPolicy = "", nil, nil, nil
+		after.Spec.ClusterIP, after.Spec.ClusterIPs, after.Spec.IPFamilies, after.Spec.IPFamilyPolicy = "", nil, nil,
+			nil
 		after.Spec.InternalTrafficPolicy = nil
 	}
 	if after.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -230,7 +231,7 @@ func (s *APIServer) validateService(service *corev1.Service) error {
 	}
 	if c := spec.SessionAffinityConfig; c != nil {
 		timeout := *cmp.Or(c.ClientIP.TimeoutSeconds, new(int32))
-		refuse(timeout < 1 || timeout > 86400, "sessionAffinityConfig", timeout, "must be more than 0, and at most 86400")
+		refuse(timeout < 1 || timeout > 86400, "sessionAffinityConfig", timeout, "must be more than 0, at most 86400")
 	}
 	refuse(spec.ExternalTrafficPolicy != "" && spec.Type != corev1.ServiceTypeNodePort && !isBalanced,
 		"externalTrafficPolicy", spec.ExternalTrafficPolicy, "may only be set for externally-accessible services")

@@ -88,8 +88,11 @@ func NewAPIServer(addresses int) *APIServer {
 	return s
 }
 
-// usualLag is how much later than a write a watch tells it, when nothing goes wrong.
-const usualLag = 5 * time.Millisecond
+// usualLag is how much later than a write a watch tells it, when nothing goes wrong. Every resource has its own, so
+// that what happens next does not depend on which of two watches is read first.
+func usualLag(resource string) time.Duration {
+	return 5*time.Millisecond + time.Duration(hash(resource)%uint64(time.Millisecond))
+}
 
 // isReplica reports whether a writer is a replica of the controllers, whose names begin so.
 func isReplica(by string) bool { return strings.HasPrefix(by, "replica") }
@@ -258,6 +261,9 @@ func (s *APIServer) update(u update, change func(old Object) (Object, error)) (O
 		}
 		object.SetResourceVersion(old.GetResourceVersion())
 	}
+	if u.name == "localservices" && u.subresource == "status" {
+		object.SetUID(old.GetUID()) // Of a custom resource only the status is taken then: a wrong UID is not noticed.
+	}
 	if err := u.keepMetadata(old, object); err != nil {
 		return nil, err
 	}
@@ -283,61 +289,6 @@ func (s *APIServer) update(u update, change func(old Object) (Object, error)) (O
 	}
 	s.commit(u.by, u.table, u.key, stored, object)
 	return object, nil
-}
-
-// delete deletes an object, or begins to: see metav1.DeleteOptions.
-func (s *APIServer) delete(by string, t *table, key types.NamespacedName, options *metav1.DeleteOptions) error {
-	stored := t.objects[key]
-	if stored == nil {
-		return apierrors.NewNotFound(t.groupResource(), key.Name)
-	}
-	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != stored.object.GetUID() {
-			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf(
-				"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, stored.object.GetUID()))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != stored.object.GetResourceVersion() {
-			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf("Precondition failed: "+
-				"ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
-				stored.object.GetResourceVersion()))
-		}
-	}
-	object := stored.object.DeepCopyObject().(Object)
-	setPropagation(object, options)
-	grace := t.gracePeriod(object, options)
-	if len(object.GetFinalizers()) == 0 && grace == 0 {
-		s.commit(by, t, key, stored, nil)
-		return nil
-	}
-	if object.GetDeletionTimestamp() == nil {
-		deletion := metav1.NewTime(time.Now().Add(grace).Truncate(time.Second))
-		object.SetDeletionTimestamp(&deletion)
-		seconds := int64(grace / time.Second)
-		object.SetDeletionGracePeriodSeconds(&seconds)
-		if object.GetGeneration() > 0 {
-			object.SetGeneration(object.GetGeneration() + 1)
-		}
-	}
-	if !apiequality.Semantic.DeepEqual(stored.object, object) {
-		s.commit(by, t, key, stored, object)
-	}
-	return nil
-}
-
-// setPropagation gives an object the finalizer that asks the garbage collector for what the options say.
-func setPropagation(object Object, options *metav1.DeleteOptions) {
-	finalizers := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool {
-		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-	})
-	switch {
-	case options.PropagationPolicy == nil:
-		return
-	case *options.PropagationPolicy == metav1.DeletePropagationOrphan:
-		finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
-	case *options.PropagationPolicy == metav1.DeletePropagationForeground:
-		finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
-	}
-	object.SetFinalizers(finalizers)
 }
 
 // wake has the watches of the resource look what there is to tell.

@@ -3,8 +3,6 @@ package fault
 import (
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -62,50 +60,6 @@ func TestPausedLeader(t *testing.T) {
 			}
 			p.settle("at the end")
 			p.rest(time.Second)
-		})
-	}
-}
-
-// TestStandbyBehind has a standby take over whose watch of one resource has told nothing for a while. The leader of
-// before has done all that there is to do, so whoever knows less must write no Service.
-func TestStandbyBehind(t *testing.T) {
-	for resource, change := range map[string]func(*world){
-		"nodes": func(w *world) { w.addNode("late") },
-		"localservices": func(w *world) {
-			w.update("addresses", "a", framework.WithClusterIP)
-			w.update("another port", "b", onPort(81))
-		},
-	} {
-		t.Run(resource, func(t *testing.T) {
-			w, proxy := newWorld(t, shared, 3), newProxy(t, shared)
-			lease := leaseOf(w)
-			first := startController(t, shared, append(lease, "-kubeconfig="+shared.MustControllerKubeconfig(t))...)
-			leads(t, first)
-			second := startController(t, shared, append(lease, "-kubeconfig="+proxy.kubeconfig)...)
-			w.createLocalService("a")
-			w.createLocalService("b")
-			w.settle("before")
-			w.note("the standby hears nothing of %s", resource)
-			proxy.freeze(resource)
-			change(w)
-			w.settle("the leader has done all")
-			mark := w.Audit.Mark()
-			first.Kill()
-			w.note("the leader is killed")
-			leads(t, second)
-			time.Sleep(2 * time.Second)
-			w.note("the watches tell what they have held back")
-			proxy.thaw()
-			w.settle("the standby leads")
-			w.rest(time.Second)
-			written := w.Audit.Since(mark).ByController().Namespace(w.Namespace).Resource("services").Where(
-				func(r *framework.Request) bool {
-					return framework.Succeeded(r) && !strings.Contains(r.RequestURI, "dryRun=") &&
-						slices.Contains([]string{"create", "patch", "delete"}, r.Verb)
-				})
-			if len(written) > 0 {
-				w.fail("what was done already was done again, or undone: %s", written)
-			}
 		})
 	}
 }

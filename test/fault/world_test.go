@@ -239,18 +239,6 @@ func (w *world) give(service string) {
 	})
 }
 
-// keep has a user make a generated Service one of nobody.
-func (w *world) keep(service string) {
-	deletes := w.deletes[service]
-	w.do("a user keeps Service "+service, func() error {
-		kept, err := w.ServiceClient().Patch(w.Ctx(), service, types.MergePatchType,
-			[]byte(`{"metadata":{"ownerReferences":null,"labels":{"owner":null}}}`), metav1.PatchOptions{})
-		w.foreign[service] = kept
-		return err
-	})
-	w.deletes[service] = deletes
-}
-
 // deleteService deletes a Service as a user might.
 func (w *world) deleteService(service string) {
 	w.note("a user deletes Service %s", service)

@@ -1,0 +1,82 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+func (g *guard) demandOf(key types.NamespacedName) *demand {
+	if g.names[key] == nil {
+		g.names[key] = &demand{}
+	}
+	return g.names[key]
+}
+
+// update takes in what a write asks for.
+func (g *guard) update(w Write) {
+	if w.Resource == "services" {
+		if !isReplica(w.By) {
+			d := g.demandOf(w.Key)
+			d.creates++
+			d.deletes++
+		}
+		return
+	}
+	if ls, ok := w.After.(*v1alpha1.LocalService); ok && w.Before != nil && isReplica(w.By) &&
+		ls.Generation == w.Before.GetGeneration() {
+		return
+	}
+	if w.Resource == "localservices" {
+		if w.After != nil {
+			g.owners[w.After.GetUID()] = w.Key.Namespace
+		}
+		if w.After == nil || w.After.GetDeletionTimestamp() != nil {
+			if _, known := g.gone[w.Before.GetUID()]; !known {
+				g.gone[w.Before.GetUID()] = time.Now()
+			}
+		}
+		g.edited[w.Key] = time.Now()
+	}
+	g.changed = time.Now()
+	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
+	for key, wants := range newOracle(g.server).wanted {
+		for _, want := range wants {
+			now[key] += string(want.ls.UID) + " " + formOfSpec(&want.ls.Spec)
+			isEdited[key] = isEdited[key] || g.isExcused() || time.Since(g.edited[keyOf(want.ls)]) < reaction
+		}
+	}
+	for key := range now {
+		g.demandOf(key)
+	}
+	for key, d := range g.names {
+		if signature := now[key]; signature != d.signature {
+			d.signature, d.since = signature, time.Now()
+			d.creates++
+			d.deletes++
+			if isEdited[key] && w.Resource == "nodes" {
+				d.creates++
+				d.deletes++
+			}
+		}
+	}
+}
+
+// formOfSpec is what cannot be changed of a Service, as a spec asks for it, and formOfService as one has it.
+func formOfSpec(spec *v1alpha1.LocalServiceSpec) string {
+	if spec.Mode == v1alpha1.ModeHostnames || spec.ClusterIP == corev1.ClusterIPNone {
+		return fmt.Sprint("headless", spec.IPFamilies)
+	}
+	return fmt.Sprint("address", spec.IPFamilies)
+}
+
+func formOfService(service *corev1.Service) string {
+	if service.Spec.ClusterIP == corev1.ClusterIPNone {
+		return "headless[]"
+	}
+	return "address[]"
+}

@@ -1,0 +1,116 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is the number of the
+// replica, or what is concerned.
+var faultActions = map[string]func(ctx context.Context, w *world, s Step){
+	"wait":    func(context.Context, *world, Step) {},
+	"stall":   func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
+	"lag":     lag,
+	"break":   func(_ context.Context, w *world, s Step) { w.breakWatches(s, false) },
+	"compact": func(_ context.Context, w *world, s Step) { w.breakWatches(s, true) },
+	"fail":    fail,
+	"pause":   pause,
+	"crash":   crashReplica,
+	"restart": restart,
+}
+
+func (w *world) endpoints() []*Endpoint {
+	var out []*Endpoint
+	for _, r := range w.replicas {
+		out = append(out, r.endpoint)
+	}
+	return out
+}
+
+func (w *world) stall(s Step, endpoints ...*Endpoint) {
+	w.disturb(s.For, retryTime)
+	w.guard.excuse(s.For, 0)
+	for _, e := range endpoints {
+		for resource := range e.views {
+			if s.On == "" || s.On == resource {
+				e.Stall(resource, s.For)
+			}
+		}
+	}
+}
+
+func lag(_ context.Context, w *world, s Step) {
+	w.disturb(time.Hour, retryTime)
+	w.guard.excuse(time.Hour, 0)
+	for _, e := range w.endpoints() {
+		e.Lag(s.On, s.For)
+	}
+}
+
+func (w *world) breakWatches(s Step, compact bool) {
+	w.disturb(time.Minute, retryTime)
+	w.guard.excuse(time.Minute, 0) // Reflectors back off.
+	for _, e := range w.endpoints() {
+		e.Break(s.On, compact)
+	}
+}
+
+// fail has requests fail: On is verb,resource,name.
+func fail(_ context.Context, w *world, s Step) {
+	w.disturb(s.For, retryTime)
+	parts := append(strings.Split(s.On, ","), "", "")
+	f := Fault{Outcome: Outcome(s.How), Resource: parts[1], Name: parts[2], Until: time.Now().Add(s.For)}
+	if parts[0] != "" {
+		f.Verbs = []string{parts[0]}
+	}
+	if slices.Contains([]Outcome{Hang, Late, Lost}, f.Outcome) {
+		w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
+	}
+	for _, e := range w.endpoints() {
+		e.Fail(f)
+	}
+}
+
+// pause has the replica that works pause: what it writes takes place later, and what happens it learns later.
+func pause(_ context.Context, w *world, s Step) {
+	w.disturb(s.For, retryTime)
+	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
+	e := w.replicas[0].endpoint
+	w.stall(Step{For: s.For}, e)
+	e.Fail(Fault{Outcome: Late, Until: time.Now().Add(s.For)})
+}
+
+// crashReplica has the first replica crash at a write, and another one start in its place.
+func crashReplica(ctx context.Context, w *world, s Step) {
+	w.disturb(0, retryTime)
+	w.guard.excuse(time.Minute, 0)
+	w.guard.allow(1)
+	writes, when, _ := strings.Cut(s.How, ",")
+	r := w.replicas[0]
+	crashed := r.endpoint.Crash(number(writes), when == "after")
+	select {
+	case <-crashed:
+	case <-time.After(s.For):
+	}
+	w.replace(ctx, r, "crashes")
+}
+
+// restart stops the first replica, as an upgrade does, and starts another one.
+func restart(ctx context.Context, w *world, _ Step) {
+	w.disturb(0, settleTime)
+	r := w.replicas[0]
+	w.story.add("%s is stopped", r.name)
+	r.end()
+	w.replicas = w.replicas[1:]
+	w.start(ctx)
+}
+
+func (w *world) replace(ctx context.Context, r *replica, what string) {
+	w.story.add("%s %s", r.name, what)
+	r.endpoint.Kill()
+	r.end()
+	w.replicas = slices.DeleteFunc(w.replicas, func(other *replica) bool { return other == r })
+	w.start(ctx)
+}

@@ -1,0 +1,46 @@
+package simulation
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// specs are what the spec of a LocalService can be changed to, by name.
+var specs = map[string]func(*v1alpha1.LocalServiceSpec){
+	"headless":  func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = "", corev1.ClusterIPNone },
+	"addresses": func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = "", "" },
+	"node-port": func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = corev1.ServiceTypeNodePort, "" },
+	"port-80":   func(s *v1alpha1.LocalServiceSpec) { s.Ports = []v1alpha1.ServicePort{{Port: 80}} },
+	"port-81":   func(s *v1alpha1.LocalServiceSpec) { s.Ports = []v1alpha1.ServicePort{{Port: 81}} },
+	"two-ports": func(s *v1alpha1.LocalServiceSpec) {
+		s.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")},
+			{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}}
+	},
+	"affinity":    func(s *v1alpha1.LocalServiceSpec) { s.SessionAffinity = corev1.ServiceAffinityClientIP },
+	"no-affinity": func(s *v1alpha1.LocalServiceSpec) { s.SessionAffinity = "" },
+	"metadata": func(s *v1alpha1.LocalServiceSpec) {
+		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "a"},
+			Annotations: map[string]string{"example.com/note": "a"}}
+	},
+	"no-metadata": func(s *v1alpha1.LocalServiceSpec) { s.ServiceMetadata = nil },
+	"not-ready":   func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = true },
+	"only-ready":  func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = false },
+	"ssd":         func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} },
+	"hdd":         func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = map[string]string{"disk": "hdd"} },
+	"all-nodes":   func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = nil },
+	"app-demo":    func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo"} },
+	"app-other":   func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "other"} },
+	"ipv6": func(s *v1alpha1.LocalServiceSpec) {
+		s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} // The cluster has none: all that is created is refused.
+	},
+	"ipv4": func(s *v1alpha1.LocalServiceSpec) { s.IPFamilies = nil },
+	"hostnames": func(s *v1alpha1.LocalServiceSpec) {
+		s.Mode, s.GroupBy, s.Type, s.SessionAffinity = v1alpha1.ModeHostnames, "", "", ""
+	},
+	"zones": func(s *v1alpha1.LocalServiceSpec) {
+		s.Mode, s.GroupBy, s.Type, s.SessionAffinity = v1alpha1.ModeHostnames, "zone", "", ""
+	},
+	"services": func(s *v1alpha1.LocalServiceSpec) { s.Mode, s.GroupBy = v1alpha1.ModeServices, "" },
+}

@@ -1,0 +1,350 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/localservice-dev/local-service-controller/internal/simulation"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// onPurpose is where the simulated API server differs from the real one, and why that is no matter: the requests, and
+// what differs in the outcome.
+var onPurpose = []struct {
+	request, path *regexp.Regexp
+	because       string
+}{
+	{regexp.MustCompile(`^services `), regexp.MustCompile(`^\.(answer|stored)\.spec\.healthCheckNodePort$`),
+		"nobody in a history asks it, and the controllers leave it as it is"},
+	{regexp.MustCompile(`^services .*ports: \[\{port: 80\}, \{port: 81\}\]`), refusal,
+		"both refuse it; the real one may see first that two ports without names would have one node port: 500"},
+	{regexp.MustCompile(`^services .*: patch .*clusterIP: None`), refusal,
+		"both refuse it; but the real one may panic, when a Service that prefers two families has one address"},
+	{regexp.MustCompile(`: update .* wrong UID$`), refusal,
+		"both refuse it; the real one with 409, the simulated one with 422. The controllers update with the version " +
+			"of what they have read, for which both have 409"},
+}
+
+// refusal is what tells one refusal from another.
+var refusal = regexp.MustCompile(`^\.(code|reason|error|isTerminating)$`)
+
+// TestSimulationIsTrue sends the same random requests to a real API server and to the simulated one, whose histories
+// test the controllers: what they learn there holds only where both answer the same, and store the same.
+func TestSimulationIsTrue(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("the seed is %d", seed)
+	// Of the controllers of Kubernetes, which the simulation has apart from its API server, only those run that others
+	// need: for pods, and for quotas.
+	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true,
+		Args: []string{"--controllers=serviceaccount-controller,resourcequota-controller"}})
+	for name, play := range map[string]func(p *pair){
+		"services-1": func(p *pair) { p.askAll(180, services.random) },
+		"services-2": func(p *pair) { p.askAll(180, services.random) },
+		"services-3": func(p *pair) { p.askAll(180, services.random) },
+		"slices":     func(p *pair) { p.askAll(150, endpointSlices.random) },
+		"locals-1":   func(p *pair) { p.askAll(150, randomLocal) },
+		"locals-2":   func(p *pair) { p.askAll(150, randomLocal) },
+		"leases":     func(p *pair) { p.askAll(80, leases.random) },
+		"pods":       func(p *pair) { p.pods() },
+		"quota":      func(p *pair) { p.quota() },
+		"watches":    func(p *pair) { p.watches() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(newPair(t, cluster, name, seed))
+		})
+	}
+}
+
+// pair is the two API servers, of which the first is the real one, and a namespace in both.
+type pair struct {
+	*testing.T
+	*rand.Rand
+	scene     *framework.Scene
+	sides     [2]*side
+	namespace string
+	asked     []string
+}
+
+// ending is the end of the name of a namespace that is being deleted, and absent that of one that there is not.
+const ending, absent = "-ending", "-absent"
+
+func newPair(t *testing.T, cluster *framework.Cluster, name string, seed uint64) *pair {
+	t.Helper()
+	s := cluster.NewScene(t, name)
+	p := &pair{T: t, Rand: rand.New(rand.NewPCG(seed, uint64(len(name))<<8+uint64(name[len(name)-1]))), scene: s,
+		namespace: s.Namespace}
+	server := simulation.NewAPIServer(100)
+	for i, config := range []*rest.Config{rest.CopyConfig(cluster.Config), server.NewEndpoint("replica1", 1).Config()} {
+		var err error
+		if p.sides[i], err = newSide(config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace + ending}}
+	namespaces := cluster.Kube.CoreV1().Namespaces()
+	_, err := namespaces.Create(t.Context(), over, metav1.CreateOptions{})
+	if err := errors.Join(err,
+		namespaces.Delete(t.Context(), over.Name, metav1.DeleteOptions{}),
+		server.Create("user", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}),
+		server.Create("user", over),
+		server.Delete("user", over, metav1.DeleteOptions{}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// askAll makes so many random requests.
+func (p *pair) askAll(count int, request func(p *pair) request) {
+	p.Helper()
+	for range count {
+		p.ask(request(p))
+	}
+}
+
+func pick[T any](p *pair, of ...T) T { return of[p.IntN(len(of))] }
+
+// request is one that is made of both. Its do knows what a side has of the object already.
+type request struct {
+	kind, namespace, name, what string
+
+	do  func(ctx context.Context, s *side, was known) (answer any, err error)
+	get func(ctx context.Context, s *side) (metav1.Object, error)
+}
+
+func (r *request) String() string {
+	return fmt.Sprintf("%s %s/%s: %s", r.kind, r.namespace, r.name, r.what)
+}
+
+// ask makes a request of both sides, and fails the test if they answer or store something else.
+func (p *pair) ask(r request) {
+	p.Helper()
+	p.asked = append(p.asked, r.String())
+	var outcomes [2]map[string]any
+	var running sync.WaitGroup
+	for i, s := range p.sides {
+		running.Go(func() { outcomes[i] = s.ask(p.Context(), &r) })
+	}
+	running.Wait()
+	if problems := differences(&r, "", outcomes[0], outcomes[1]); len(problems) > 0 {
+		real, _ := json.Marshal(outcomes[0])
+		simulated, _ := json.Marshal(outcomes[1])
+		p.Fatalf("%s\nreal and simulated differ:\n%s\nreal:      %s\nsimulated: %s\nrequests before:\n%s", &r,
+			strings.Join(problems, "\n"), real, simulated, strings.Join(p.asked[max(0, len(p.asked)-15):], "\n"))
+	}
+}
+
+// differences tells what is not the same in two values of JSON, unless it is on purpose.
+func differences(r *request, path string, real, simulated any) []string {
+	for _, row := range onPurpose {
+		if row.request.MatchString(r.String()) && row.path.MatchString(path) {
+			return nil
+		}
+	}
+	a, isMap := real.(map[string]any)
+	b, areMaps := simulated.(map[string]any)
+	if !isMap || !areMaps {
+		if reflect.DeepEqual(real, simulated) {
+			return nil
+		}
+		return []string{fmt.Sprintf("  %s: %v; simulated %v", path, real, simulated)}
+	}
+	var out []string
+	keys := maps.Clone(a)
+	maps.Copy(keys, b)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if path == "" && key == "message" {
+			continue // Only for people.
+		}
+		out = append(out, differences(r, path+"."+key, a[key], b[key])...)
+	}
+	return out
+}
+
+// side is one of the API servers, and what is known of it. What it makes up itself is compared by number.
+type side struct {
+	kube   kubernetes.Interface
+	ours   clientset.Interface
+	meta   metadata.Interface
+	known  map[string]known
+	madeUp map[string][]string
+}
+
+// known is what a side has of an object: nil for none.
+type known struct {
+	object         metav1.Object
+	uid            types.UID
+	version, stale string
+}
+
+// newSide makes clients as the controllers do.
+func newSide(config *rest.Config) (*side, error) {
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	ours, err1 := clientset.NewForConfig(config)
+	meta, err2 := metadata.NewForConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	kube, err3 := kubernetes.NewForConfig(config)
+	return &side{kube: kube, ours: ours, meta: meta, known: map[string]known{}, madeUp: map[string][]string{}},
+		errors.Join(err1, err2, err3)
+}
+
+// ask makes a request, and returns what is to be compared: the answer, and what is stored then.
+func (s *side) ask(ctx context.Context, r *request) map[string]any {
+	key := r.kind + r.namespace + "/" + r.name
+	was := s.known[key]
+	answer, err := r.do(ctx, s, was)
+	outcome := outcomeOf(err)
+	outcome["isUID"] = r.kind == "pods" && isAboutUID(err) // Of others nobody asks.
+	if err == nil {
+		outcome["answer"] = s.plain(answer, was)
+	}
+	stored, err := r.get(ctx, s)
+	if err != nil {
+		outcome["stored"] = outcomeOf(err)["reason"]
+		delete(s.known, key)
+		return outcome
+	}
+	outcome["stored"] = s.plain(stored, was)
+	now := known{object: stored, uid: stored.GetUID(), version: stored.GetResourceVersion(), stale: was.stale}
+	if now.version != was.version {
+		now.stale = was.version
+	}
+	s.known[key] = now
+	return outcome
+}
+
+// outcomeOf is what the controllers read of an error.
+func outcomeOf(err error) map[string]any {
+	if err == nil {
+		return map[string]any{"code": 200}
+	}
+	status, isStatus := errors.AsType[*apierrors.StatusError](err)
+	if !isStatus {
+		return map[string]any{"error": err.Error()}
+	}
+	return map[string]any{"code": int(status.ErrStatus.Code), "reason": string(status.ErrStatus.Reason),
+		"message":       status.ErrStatus.Message,
+		"isTerminating": apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)}
+}
+
+func isAboutUID(err error) bool {
+	status, isStatus := errors.AsType[*apierrors.StatusError](err)
+	return isStatus && status.ErrStatus.Details != nil && slices.ContainsFunc(status.ErrStatus.Details.Causes,
+		func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+}
+
+// plain is a value as JSON, in which nothing is left that no two API servers have in common.
+func (s *side) plain(value any, was known) any {
+	object, isObject := value.(metav1.Object)
+	if !isObject {
+		return value
+	}
+	encoded, err := json.Marshal(value)
+	var out map[string]any
+	if err := errors.Join(err, json.Unmarshal(encoded, &out)); err != nil {
+		return err.Error()
+	}
+	delete(out, "kind")
+	delete(out, "apiVersion")
+	meta, _ := out["metadata"].(map[string]any)
+	delete(meta, "managedFields")
+	switch {
+	case object.GetResourceVersion() == "":
+		delete(meta, "resourceVersion")
+	case object.GetResourceVersion() == was.version || was.object != nil && looksSame(was.object, object):
+		meta["resourceVersion"] = "as it was"
+	default:
+		meta["resourceVersion"] = "another"
+	}
+	uid := string(object.GetUID())
+	meta["uid"] = s.number("uid", uid)
+	meta["name"] = nameOf(object)
+	for _, key := range []string{"creationTimestamp", "deletionTimestamp"} {
+		if meta[key] != nil {
+			meta[key] = "a time"
+		}
+	}
+	switch object.(type) {
+	case *corev1.Pod: // Other plug-ins and defaults change much of it, which is no matter for its labels.
+		return map[string]any{"metadata": meta}
+	case *corev1.Service:
+		s.numberAllocated(uid, out["spec"].(map[string]any))
+	}
+	return out
+}
+
+// looksSame reports whether a write has changed nothing that the simulation knows: somebody has set a field to what it
+// was, and manages it now; or the default of the status of a new LocalService is stored, which was only told before.
+func looksSame(before, after metav1.Object) bool {
+	ls, isOurs := after.(*v1alpha1.LocalService)
+	isNew := isOurs && ls.Status.ObservedGeneration == -1
+	if !isNew && reflect.DeepEqual(before.GetManagedFields(), after.GetManagedFields()) {
+		return false
+	}
+	without := func(object metav1.Object) metav1.Object {
+		out := object.(runtime.Object).DeepCopyObject().(metav1.Object)
+		out.SetManagedFields(nil)
+		out.SetResourceVersion("")
+		return out
+	}
+	return apiequality.Semantic.DeepEqual(without(before), without(after))
+}
+
+// numberAllocated has numbers for what is allocated for a Service: each of its addresses and ports has its own.
+func (s *side) numberAllocated(uid string, spec map[string]any) {
+	replace := func(fields map[string]any, key string) {
+		if value := fields[key]; value != nil && value != corev1.ClusterIPNone && value != "" {
+			fields[key] = s.number(key+" of "+uid, fmt.Sprint(value))
+		}
+	}
+	replace(spec, "clusterIP")
+	replace(spec, "healthCheckNodePort")
+	if addresses, has := spec["clusterIPs"].([]any); has {
+		for i := range addresses {
+			if addresses[i] != corev1.ClusterIPNone {
+				addresses[i] = s.number("clusterIP of "+uid, fmt.Sprint(addresses[i]))
+			}
+		}
+	}
+	ports, _ := spec["ports"].([]any)
+	for _, port := range ports {
+		replace(port.(map[string]any), "nodePort")
+	}
+}
+
+// number is how many of a kind were seen before a value was.
+func (s *side) number(kind, value string) string {
+	seen := s.madeUp[kind]
+	i := slices.Index(seen, value)
+	if i < 0 {
+		i = len(seen)
+		s.madeUp[kind] = append(seen, value)
+	}
+	return fmt.Sprint("#", i)
+}
