@@ -21,10 +21,10 @@ func (s *APIServer) delete(by string, t *table, key types.NamespacedName, option
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != stored.object.GetUID() {
 			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf(
-				"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, stored.object.GetUID()))
+				"precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, stored.object.GetUID()))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != stored.object.GetResourceVersion() {
-			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf("Precondition failed: "+
+			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf("precondition failed: "+
 				"ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
 				stored.object.GetResourceVersion()))
 		}

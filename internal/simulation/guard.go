@@ -191,7 +191,7 @@ func (g *guard) judgeService(w Write) {
 	if before, ok := w.Before.(*corev1.Service); ok && !g.isOurs(before) {
 		g.fail("a Service of somebody else was changed", "%s: %s", w.By, &w)
 	}
-	if after, ok := w.After.(*corev1.Service); ok && len(g.server.admission) == 0 && after.DeletionTimestamp == nil {
+	if after, ok := w.After.(*corev1.Service); ok && g.isAsWritten(after) {
 		g.checkName(after)
 		g.checkOwner(w, after)
 	}
@@ -221,6 +221,12 @@ func (g *guard) judgeService(w Write) {
 			g.fail("a Service was deleted that is wanted", "%s: %s", w.By, w.Key)
 		}
 	}
+}
+
+// isAsWritten reports whether a Service is one that the controllers have made what it is: not one that admission has
+// changed, that is being deleted, or that was put back as somebody had changed it.
+func (g *guard) isAsWritten(service *corev1.Service) bool {
+	return len(g.server.admission) == 0 && service.DeletionTimestamp == nil && g.server.addresses.size >= plenty
 }
 
 // checkOwner checks that a Service that exists is not made one of a LocalService that has gone: it would be deleted.

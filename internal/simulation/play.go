@@ -55,6 +55,7 @@ type world struct {
 	started  int
 	previous map[string]v1alpha1.LocalServiceSpec // before the last edit, by key
 	pods     int                                  // that there have been
+	changed  time.Time                            // when somebody else than a replica last wrote
 	quietAt  time.Time                            // when what went wrong has been made up for
 }
 
@@ -81,6 +82,9 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 		w.guard.allow(plenty) // What is replaced where no address is left is put back, each time that it is tried.
 	}
 	w.server.Observe(func(write Write) {
+		if !isReplica(write.By) {
+			w.changed = time.Now()
+		}
 		before, _ := write.Before.(*v1alpha1.LocalService)
 		after, _ := write.After.(*v1alpha1.LocalService)
 		if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {
@@ -135,11 +139,12 @@ func (w *world) wait(d time.Duration) {
 		w.disturb(d, retryTime)
 	}
 	time.Sleep(d)
-	if d < settleTime || time.Now().Before(w.quietAt) {
-		return
-	}
 	w.server.mu.Lock()
-	problems := newOracle(w.server).problems()
+	var problems []problem
+	// Pods may end, and names retire, some time after what led to it.
+	if d >= settleTime && time.Now().After(w.quietAt) && time.Since(w.changed) > reaction {
+		problems = newOracle(w.server).problems()
+	}
 	w.server.mu.Unlock()
 	for _, p := range problems {
 		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
