@@ -88,8 +88,12 @@ func play(t *testing.T, h *simulation.History) (failure *simulation.Failure) {
 	return failure
 }
 
-// batch is how many histories are played with one seed, after which it is looked whether there is time for more.
-const batch = 20
+const (
+	// batch is how many histories are played with one seed, after which it is looked whether there is time for more.
+	batch = 20
+	// few are played where no time is given: the race detector makes each take a second.
+	few = 5
+)
 
 // TestSimulation plays random histories: a few, or as many as there is time for in $SIMULATE. $SEED is that of the
 // first: a failure prints its own.
@@ -105,6 +109,9 @@ func TestSimulation(t *testing.T) {
 		t.Logf("%d histories in %s. The first failure:%s", played, time.Since(began), cmp.Or(failed, " none"))
 	}()
 	set(t, "rapid.checks", batch)
+	if span == 0 {
+		set(t, "rapid.checks", few)
+	}
 	set(t, "rapid.nofailfile", true)
 	for first := true; first || time.Since(began) < span; first = false {
 		set(t, "rapid.seed", seed)

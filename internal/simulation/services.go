@@ -68,6 +68,9 @@ func updateService(s *APIServer, subresource string, old, object Object) error {
 	}
 	after.Status = before.Status
 	dropByType(before, after)
+	if !hasAddress(after) {
+		after.Spec.InternalTrafficPolicy = nil
+	}
 	defaultService(after)
 	if after.Spec.ClusterIP == "" && hasAddress(after) && hasAddress(before) {
 		after.Spec.ClusterIP, after.Spec.ClusterIPs = before.Spec.ClusterIP, before.Spec.ClusterIPs
