@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +24,11 @@ type Replica struct {
 	Config *rest.Config
 	// Elect is whether it has to be elected before it works.
 	Elect bool
-	// Log is where its log goes, and Record where its events do. Remember has it tell what it remembers of
-	// LocalServices, at the end of a history.
+	// Log is where its log goes, and Record where its events do.
 	Log func(line string)
 	// Shuffle is what rand.Shuffle is, the same each time that the history is played.
-	Shuffle  func(n int, swap func(i, j int))
-	Record   func(object, eventType, reason, note string)
-	Remember func(func() []string)
+	Shuffle func(n int, swap func(i, j int))
+	Record  func(object, eventType, reason, note string)
 }
 
 // Failure is what is wrong with the controllers, as a history has shown.
@@ -66,9 +63,6 @@ type replica struct {
 	endpoint *Endpoint
 	stop     context.CancelFunc
 	done     chan struct{}
-
-	mu       sync.Mutex
-	remember func() []string
 }
 
 // Play has a history happen, and returns what is wrong, nil for nothing. It must be called in a bubble of
@@ -293,7 +287,7 @@ func (w *world) rest() {
 	}
 }
 
-// vanish deletes everything in one of four histories, after which nothing must be remembered.
+// vanish deletes everything in one of four histories, after which no Service of a LocalService must be there.
 func (w *world) vanish() {
 	if w.guard.hasFailed() || w.history.Seed%4 > 0 {
 		return
@@ -303,15 +297,6 @@ func (w *world) vanish() {
 		_ = w.remove(ls)
 	}
 	time.Sleep(3 * time.Minute)
-	for _, r := range w.replicas {
-		r.mu.Lock()
-		if r.remember != nil {
-			for _, what := range r.remember() {
-				w.guard.fail("something is remembered for ever", "%s: %s", r.name, what)
-			}
-		}
-		r.mu.Unlock()
-	}
 	for _, service := range List[*corev1.Service](w.server) {
 		if ref := metav1.GetControllerOf(service); ref != nil && ref.Kind == v1alpha1.Kind {
 			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))

@@ -28,11 +28,6 @@ func (w *world) start(ctx context.Context) {
 			Record: func(object, eventType, reason, note string) {
 				w.story.add("  %s: %s event %s of %s: %s", r.name, eventType, reason, object, note)
 				w.guard.count(r.name)
-			},
-			Remember: func(remember func() []string) {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.remember = remember
 			}})
 	}()
 }
