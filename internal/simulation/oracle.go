@@ -111,8 +111,7 @@ func (o *oracle) problems() []problem {
 			return ref != nil && ls.UID == ref.UID && ls.Namespace == key.Namespace
 		}
 		if slices.ContainsFunc(o.locals, isOf) && !slices.ContainsFunc(o.wanted[key], isOurs) &&
-			!(isOfMode(ref.Name, service) != o.mode(ref.UID) && (o.isTaken(ref.UID) || o.hasOwnPods(ref.UID,
-				service))) {
+			!(isOfMode(ref.Name, service) != o.mode(ref.UID) && (o.isTaken(ref.UID) || o.hasOwnPods(ref.UID))) {
 			o.fail("a Service that nobody wants", "%s", key)
 		}
 	}
@@ -139,14 +138,20 @@ func (o *oracle) isTaken(uid types.UID) bool {
 	return false
 }
 
-// hasOwnPods reports whether a Service of the mode that a LocalService had before publishes other pods than that does
-// now: it answers, and no new name does for it, as long as there are such.
-func (o *oracle) hasOwnPods(uid types.UID, service *corev1.Service) bool {
-	selector := maps.Clone(service.Spec.Selector)
-	delete(selector, rack)
+// hasOwnPods reports whether one of the Services of the mode that a LocalService had before publishes other pods than
+// that does now: it answers, and no new name does for it, as long as there are such. They go together.
+func (o *oracle) hasOwnPods(uid types.UID) bool {
 	spec := &o.ls(uid).Spec
-	return !maps.Equal(selector, spec.Selector) ||
-		service.Spec.PublishNotReadyAddresses != spec.PublishNotReadyAddresses
+	for _, service := range o.services {
+		ref, selector := metav1.GetControllerOf(service), maps.Clone(service.Spec.Selector)
+		delete(selector, rack)
+		if ref != nil && ref.UID == uid && isOfMode(ref.Name, service) != o.mode(uid) &&
+			(!maps.Equal(selector, spec.Selector) ||
+				service.Spec.PublishNotReadyAddresses != spec.PublishNotReadyAddresses) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *oracle) ls(uid types.UID) *v1alpha1.LocalService {
