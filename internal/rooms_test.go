@@ -20,15 +20,15 @@ var rooms = []struct {
 	{"pkg/naming", true, nil},
 	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
 	{"internal/status", true, []string{"pkg/apis", "internal/plan"}},
-	{"internal/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/status"}},
+	{"cmd/kubectl-localservice/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/status"}},
 	{"internal/metrics", false, []string{"pkg/apis"}},
 	{"internal/reconcile", false, nil},
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
 	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan",
 		"internal/reconcile", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
-	{"internal/view", false, []string{"pkg/apis", "internal/diagnose"}},
-	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/diagnose", "internal/view"}},
+	{"cmd/kubectl-localservice/view", false, []string{"pkg/apis", "cmd/kubectl-localservice/diagnose"}},
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "cmd/kubectl-localservice/"}},
 }
 
 func TestRooms(t *testing.T) {

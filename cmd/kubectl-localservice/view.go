@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/localservice-dev/local-service-controller/internal/diagnose"
-	"github.com/localservice-dev/local-service-controller/internal/view"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 )
 
 // viewFlags are the flags of view.

@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/localservice-dev/local-service-controller/internal/diagnose"
-	"github.com/localservice-dev/local-service-controller/internal/view"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 	"github.com/localservice-dev/local-service-controller/test/browser"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
 func list(name, groupBy string, items ...diagnose.Node) *diagnose.NodeList {

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/localservice-dev/local-service-controller/internal/diagnose"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
 //go:embed page
