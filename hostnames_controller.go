@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"time"
+	"iter"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -15,230 +13,164 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// hostnames publishes the names of LocalServices with mode Hostnames, as a part of their sync. It watches the
-// EndpointSlices in which Kubernetes publishes the pods of the Source, which selects them; it owns their copies, with a
-// hostname for each endpoint, which make up the Published Service; it writes those.
-type hostnames struct {
+// hostnamesController publishes the names of LocalServices with mode Hostnames. It watches the EndpointSlices in which
+// Kubernetes publishes the pods of the Source, which selects them; it owns their copies, with a hostname for each
+// endpoint, which make up the Published Service; it writes those. Its keys are the EndpointSlices of the Source: one
+// that changes leads to one comparison and one write.
+//
+// It publishes them, too, for a LocalService whose mode was changed, as long as that has both Services.
+type hostnamesController struct {
 	clock        clock.PassiveClock
 	nodeLabelKey string
 	caches       *cache.Caches
+	observed     *cache.Observed
 	slices       *writer.Slices
 	loop         *reconcile.Loop[types.NamespacedName]
-	// doomed has a map[types.UID]time.Time, since when copies are to go, by the keys of LocalServices that have such.
-	doomed sync.Map
-	// vanished has the keys of LocalServices of which a copy has gone: maybe with its Service, which the cache may be late
-	// to know.
-	vanished sync.Map
+	// report has the status of a LocalService report what could not be written, or can be again.
+	report func(localService types.NamespacedName)
 }
 
-// doomedFor is how long a copy stays whose source is gone: if somebody has deleted the Service of that, Kubernetes
-// publishes the pods anew, but not all in one moment.
-const doomedFor = 5 * time.Second
-
-func newHostnames(deps app.Dependencies, services *writer.Services,
-	loop *reconcile.Loop[types.NamespacedName]) *hostnames {
-	return &hostnames{loop: loop, clock: deps.Clock, nodeLabelKey: deps.Options.NodeLabelKey,
-		caches: deps.Caches,
-		slices: writer.NewSlices(deps.Kube, services, deps.Caches.HostnameSlices.Wrote)}
-}
-
-// published is what a sync knows of the names of a LocalService.
-type published struct {
-	plan.Copies
-	*plan.Hostnames
-	service plan.Service // nil unless the LocalService has it
-}
-
-// plan decides about the copies, and completes a plan of Services and the report about it: see tell and holdRetired. It
-// does so, too, for a LocalService whose mode has been changed, as long as it has the Services: until then its names
-// are kept up to date.
-func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status.Report, nodes []string) *published {
-	names := h.look(ls)
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		names.tell(report, nodes)
+func newHostnamesController(deps app.Dependencies) (*hostnamesController, error) {
+	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Clock, deps.Caches, deps.Shuffle)
+	c := &hostnamesController{
+		clock:        deps.Clock,
+		nodeLabelKey: deps.Options.NodeLabelKey,
+		caches:       deps.Caches,
+		observed:     writers.Observed,
+		slices:       writer.NewSlices(writers),
 	}
-	if again := h.holdRetired(ls, p, names, report, nodes); again > 0 {
-		h.loop.AddAfterBackoff(keyOf(ls), again)
-	}
-	return names
+	c.loop = reconcile.New("hostnames", deps.Clock, namespaceOf, c.sync)
+	c.caches.Nodes.OnChange(c.nodeChanged)
+	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged), c.caches.Services.OnChange(c.serviceChanged),
+		c.caches.LocalServices.OnChange(c.localServiceChanged))
 }
 
-// look decides about the copies, and remembers which are to go.
-func (h *hostnames) look(ls *v1alpha1.LocalService) *published {
-	nodes, names := h.caches.Nodes.Selected(ls), &published{service: h.ours(ls, plan.Published)}
-	names.Hostnames = plan.NewHostnames(ls, names.service, nodes.Label)
-	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
-		Published: names.service, Slices: h.caches.Hostnames(ls), Nodes: len(nodes.Names),
-		IsContested: func(current plan.EndpointSlice, want plan.SliceSum) bool {
-			return h.slices.IsContested(ls, current, want)
-		}})
-	if names.Sources > 0 { // Otherwise nothing goes, and what is known of the copies stays as it is.
-		names.Changes = h.holdDoomed(keyOf(ls), names.Changes)
+func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
+	if before != nil && after != nil && before.Same(after) {
+		return
 	}
-	return names
-}
-
-// holdDoomed leaves out the deletions of copies that have not been doomed for long enough.
-func (h *hostnames) holdDoomed(key types.NamespacedName, changes []plan.CopyChange) []plan.CopyChange {
-	known, _ := h.doomed.Load(key)
-	before, _ := known.(map[types.UID]time.Time)
-	now, doomed := h.clock.Now(), map[types.UID]time.Time{}
-	kept := slices.DeleteFunc(slices.Clone(changes), func(change plan.CopyChange) bool {
-		if change.Action != plan.Delete {
-			return false
+	slice, isGone := after, after == nil
+	if isGone {
+		slice = before
+	}
+	wait := batchPeriod // Somebody changes what is ours, and may do so as often as it is put right.
+	if slice.Manager() == plan.KubernetesSliceManager {
+		if wait = 0; isGone {
+			wait = plan.CopyStays
 		}
-		uid := change.Current.GetUID()
-		since, isKnown := before[uid]
-		if !isKnown {
-			since = now
+	}
+	c.loop.AddAfter(writer.SliceKey(slice.GetNamespace(), slice.GetName()), wait)
+}
+
+// serviceChanged finds the EndpointSlices of a Service of mode Hostnames, which is of no node.
+func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
+	if before != nil && after != nil && before.Same(after) {
+		return
+	}
+	for _, service := range []*cache.Service{before, after} {
+		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
+			c.addAll(types.NamespacedName{Namespace: service.GetNamespace(), Name: service.Controller().Name})
 		}
-		doomed[uid] = since
-		return now.Sub(since) < doomedFor
+	}
+}
+
+// localServiceChanged finds the EndpointSlices of a LocalService whose spec changed.
+func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
+	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
+		c.addAll(keyOf(after))
+	}
+}
+
+// nodeChanged finds the EndpointSlices of LocalServices whose names depend on a node's labels.
+func (c *hostnamesController) nodeChanged(before, after *cache.Node) {
+	for ls := range c.caches.LocalServices.All() {
+		was := before != nil && plan.Selects(ls, before.Labels)
+		is := after != nil && plan.Selects(ls, after.Labels)
+		if was || is {
+			c.addAll(keyOf(ls))
+		}
+	}
+}
+
+func (c *hostnamesController) addAll(localService types.NamespacedName) {
+	for name := range c.caches.Hostnames(localService) {
+		c.loop.AddAfter(writer.SliceKey(localService.Namespace, name), batchPeriod)
+	}
+}
+
+// Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
+func (c *hostnamesController) Run(ctx context.Context, workers int) {
+	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] {
+		return func(yield func(types.NamespacedName) bool) {
+			for key := range c.caches.HostnameSlices.Keys() {
+				if !yield(writer.SliceKey(key.Namespace, key.Name)) {
+					return
+				}
+			}
+		}
 	})
-	if len(kept) < len(changes) {
-		h.loop.AddAside(key, doomedFor)
+}
+
+// sync brings the copy of an EndpointSlice to what it should be.
+func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
+	if !c.observed.IsObserved(key) {
+		return reconcile.Stale(errNotObserved)
 	}
-	if len(doomed) > 0 {
-		h.doomed.Store(key, doomed)
-	} else {
-		h.doomed.Delete(key)
+	ls := c.localServiceOf(key)
+	if ls == nil {
+		c.observed.Forget(key)
+	return nil // The garbage collector deletes the copies with their Service.
 	}
-	return kept
-}
-
-// forget forgets what is remembered of a LocalService that is gone.
-func (h *hostnames) forget(key types.NamespacedName) {
-	h.doomed.Delete(key)
-	h.vanished.Delete(key)
-}
-
-// isBehind reports whether there are writes to make of the names, and not only such as are refused.
-func (h *hostnames) isBehind(ls *v1alpha1.LocalService, names *published) bool {
-	return h.slices.HasWrites(ls, names.Changes)
-}
-
-// ours is the Service that a LocalService has for a purpose, nil if there is none, or it is somebody else's.
-func (h *hostnames) ours(ls *v1alpha1.LocalService, purpose plan.Purpose) plan.Service {
-	service := h.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, purpose, ""))
-	if plan.HolderOf(ls, purpose, "", h.nodeLabelKey, service) != plan.Ours {
+	names := namesOf(c.caches, c.slices, ls, c.nodeLabelKey)
+	change, isContested := names.Change(key.Name)
+	if isContested {
+		c.loop.AddAfter(key, writer.ContestedRecheck)
+	}
+	if change.Action == "" || change.Action == plan.Wait {
 		return nil
 	}
-	return service // Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
-}
-
-// tell completes a report about a LocalService with mode Hostnames.
-func (p *published) tell(report *status.Report, nodes []string) {
-	report.Nodes = p.Count(nodes)
-	report.ReadyNodes = min(len(p.Ready), report.Nodes) // Pods may be known before their nodes.
-	report.Hostnames = &status.Hostnames{Unpublished: p.Sources == 0 && len(report.Conflicts) == 0}
-	for i := range p.Changes {
-		if p.Changes[i].Action == plan.Wait {
-			report.Hostnames.Waiting++
+	if change.Action == plan.Delete {
+		if wait := names.DeletesAfter(c.clock.Now()); wait > 0 {
+			c.loop.AddAfter(key, wait)
+			return nil
 		}
 	}
-	if p.Contested > 0 {
-		report.ContestedFields = append(report.ContestedFields, writer.EndpointsField)
+	again, report, err := c.slices.Write(ctx, ls, &change, names)
+	if report {
+		c.report(keyOf(ls))
 	}
-}
-
-// holdRetired takes the deletion of the Services of the mode before out of a plan until nobody needs them any more: all
-// that is reached by their names is reached by the new ones, and has been for a while. It returns when to look again, 0
-// for not before something changes.
-func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *published, report *status.Report,
-	nodes []string) (again time.Duration) {
-	if report.Retiring = p.Count(plan.Retire); report.Retiring == 0 {
-		return 0
-	}
-	report.Unanswered = -1
-	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
-	if len(p.Changes) == report.Retiring && (!isHostnames || names.IsComplete()) {
-		report.Unanswered = h.unanswered(ls, names, nodes)
-	}
-	left, known := status.LeftToRetire(ls, h.clock.Now())
-	switch {
-	case report.Unanswered < 0 && (len(p.With(plan.Action.IsWrite)) > report.Retiring || len(names.Changes) > 0):
-		again = progressInterval // What is written now may be all that is missing.
-	case report.Unanswered != 0: // An event will tell.
-	case !known:
-		again = status.RetireAfter
-	case left > 0:
-		again = left
-	default:
-		if names.service != nil { // As long as the names are there, the Source keeps them up to date.
-			source := plan.ServiceName(ls.Name, plan.Source, "")
-			p.Changes = slices.DeleteFunc(p.Changes, func(change plan.Change) bool {
-				return change.Action == plan.Retire && change.Name == source
-			})
-		}
-		return 0
-	}
-	keepRetired(p)
-	return again
-}
-
-func keepRetired(p *plan.Plan) {
-	p.Changes = p.With(func(action plan.Action) bool { return action != plan.Retire })
-}
-
-// unanswered counts the nodes that are reached by a name of the mode before, and by none of the new one.
-func (h *hostnames) unanswered(ls *v1alpha1.LocalService, names *published, nodes []string) (n int) {
-	ready, named := h.caches.ReadyServices(ls), names.ReadyNodes(names.Hostnames)
-	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
-	for _, node := range nodes {
-		byService, byHostname := ready[plan.ServiceName(ls.Name, plan.ForNode, node)], named[node]
-		if isHostnames && byService && !byHostname && names.Of(node) != "" || !isHostnames && byHostname && !byService {
-			n++
-		}
-	}
-	return n
-}
-
-// isPublished makes sure, before a copy is made in the place of one that has gone, that the Service of the names is
-// there: the garbage collector would delete the copy as often as it is made.
-func (h *hostnames) isPublished(ctx context.Context, ls *v1alpha1.LocalService, names *published) error {
-	_, vanished := h.vanished.Load(keyOf(ls))
-	if !vanished || !slices.ContainsFunc(names.Changes,
-		func(change plan.CopyChange) bool { return change.Action == plan.Create }) {
-		return nil
-	}
-	if err := h.slices.IsThere(ctx, names.service); err != nil {
+	if err != nil {
 		return fmt.Errorf("publish the names of LocalService %s: %w", keyOf(ls), err)
 	}
-	h.vanished.Delete(keyOf(ls))
+	c.loop.AddAfter(key, again)
 	return nil
 }
 
-// write makes the changes of the copies, and completes the plan of Services and the report about it: if not all is
-// written, the names of the mode before are needed.
-func (h *hostnames) write(ctx context.Context, ls *v1alpha1.LocalService, names *published, p *plan.Plan,
-	report *status.Report, next func() error) writer.Outcome {
-	if len(names.Changes) == 0 {
-		return writer.Outcome{}
+// localServiceOf returns the LocalService of an EndpointSlice of the Source, of its copy, or of another one, nil if there
+// is none.
+func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
+	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
+		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
+			ls := c.caches.LocalServices.Get(key.Namespace, slice.LocalService().Name)
+			if ls != nil && ls.DeletionTimestamp == nil {
+				return ls
+			}
+		}
 	}
-	var out writer.Outcome
-	if err := h.isPublished(ctx, ls, names); err != nil {
-		out.Stale = []error{err}
-	} else {
-		out = h.slices.Write(ctx, ls, names.Changes, func(change *plan.CopyChange) *discoveryv1.EndpointSlice {
-			return plan.Copy(change, names.service, names.Hostnames)
-		}, next)
+	return nil
+}
+
+// namesOf returns what is published of the names of a LocalService.
+func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
+	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Selected(ls).Label,
+		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
+	names.Slices = caches.Hostnames(keyOf(ls))
+	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {
+		return slices.IsContested(ls, current, want)
 	}
-	isAllWritten := len(out.Refused)+len(out.Stale) == 0 && out.Stopped == nil
-	if !isAllWritten && report.Hostnames != nil {
-		report.ReadyNodes = min(names.ReadyInPlace(names.Hostnames), report.Nodes)
-		report.Unanswered = -1
-		keepRetired(p)
-	}
-	isShown := out.AwaitSlices(ctx, func(name, resourceVersion string) bool {
-		return h.caches.HostnameSlices.HasReached(ls.Namespace, name, resourceVersion)
-	})
-	if !isShown {
-		h.loop.AddAside(keyOf(ls), pendingInterval)
-	}
-	return out
+	return names
 }

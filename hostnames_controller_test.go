@@ -19,7 +19,6 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -39,7 +38,7 @@ type hostnamesWorld struct {
 func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime.Object, do func(*hostnamesWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &hostnamesWorld{newFixture(t, append(objects, ls)...), ls}
-		w.runLocalServices()
+		w.runAll()
 		do(w)
 	})
 }
@@ -170,7 +169,7 @@ func TestHostnames(t *testing.T) {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 			w.removeSlice("1")
-			time.Sleep(10 * time.Second) // A copy stays for a moment longer than its source.
+			time.Sleep(time.Minute) // A copy stays for a moment longer than its source.
 			w.want("one is gone", "b-example-com-zvm5k36wu5=10.0.0.1")
 			w.writes()
 			time.Sleep(time.Hour)
@@ -311,7 +310,7 @@ func TestChangeOfModeNotPermitted(t *testing.T) {
 
 // TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.
 func TestChangeOfMode(t *testing.T) {
-	retired := status.RetireAfter + 2*time.Second
+	retired := plan.RetireAfter + 2*time.Second
 	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a", "zone=x"), testNode("b", "zone=x")},
 		func(w *hostnamesWorld) {
 			w.set(testSlice("demo-a", true))
@@ -339,7 +338,7 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo", "demo-a", "demo-b", sourceName) // The pod on a is reached through its Service only.
 			w.publish("1", "a", "b!")
-			time.Sleep(status.RetireAfter - 5*time.Second)
+			time.Sleep(plan.RetireAfter - 5*time.Second)
 			services("demo", "demo-a", "demo-b", sourceName) // DNS may not know the new names yet.
 			time.Sleep(retired)
 			services("demo", sourceName)
@@ -361,7 +360,7 @@ func TestChangeOfMode(t *testing.T) {
 			// Not when the controller writes the status, which would be lost.
 			time.Sleep(5 * time.Second)
 			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true }) // Everything begins anew.
-			time.Sleep(status.RetireAfter - 5*time.Second)
+			time.Sleep(plan.RetireAfter - 5*time.Second)
 			services("demo", "demo-a", "demo-b", sourceName)
 			time.Sleep(retired)
 			services("demo-a", "demo-b")

@@ -212,7 +212,14 @@ func TestCopyDeletedUnseen(t *testing.T) {
 			}
 			return true, fake, nil
 		})
-		w.runLocalServices()
+		w.kube.PrependReactor("list", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+			_, object, err := core.ObjectReaction(w.kube.Tracker())(a)
+			if list, isList := object.(*discoveryv1.EndpointSliceList); isList {
+				list.ResourceVersion = w.nextVersion()
+			}
+			return true, object, err
+		})
+		w.runAll()
 		w.publish("1", "a")
 		copies := w.kube.DiscoveryV1().EndpointSlices("default")
 		source, err := copies.Get(t.Context(), sourceName+"-1", metav1.GetOptions{})

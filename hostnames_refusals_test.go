@@ -242,7 +242,7 @@ func TestHostnamesOfAServiceThatIsGone(t *testing.T) {
 		w.writes()
 		w.remove(copied)
 		time.Sleep(time.Minute)
-		if got := w.requests(); len(got) > 20 {
+		if got := w.requests(); len(got) > 40 {
 			t.Errorf("%d requests within a minute", len(got))
 		}
 		isGone.Store(false)

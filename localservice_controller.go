@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -26,72 +23,119 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes and Services are collected before their LocalServices are looked at, and
-	// readinessPeriod how long those of pods that become ready or not, which change numbers in the status only.
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are collected before their LocalServices are
+	// synced, and readinessPeriod how long those of pods that become ready or not, which change numbers in the status
+	// only.
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
-	// pendingInterval is when it is looked again whether the caches show what was written.
-	pendingInterval = 5 * time.Second
-	// withheldInterval is when Services are tried again that a limit has kept from being created, or replaced.
-	withheldInterval = 30 * time.Second
 
 	// Reasons of events.
 	eventServicesWritten  = "ServicesWritten"
 	eventDeletingServices = "DeletingServices"
 )
 
-// What stops the writes of a plan that is not right any more.
-var (
-	errOutdated     = errors.New("the LocalService has changed")
-	errNodesChanged = errors.New("the nodes have changed")
-	errPodsChanged  = errors.New("the pods of the names have changed")
-)
+var errNotObserved = errors.New("the caches have not observed what was written last")
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
-// (their metadata), Services, and the EndpointSlices of those, to tell which have ready endpoints; it owns the Services
+// (their metadata), Services, and the EndpointSlices of those, to count which have ready endpoints; it owns the Services
 // whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
+//
+// A sync decides by the caches alone. It waits until they have observed what the last sync wrote, so that nothing has to
+// be remembered about it. It writes for half a second at most; what is left is planned again, at the end of the queue.
 type localServiceController struct {
-	metadata     metadata.Interface
 	recorder     app.Recorder
-	clock        clock.WithTicker
+	clock        clock.PassiveClock
 	nodeLabelKey string
-	limits       plan.Limits
 	caches       *cache.Caches
+	observed     *cache.Observed
 	services     *writer.Services
-	hostnames    *hostnames
+	slices       *writer.Slices
 	statuses     *writer.Statuses
-	reservations *writer.Reservations
 	loop         *reconcile.Loop[types.NamespacedName]
-	// nodeChanges counts the changes of nodes that a plan depends on.
-	nodeChanges atomic.Int64
-	// nodeWaits are of LocalServices that select a node that they did not before.
+	// nodeWaits measures how long LocalServices wait that select a node that they did not before.
 	nodeWaits *metrics.Waits
-	// vanished has the keys of LocalServices of which a Service has gone: maybe with them, which the cache of
-	// LocalServices may be late to know.
-	vanished sync.Map
 }
 
-func newLocalServiceController(deps app.Dependencies) (*localServiceController, error) {
+func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*localServiceController, error) {
+	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Clock, deps.Caches, deps.Shuffle)
 	c := &localServiceController{
-		metadata:     deps.Metadata,
 		recorder:     deps.Recorder,
 		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
-		limits:       deps.Options.Limits,
-		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 		caches:       deps.Caches,
-		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency, deps.Shuffle,
-			deps.Caches.Services.Wrote),
-		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Options.Limits.GuardsDeletions(),
-			deps.Recorder.Record),
-		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
+		observed:     writers.Observed,
+		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
+		slices:       slices,
+		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
+		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	c.hostnames = newHostnames(deps, c.services, c.loop)
 	c.caches.Nodes.OnChange(c.nodeChanged)
-	c.caches.Services.OnChange(c.serviceChanged)
-	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
+	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
+}
+
+// localServiceChanged leaves nothing out: a sync that finds everything in place costs less than to remember what this
+// controller wrote itself.
+func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
+	if after == nil {
+		after = before // The garbage collector deletes its Services, but a metric may be about it.
+	}
+	c.loop.Add(keyOf(after))
+}
+
+func (c *localServiceController) nodeChanged(before, after *cache.Node) {
+	for ls := range c.caches.LocalServices.All() {
+		was := before != nil && plan.Selects(ls, before.Labels)
+		is := after != nil && plan.Selects(ls, after.Labels)
+		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
+		if is && !was && c.loop.Running() && !isHostnames {
+			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
+		}
+		if was != is || is && isHostnames { // Hostnames may follow a node's labels.
+			c.loop.AddAfter(keyOf(ls), batchPeriod)
+		}
+	}
+}
+
+// serviceChanged finds the LocalServices that control the Service, or want its name.
+func (c *localServiceController) serviceChanged(before, after *cache.Service) {
+	if before != nil && after != nil && before.Same(after) {
+		return
+	}
+	for _, service := range []*cache.Service{before, after} {
+		for key := range c.caches.LocalServicesOf(service) {
+			c.loop.AddAfter(key, batchPeriod)
+		}
+	}
+}
+
+// endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
+func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
+	if before != nil && after != nil && before.Same(after) {
+		return
+	}
+	for _, slice := range []*cache.EndpointSlice{before, after} {
+		if slice == nil || !slice.Ready {
+			continue
+		}
+		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
+		if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
+			c.loop.AddAfter(key, readinessPeriod)
+		}
+	}
+}
+
+// hostnameSliceChanged finds the LocalService of an EndpointSlice of mode Hostnames, for its status.
+func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
+	if before != nil && after != nil && before.Same(after) {
+		return
+	}
+	for _, slice := range []*cache.HostnameSlice{before, after} {
+		if slice != nil && c.caches.LocalServices.Get(slice.GetNamespace(), slice.LocalService().Name) != nil {
+			c.loop.AddAfter(slice.LocalService(), batchPeriod)
+		}
+	}
 }
 
 // Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
@@ -99,194 +143,125 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys)
 }
 
-// sync looks at everything that a LocalService depends on, decides what to do about its Services, does it, and tells so
+// sync looks at everything that a LocalService depends on, decides what to do about its Services, does it, and reports
 // in the status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
+	if !c.observed.IsObserved(key) {
+		return reconcile.Stale(errNotObserved)
+	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
 		metrics.Forget(key)
 		c.nodeWaits.Take(key)
-		c.vanished.Delete(key)
-		c.hostnames.forget(key)
+		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	wasInvalid := metrics.SetInvalid(key, err != nil)
+	metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		isTold := wasInvalid && status.TellsInvalid(ls, err)
-		if statusErr := c.writeStatus(ctx, ls, status.Report{Invalid: err}); statusErr != nil || isTold {
-			return statusErr // An error is to be tried again.
-		}
-		return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", key, err))
+		return c.reportInvalid(ctx, ls, err)
 	}
-
-	templates.Leave(c.services.Contested.Fields(ls))
 	wait := c.nodeWaits.Take(key)
 	defer wait.Return()
-	nodeChanges := c.nodeChanges.Load()
-	p, nodes, owned := c.plan(ls, templates)
-	// What the caches are late to show is not to be written again.
-	pending := p.LeavePending(func(change *plan.Change) (bool, bool) { return c.caches.Services.IsPending(ls, change) })
-	if pending > 0 {
-		c.loop.AddAfterBackoff(key, pendingInterval)
-	}
-	report := status.NewReport(&p, len(nodes))
-	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
-	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
-	names := c.hostnames.plan(ls, &p, &report, nodes)
-	// Names come first: pods change also while many Services are written.
-	outcome := c.hostnames.write(ctx, ls, names, &p, &report, func() error { return c.isOutdated(ls) })
-	if c.loop.IsBackingOff(key) {
-		return outcome.WhileBackingOff()
-	}
-	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
-	if err != nil {
-		return err
-	}
-	defer release()
-	p, report.Withheld = c.limits.Apply(p, ls, owned, total, pending == 0)
-	p = report.Withheld.HoldReplacements(p, &report.Capacity)
-	if report.Withheld.Creates > 0 {
-		release()
-	}
-	if err := c.isCurrent(ctx, ls, &p); err != nil {
-		return err
-	}
-	if err := c.tellHeld(ctx, ls, &p, report); err != nil {
-		return err
-	}
-	c.announce(ctx, ls, &p, report, owned)
-	next := c.beforeEachWrite(ctx, ls, report, nodes, nodeChanges)
-	outcome.Add(func() writer.Outcome {
-		return c.services.Write(ctx, ls.Namespace, p.With(plan.Action.IsWrite), next,
-			func() error { return c.isOutdated(ls) })
-	})
+	p := c.plan(ls, templates)
+	c.announce(ls, &p)
+	outcome := c.services.Write(ctx, ls, p.Changes)
 	written := c.clock.Now()
-	err = c.conclude(ctx, ls, report, outcome)
-	if err == nil && outcome.Stopped == nil && report.Withheld.Creates == 0 && !report.Withheld.IsUnsure {
+	if err := c.report(ctx, ls, &p, &outcome); err != nil {
+		return err
+	}
+	if outcome.IsComplete() {
 		wait.Done(written)
 	}
-	return err
+	return nil
 }
 
-// plan computes the plan of a LocalService from the caches. It also returns the names of the selected nodes, and how
-// many Services the LocalService has.
-func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) (p plan.Plan, nodes []string,
-	owned int) {
-	nodes = c.caches.Nodes.Selected(ls).Names
-	ready := c.caches.ReadyServices(ls)
-	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
-		owned = len(byName)
-		p = plan.Compute(plan.Input{Templates: templates, Nodes: nodes, Owned: byName, Ready: ready,
-			Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
+// plan computes the plan of a LocalService from the caches.
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
+	templates.Leave(c.services.Contested.Fields(ls))
+	return plan.Compute(plan.Input{
+		Templates: templates,
+		Nodes:     c.caches.Nodes.Selected(ls).Names,
+		Owned:     c.caches.Services.Owned(ls),
+		Lookup:    func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
+		Ready:     c.caches.ReadyServices(ls),
+		Names:     namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
+		Capacity:  func(more int) plan.Capacity { return c.caches.Capacity(ls, more) },
+		Now:       c.clock.Now(),
 	})
-	return p, nodes, owned
 }
 
-// isCurrent makes sure, before Services are changed or deleted, or made in the place of such as have gone, that the
-// LocalService still asks for that. The cache may not know yet that it was changed; or that it is deleted, when it
-// knows already that its Services were orphaned by the same command: adopted then, they would be deleted with it.
-func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) error {
-	_, vanished := c.vanished.Load(keyOf(ls))
-	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
-		return nil
+// announce records an event, before anything is written, of what somebody may not have meant: once, when it begins.
+func (c *localServiceController) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
+	owned := len(c.caches.Services.Owned(ls))
+	if plan.IsMassDeletion(*p, owned) && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
+		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
+			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
+				p.Count(plan.Delete), owned))
 	}
-	// Whether deletions are withheld, or confirmed, stands in its status and its annotations.
-	withStatus := c.limits.GuardsDeletions() && p.Count(plan.Delete, plan.Replace) > 0
-	if err := writer.IsCurrent(ctx, c.metadata, ls, withStatus); err != nil {
-		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
-	}
-	c.vanished.Delete(keyOf(ls))
-	return nil
 }
 
-// isOutdated returns an error if a LocalService has changed or gone, other than in its status or in metadata that do not
-// matter.
-func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
-	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
-	isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-	confirmation := func(ls *v1alpha1.LocalService) string { return ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] }
-	if isGone || current.Generation != ls.Generation || confirmation(current) != confirmation(ls) {
-		return errOutdated
-	}
-	return nil
-}
-
-// conclude tells what became of a sync: in an event, the status, and its error.
-func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,
-	outcome writer.Outcome) error {
-	key, counts := keyOf(ls), outcome.Counts()
-	if summary := status.Written(counts); summary != "" {
+// report reports what a sync found and did, in an event, the status and its error, and has the LocalService synced again
+// if there is more to do.
+func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
+	outcome *writer.Outcome) error {
+	key := keyOf(ls)
+	if summary := status.Written(outcome.Counts); summary != "" {
 		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten,
-			fmt.Sprintf("%s (%d nodes selected)", summary, report.Nodes))
+			fmt.Sprintf("%s (%d nodes selected)", summary, p.Nodes))
 		klog.FromContext(ctx).V(2).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
-			"nodes", report.Nodes)
+			"nodes", p.Nodes)
 	}
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err() // Whoever goes on after us begins by looking at everything.
 	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
 		return nil
-	}
-	isShown := outcome.Await(ctx, func(w *writer.Written) bool {
-		return c.caches.Services.Shows(ls, w.Change, w.ResourceVersion)
-	})
-	if !isShown && len(outcome.Contested) == 0 {
-		c.loop.AddAfterBackoff(key, pendingInterval)
-	}
-	if len(outcome.Contested) > 0 {
+	case outcome.Stopped != nil:
+		return outcome.Stopped // The next sync, or whoever leads next, begins by looking at everything.
+	case len(outcome.Contested) > 0:
 		c.services.Contested.Add(ls, outcome.Contested)
-	}
-	if len(outcome.Contested) > 0 || errors.Is(outcome.Stopped, errOutdated) {
 		c.loop.Add(key)
 		return nil
 	}
-	if len(report.ContestedFields) > 0 {
-		c.loop.AddAfter(key, writer.ContestedFor)
-	} else if len(outcome.Written) > 0 && len(c.services.Contested.Fields(ls)) > 0 {
-		c.loop.AddAfterBackoff(key, batchPeriod) // What was written may have come back changed, too.
-	}
-	hasMadeRoom := report.Withheld.Creates > 0 && counts[plan.Delete] > 0
-	if hasMadeRoom {
-		c.loop.Add(key)
-	} else if report.Withheld.Creates+report.Withheld.Replaces > 0 {
-		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
-	}
-	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
-	report.Refused = outcome.Refused
-	report.Writing = len(outcome.Refused) == 0 &&
-		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0 ||
-			report.Withheld.IsUnsure && report.Withheld.Deletes == 0)
-	if len(outcome.Refused) == 0 && !report.Writing && report.Withheld.Deletes == 0 {
-		report.Withheld.Services = 0 // What was confirmed is done.
-	}
-	statusErr := c.writeStatus(ctx, ls, report)
-	switch {
-	case len(outcome.Refused) > 0:
-		if reconcile.IsStale(statusErr) {
-			statusErr = nil // It is told with the next try, which is not to come sooner for that.
+	report := c.newReport(ls, p, outcome)
+	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
+	later, statusErr := c.statuses.Write(ctx, ls, report)
+	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
+		if again > 0 {
+			c.loop.AddAfter(key, again)
 		}
-		err := errors.Join(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Refused)), statusErr)
-		if outcome.MayPass() {
-			return err
-		}
-		return reconcile.Refused(err)
-	case statusErr != nil:
-		return statusErr
-	case len(outcome.Stale) > 0:
-		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(outcome.Stale)))
-	case outcome.Stopped != nil: // by errNodesChanged, or errPodsChanged
+	}
+	if len(p.ContestedFields) > 0 {
+		c.loop.AddAfter(key, writer.ContestedRecheck)
+	}
+	if len(outcome.Counts) > 0 {
+		c.loop.AddAfter(key, writer.ObserveAfter)
+	}
+	if outcome.More {
 		c.loop.Add(key)
 	}
-	return nil
+	return errors.Join(statusErr, outcome.Err(key))
 }
 
-// writeStatus writes the status that tells a report, or has it written later.
-func (c *localServiceController) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
-	report status.Report) error {
-	later, err := c.statuses.Write(ctx, ls, report)
-	if later > 0 {
-		c.loop.AddAfterBackoff(keyOf(ls), later)
+// newReport makes the report of a plan and what became of it.
+func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Plan,
+	outcome *writer.Outcome) status.Report {
+	report := status.NewReport(p)
+	report.InPlace += outcome.InPlace()
+	report.Refused = append(append(report.Refused, outcome.Refused...), outcome.Failed...)
+	report.Writing = len(report.Refused) == 0 && !outcome.IsComplete()
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		report.AddNames(&p.Copies, c.slices.Refused(ls, p.Copies.Changes))
 	}
-	return err
+	return report
+}
+
+// reportInvalid reports that a spec cannot be turned into Services.
+func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
+	if status.TellsInvalid(ls, invalid) {
+		return nil
+	}
+	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
+		return err
+	}
+	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", keyOf(ls), invalid))
 }

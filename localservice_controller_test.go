@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -21,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -66,7 +66,9 @@ func (f *fixture) startLocalServices(workers int) (stop func()) {
 
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
-	c, err := newLocalServiceController(f.deps)
+	d := f.deps
+	c, err := newLocalServiceController(d,
+		writer.NewSlices(writer.NewDependencies(d.Kube, d.Metadata, d.Clock, d.Caches, d.Shuffle)))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -185,6 +187,7 @@ func TestSyncWrites(t *testing.T) {
 				}
 				f.expect("writes", c.writes, f.writes())
 				f.expect("events", c.events, f.recorded())
+				synctest.Wait() // Now the caches have observed what was written.
 				if err := controller.sync(t.Context(), demoKey); name != "a spec that cannot work" && err != nil {
 					t.Errorf("second sync: %v", err)
 				}
@@ -361,26 +364,24 @@ func TestErrors(t *testing.T) {
 	services := corev1.Resource("services")
 	terminating := apierrors.NewForbidden(services, "x", errors.New("terminating"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	const refused = "patch localservices/status demo 0/90 not Ready: WriteFailed, Progressing"
 	for name, c := range map[string]struct {
 		err      error
 		sync     string // what the error of sync says, "" for none
 		status   string
 		attempts int
 	}{
-		"quota is exceeded": {apierrors.NewForbidden(services, "x", errors.New("exceeded quota")), "exceeded quota",
-			"patch localservices/status demo 0/90 not Ready: WriteFailed, Progressing", 10},
-		"the server is in trouble": {apierrors.NewInternalError(errors.New("etcd is slow")), "10 writes failed",
-			"patch localservices/status demo 0/90 not Ready: WriteFailed, Progressing", 10},
+		"quota is exceeded":                            {apierrors.NewForbidden(services, "x", errors.New("exceeded quota")), "", refused, 10},
+		"a webhook fails":                              {apierrors.NewInternalError(errors.New("failed calling webhook")), "", refused, 10},
+		"the server is busy":                           {apierrors.NewTooManyRequests("busy", 1), "10 writes failed", refused, 10},
 		"the namespace is terminating: nobody is told": {terminating, "", "", 1},
-		"the cache is behind: tried again, and no failure": {apierrors.NewAlreadyExists(services, "x"),
-			"already exists",
+		"the cache is behind: tried again, and no failure": {apierrors.NewAlreadyExists(services, "x"), "already exists",
 			"patch localservices/status demo 0/90 not Ready: WritingServices, Progressing", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, controller := newLocalServiceFixture(t, append(testNodes(90), testLocalService())...)
-				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object,
-					error) {
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 					return true, nil, c.err
 				})
 				err := controller.sync(t.Context(), demoKey)
@@ -388,22 +389,16 @@ func TestErrors(t *testing.T) {
 					t.Errorf("sync: %v, want %q", err, c.sync)
 				}
 				writes := f.writes()
-				status := ""
-				if i := slices.IndexFunc(writes, func(w string) bool {
-					return strings.HasPrefix(w,
-						"patch localservices")
-				}); i >= 0 {
-					status = writes[i]
-					writes = slices.Delete(writes, i, i+1)
-				}
-				if status != c.status {
-					t.Errorf("status %q, want %q", status, c.status)
+				if c.status != "" {
+					f.expect("status", []string{c.status}, writes[len(writes)-1:])
+					writes = writes[:len(writes)-1]
 				}
 				if len(writes) != c.attempts {
 					t.Errorf("%d attempts, want %d", len(writes), c.attempts)
 				}
 				// The next sync, with the trouble over, does all that is missing.
 				f.kube.ReactionChain = f.kube.ReactionChain[1:]
+				time.Sleep(10 * time.Second)
 				if err := controller.sync(t.Context(), demoKey); err != nil {
 					t.Fatal(err)
 				}
@@ -451,24 +446,17 @@ func TestRefusedServices(t *testing.T) {
 
 func lastWrites(writes []string, n int) []string { return writes[max(0, len(writes)-n):] }
 
-// TestOutdatedPlans: the writes of a plan stop when it is not right any more.
+// TestOutdatedPlans: the writes of a plan stop when the LocalService changes.
 func TestOutdatedPlans(t *testing.T) {
-	for name, c := range map[string]struct {
-		event func(f *fixture)
-		more  []string // that is written after the first Service
-	}{
-		"LocalService deleted": {func(f *fixture) { f.remove(testLocalService()) }, nil},
-		"another LocalService of the name": {func(f *fixture) {
+	for name, event := range map[string]func(f *fixture){
+		"LocalService deleted": func(f *fixture) { f.remove(testLocalService()) },
+		"another LocalService of the name": func(f *fixture) {
 			f.remove(testLocalService())
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.UID, ls.ResourceVersion = "another", "2000" }))
-		}, nil},
-		"spec changed": {func(f *fixture) {
+		},
+		"spec changed": func(f *fixture) {
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
-		}, nil},
-		"a node deleted": {func(f *fixture) {
-			time.Sleep(replanInterval)
-			f.remove(testNode("node00"))
-		}, []string{"patch localservices/status demo 1/90 not Ready: WritingServices, Progressing"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -476,17 +464,15 @@ func TestOutdatedPlans(t *testing.T) {
 				var creates atomic.Int64
 				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 					if creates.Add(1) == 1 {
-						c.event(f)
+						event(f)
 						time.Sleep(time.Millisecond) // Now the caches know.
 					}
 					return false, nil, nil
 				})
-				if err := controller.sync(t.Context(), demoKey); err != nil {
-					t.Errorf("sync: %v", err)
+				if err := controller.sync(t.Context(), demoKey); !reconcile.IsStale(err) {
+					t.Errorf("sync: %v, want that it is stale", err)
 				}
-				got := f.writes()
-				f.expect("writes", []string{"create services"}, prefixes(got[:1]))
-				f.expect("writes after the first Service", c.more, append([]string(nil), got[1:]...))
+				f.expect("writes", []string{"create services"}, prefixes(f.writes()))
 			})
 		})
 	}
@@ -501,43 +487,35 @@ func prefixes(writes []string) []string {
 	return out
 }
 
-// TestStatusProgress: the status tells how far a long fan-out has come, but not for every few Services.
-func TestStatusProgress(t *testing.T) {
+// TestProgress: a sync writes for half a second, and the status reports about once a second how far a long fan-out is.
+// Each part has an event.
+func TestProgress(t *testing.T) {
 	for name, c := range map[string]struct {
-		nodes int
-		each  time.Duration // that a Service takes
-		want  []string
+		nodes        int
+		each         time.Duration // that a Service takes
+		least, most  int           // reports of progress
+		mostOfEvents int
 	}{
-		"fast":   {600, progressInterval / 400, []string{"400/600", "600/600"}},
-		"short":  {90, progressInterval / 32, []string{"90/90"}},
-		"slower": {600, progressInterval / 80, []string{"200/600", "400/600", "600/600"}},
-		"slow":   {90, slowProgressInterval / 40, []string{"40/90", "80/90", "90/90"}},
+		"short":            {90, 5 * time.Millisecond, 0, 0, 1},
+		"long":             {600, 5 * time.Millisecond, 2, 4, 7},
+		"one hangs, often": {6, 5 * time.Second, 5, 6, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, append(testNodes(c.nodes), testLocalService())...)
 				f.deps.Options.WriteConcurrency = 1
-				controller := f.newLocalServices()
-				end(t, controller.loop)
-				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-					time.Sleep(c.each)
-					return false, nil, nil
-				})
-				f.statuses(func(v1alpha1.LocalServiceStatus) { time.Sleep(c.each / 2) })
-				f.watch()
-				if err := controller.sync(t.Context(), demoKey); err != nil {
-					t.Fatal(err)
+				f.slowCreates(c.each)
+				var reported []int32
+				f.statuses(func(s v1alpha1.LocalServiceStatus) { reported = append(reported, s.Services) })
+				f.runLocalServices()
+				time.Sleep(time.Minute)
+				last := len(reported) - 1
+				if last < c.least || last > c.most || !slices.IsSorted(reported) || reported[last] != int32(c.nodes) {
+					t.Errorf("reported %v, want %d to %d reports of progress", reported, c.least, c.most)
 				}
-				var want []string
-				for _, told := range c.want {
-					want = append(want,
-						"patch localservices/status demo "+told+" not Ready: WritingServices, Progressing")
+				if events := f.recorded(); len(events) == 0 || len(events) > c.mostOfEvents {
+					t.Errorf("%d events: %q", len(events), events)
 				}
-				want[len(want)-1] = "patch localservices/status demo " + c.want[len(want)-1] + " Ready"
-				f.expect("status", want,
-					slices.DeleteFunc(f.writes(), func(w string) bool { return strings.HasPrefix(w, "create") }))
-				summary := fmt.Sprintf("created %d (%d nodes selected)", c.nodes, c.nodes)
-				f.expect("events", []string{"Normal ServicesWritten Services: " + summary}, f.recorded())
 			})
 		})
 	}
@@ -605,23 +583,6 @@ func TestStatusReadyNodes(t *testing.T) {
 	})
 }
 
-// TestStatusOfPredecessor: what was found out about a LocalService is not told of another one of its name.
-func TestStatusOfPredecessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, c := newLocalServiceFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "another" }))
-		if err := c.writeStatus(t.Context(), testLocalService(), status.Report{Nodes: 1}); err != nil {
-			t.Fatal(err)
-		}
-		for _, a := range f.requests() {
-			var applied v1alpha1.LocalService
-			err := json.Unmarshal(a.(core.PatchAction).GetPatch(), &applied)
-			if err != nil || applied.UID != "uid-demo" {
-				t.Errorf("to UID %q, %v", applied.UID, err)
-			}
-		}
-	})
-}
-
 // TestUpdateBehind: what another instance has written for a newer spec is not undone by one whose cache has not heard
 // of that spec, as after a failover.
 func TestUpdateBehind(t *testing.T) {
@@ -683,7 +644,7 @@ func TestAdoptionOfOrphans(t *testing.T) {
 						return true, live, nil
 					})
 					if err := controller.sync(t.Context(), demoKey); (err == nil) != (orphan.want != nil) ||
-						err != nil && !strings.Contains(err.Error(), "the LocalService has been changed or deleted") {
+						err != nil && !strings.Contains(err.Error(), "it was changed or deleted") {
 						t.Errorf("sync: %v", err)
 					}
 					f.expect("writes", orphan.want, f.writes())
@@ -706,8 +667,8 @@ func TestQuotaAndNewNodes(t *testing.T) {
 		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("exceeded quota"))
 		})
-		if err := c.sync(t.Context(), demoKey); err == nil {
-			t.Error("no error")
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Error(err)
 		}
 		counts := map[string]int{}
 		for _, w := range prefixes(f.writes()) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -51,6 +52,7 @@ func TestObservedGeneration(t *testing.T) {
 		if err := c.sync(t.Context(), demoKey); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // Now the caches have observed what was written.
 		if !slices.Equal(observed, []int64{1}) {
 			t.Errorf("the status is about generations %v, but nothing was done for the second one", observed)
 		}
@@ -61,48 +63,6 @@ func TestObservedGeneration(t *testing.T) {
 			t.Errorf("after a second sync: the status is about generations %v", observed)
 		}
 	})
-}
-
-// TestChangeBeforeEcho: a change of a LocalService that the watch tells together with our own status write, as after a
-// relist, is carried out.
-func TestChangeBeforeEcho(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.LocalService){
-		"spec": func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true },
-		"annotations": func(ls *v1alpha1.LocalService) {
-			ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ls := testLocalService(inPlace(2))
-				f := newFixture(t, ls, testNode("node1"), testNode("node2"), testService(ls, "node1"),
-					testService(ls, "node2"))
-				f.deps.Options.Limits.MaxDeleteFraction = 0.1
-				late := lateWatch(&f.client.Fake, "localservices")
-				f.runLocalServices()
-				changed := ls.DeepCopy()
-				change(changed)
-				f.set(changed)
-				f.remove(testNode("node2")) // The status is written, to the changed LocalService.
-				settle()
-				f.writes()
-				late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
-				time.Sleep(time.Minute)
-				list, err := f.kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, s := range list.Items {
-					if s.Name == "demo-node1" && s.Spec.PublishNotReadyAddresses != changed.Spec.PublishNotReadyAddresses {
-						t.Errorf("Service %s is not as the spec would have it", s.Name)
-					}
-				}
-				if changed.Annotations != nil && len(list.Items) != 1 {
-					t.Errorf("%d Services after the deletion has been confirmed", len(list.Items))
-				}
-			})
-		})
-	}
 }
 
 // TestSliceOfAnotherLocalService: an EndpointSlice follows the labels of its Service to another LocalService and back.
@@ -135,59 +95,6 @@ func (f *fixture) slowCreates(d time.Duration) {
 	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 		time.Sleep(d)
 		return false, nil, nil
-	})
-}
-
-// TestChurnOfOtherNodes: changes of nodes that a LocalService does not select neither stop its fan-out, nor hide how
-// far it has come, nor have each part of it told as a change of its own.
-func TestChurnOfOtherNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		objects := []runtime.Object{testNode("other"), testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-		})}
-		for i := range 900 {
-			objects = append(objects, testNode(fmt.Sprintf("node%03d", i), "disk=ssd"))
-		}
-		f := newFixture(t, objects...)
-		f.deps.Options.WriteConcurrency = 1
-		f.slowCreates(10 * time.Millisecond)
-		c := f.newLocalServices()
-		f.watch()
-		progress := 0
-		f.statuses(func(v1alpha1.LocalServiceStatus) { progress++ })
-		f.run(c.Run)
-		for i := range 100 {
-			f.set(testNode("other", fmt.Sprintf("beat=%d", i)))
-			time.Sleep(100 * time.Millisecond)
-		}
-		if progress < 4 || progress > 6 {
-			t.Errorf("%d status writes during a fan-out of 9 s", progress)
-		}
-		f.expect("events", []string{"Normal ServicesWritten Services: created 900 (900 nodes selected)"}, f.recorded())
-	})
-}
-
-// TestProgressWhileNodesCome: the status tells how far a long fan-out has come also while nodes join all the time.
-func TestProgressWhileNodesCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, append(testNodes(90), testLocalService())...)
-		f.deps.Options.WriteConcurrency = 1
-		f.slowCreates(100 * time.Millisecond)
-		c := f.newLocalServices()
-		f.watch()
-		var progress []int32
-		f.statuses(func(s v1alpha1.LocalServiceStatus) { progress = append(progress, s.Services) })
-		go func() {
-			for i := range 80 {
-				f.set(testNode(fmt.Sprintf("new%02d", i)))
-				time.Sleep(100 * time.Millisecond)
-			}
-		}()
-		f.run(c.Run)
-		time.Sleep(5 * time.Second)
-		if len(progress) < 5 || !slices.IsSorted(progress) {
-			t.Errorf("in 8 s, the status told of so many Services: %v", progress)
-		}
 	})
 }
 
@@ -233,7 +140,7 @@ func TestStatusWhileNodesJoin(t *testing.T) {
 			f.recorded() // There is room for so many only.
 		}
 		settle()
-		if most := int(nodes*pause/progressInterval) + 2; writes > most || told != nodes {
+		if most := int(nodes*pause/writer.NumbersInterval) + 2; writes > most || told != nodes {
 			t.Errorf("%d status writes, want at most %d; the last told of %d Services", writes, most, told)
 		}
 	})
@@ -267,51 +174,32 @@ func (f *fixture) runSilent() (services *watch.FakeWatcher) {
 	return services
 }
 
-// TestSilentWatch: Services that the watch is late to tell of are not created again, count as made, and do not keep the
-// Services of other nodes from being made.
-func TestSilentWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, append(testNodes(90), testLocalService())...)
-		f.runSilent()
-		if got := f.writes(); len(got) != 91 {
-			t.Errorf("%d writes, want 90 Services and the status", len(got))
-		}
-		f.set(testNode("node99"))
-		time.Sleep(30 * time.Second)
-		f.expect("writes", []string{"create services demo-node99", "patch localservices/status demo 91/91 " +
-			"Ready"}, f.writes())
-	})
-}
-
-// TestLateEcho: what the watch tells of our own writes only when something has changed since is looked at.
-func TestLateEcho(t *testing.T) {
+// TestWaitsForItsOwnWrites: while the watch has not told what a sync wrote, nothing else is written for that
+// LocalService; then all of it, once.
+func TestWaitsForItsOwnWrites(t *testing.T) {
 	for name, c := range map[string]struct {
-		change     func(*fixture)
-		told, want []string
+		change func(*fixture)
+		want   []string
 	}{
+		"a node joins": {func(f *fixture) { f.set(testNode("node2")) },
+			[]string{"create services demo-node2", "patch localservices/status demo 2/2 Ready"}},
 		"the node is gone": {func(f *fixture) { f.remove(testNode("node1")) },
-			[]string{"patch localservices/status demo 0/0 Ready"}, []string{"delete services demo-node1 uid=uid-demo-node1-1001"}},
+			[]string{"delete services demo-node1 uid=uid-demo-node1-1001", "patch localservices/status demo 0/0 Ready"}},
 		"the spec is another": {func(f *fixture) {
-			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
-				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
-			}))
-		}, []string{"patch localservices/status demo 0/1 not Ready: WritingServices, Progressing"},
-			[]string{"patch localservices/status demo 1/1 Ready", `patch services demo-node1 ` +
-				`{"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}},
+			f.edit(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true })
+		}, []string{"patch localservices/status demo 1/1 Ready", `patch services demo-node1 ` +
+			`{"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, testNode("node1"), testLocalService())
 				services := f.runSilent()
-				f.writes()
+				f.expect("writes", []string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
+					f.writes())
 				c.change(f)
-				settle()
-				f.expect("writes before the watch tells", c.told, f.writes())
-				list, err := f.kube.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-				if err != nil || len(list.Items) != 1 {
-					t.Fatal(list, err)
-				}
-				services.Add(&list.Items[0])
+				time.Sleep(30 * time.Second)
+				f.expect("writes before the watch tells", nil, f.writes())
+				services.Add(f.services()["demo-node1"])
 				settle()
 				f.expect("writes when the watch tells", c.want, f.writes())
 			})
@@ -319,19 +207,15 @@ func TestLateEcho(t *testing.T) {
 	}
 }
 
-// TestEchoOfAPredecessor: a LocalService that was made anew under the same name does not take for its own what was
-// written for the one before.
-func TestEchoOfAPredecessor(t *testing.T) {
+// TestUnobserved: a write that no watch ever tells of is waited for only for a while.
+func TestUnobserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("node1"), testLocalService())
 		f.runSilent()
-		f.writes()
-		f.remove(testLocalService())
-		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.UID, ls.ResourceVersion = "another", f.nextVersion() }))
-		settle()
-		got := f.writes()
-		if slices.ContainsFunc(got, func(write string) bool { return strings.HasSuffix(write, " Ready") }) {
-			t.Errorf("it is ready: %v", got)
+		f.remove(f.services()["demo-node1"])
+		time.Sleep(5 * time.Minute)
+		if f.services()["demo-node1"] == nil {
+			t.Error("the Service is not created again")
 		}
 	})
 }
@@ -387,25 +271,5 @@ func TestDeletedUnseen(t *testing.T) {
 				t.Errorf("%d Services 10 s after the deletion", len(got))
 			}
 		})
-	})
-}
-
-// TestReplacedUnseen: a Service of which the watch has told only that its predecessor has gone is not made again.
-func TestReplacedUnseen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		former := testService(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), "node1")
-		f := newFixture(t, testNode("node1"), testLocalService(), former)
-		services := f.runSilent()
-		f.writes()
-		creations := 0
-		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-			creations++
-			return false, nil, nil
-		})
-		services.Delete(former)
-		time.Sleep(30 * time.Second)
-		if creations > 0 {
-			t.Errorf("%d creations", creations)
-		}
 	})
 }

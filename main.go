@@ -51,14 +51,17 @@ func run(ctx context.Context, args []string) int {
 }
 
 func newControllers(deps app.Dependencies) (work func(context.Context), err error) {
-	localServices, err1 := newLocalServiceController(deps)
-	pods, err2 := newPodController(deps)
+	hostnames, err1 := newHostnamesController(deps)
+	localServices, err2 := newLocalServiceController(deps, hostnames.slices)
+	pods, err3 := newPodController(deps)
+	hostnames.report = localServices.loop.Add
 	return func(ctx context.Context) {
 		var running sync.WaitGroup
 		running.Go(func() { localServices.Run(ctx, deps.Options.Workers) })
+		running.Go(func() { hostnames.Run(ctx, deps.Options.WriteConcurrency) })
 		running.Go(func() { pods.Run(ctx, deps.Options.WriteConcurrency) })
 		running.Wait()
-	}, errors.Join(err1, err2)
+	}, errors.Join(err1, err2, err3)
 }
 
 // namespaceOf is the tenant that a key belongs to.

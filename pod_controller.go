@@ -39,6 +39,8 @@ type podController struct {
 	all          bool // label all pods, not only those that a LocalService selects
 	caches       *cache.Caches
 	loop         *reconcile.Loop[types.NamespacedName]
+	observed     *cache.Observed
+	refusals     *reconcile.Refusals
 	clock        clock.PassiveClock
 	waits        *metrics.Waits // of pods since they were scheduled
 
@@ -54,6 +56,8 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
+		observed:     cache.NewObserved(),
+		refusals:     reconcile.NewRefusals(deps.Clock),
 		clock:        deps.Clock,
 		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
@@ -96,7 +100,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		if isScheduled {
 			c.waits.Begin(keyOf(after), c.clock.Now())
 		}
-		c.loop.AddAfterBackoff(keyOf(after), 0)
+		c.loop.Add(keyOf(after))
 	}
 }
 
@@ -127,9 +131,18 @@ func (c *podController) Run(ctx context.Context, workers int) {
 }
 
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
+	if !c.observed.IsObserved(key) {
+		return reconcile.Stale(errNotObserved)
+	}
 	wait := c.waits.Take(key)
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !c.wantsLabel(p) {
+		return nil
+	}
+	attempt := reconcile.Attempt{Owner: p.GetUID()}
+	if left := c.refusals.Left(attempt); left > 0 {
+		wait.Return()
+		c.loop.AddAfter(key, left)
 		return nil
 	}
 	patch, err := c.labelPatch(p)
@@ -138,11 +151,12 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writer.Timeout)
 	defer cancel()
-	_, err = c.kube.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
+	written, err := c.kube.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
+		c.observed.Wrote(key, c.caches.Pods, written.ResourceVersion)
 		wait.Done(c.clock.Now())
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
@@ -155,7 +169,11 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
 			c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
-		return reconcile.Refused(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err))
+		c.refusals.Add(attempt, err)
+		c.loop.AddAfter(key, c.refusals.Left(attempt))
+		klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p),
+			"after", c.refusals.Left(attempt))
+		return nil
 	}
 	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,69 +142,6 @@ func TestHangingStatuses(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}
 	})
-}
-
-// TestProgressThatHangs: when a status of the progress is answered at last, no Service is written any more that the
-// LocalService does not ask for by then, and none by an instance that is to stop.
-func TestProgressThatHangs(t *testing.T) {
-	for name, change := range map[string]func(f *fixture, stop func()){
-		"stop": func(_ *fixture, stop func()) { stop() },
-		"another port": func(f *fixture, _ func()) {
-			f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.Ports[0].Port = 2, 9090 }))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, append(testNodes(90), testLocalService())...)
-				for i := range 230 {
-					f.set(testNode(fmt.Sprintf("another%d", i)))
-				}
-				var changedAt atomic.Pointer[time.Time]
-				f.deps.Kube = slowServices{Interface: f.kube, creating: func(service *corev1.Service, _ bool) {
-					time.Sleep(16 * time.Millisecond)
-					if at := changedAt.Load(); at != nil && time.Since(*at) > time.Second && service.Spec.Ports[0].Port != 9090 {
-						t.Errorf("%s is created %s after the change", service.Name, time.Since(*at))
-					}
-				}}
-				hangs := make(chan struct{}, 100)
-				stop := f.startSlow(func(string) (time.Duration, error) {
-					hangs <- struct{}{}
-					return 29 * time.Second, nil
-				})
-				<-hangs
-				time.Sleep(time.Second)
-				changedAt.Store(new(time.Now()))
-				change(f, stop)
-				time.Sleep(time.Minute)
-			})
-		})
-	}
-}
-
-// TestServicesWhileStatusesHang: a LocalService whose statuses are not answered waits a second for that of its progress,
-// or for the announcement that the cluster has many Services, and then for no other one.
-func TestServicesWhileStatusesHang(t *testing.T) {
-	for name, clusterIP := range map[string]string{"progress": corev1.ClusterIPNone, "announcement": ""} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const nodes = 1200
-				f := newFixture(t, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = clusterIP }))
-				for i := range nodes {
-					f.set(testNode(fmt.Sprintf("node%d", i)))
-				}
-				var created atomic.Int64
-				f.deps.Kube = slowServices{Interface: f.kube, creating: func(*corev1.Service, bool) {
-					time.Sleep(16 * time.Millisecond)
-					created.Add(1)
-				}}
-				f.startSlow(func(string) (time.Duration, error) { return time.Minute, nil })
-				time.Sleep(7 * time.Second) // 5 s for the Services, 1 s for a status, and to spare
-				if got := created.Load(); got != nodes {
-					t.Errorf("%d of %d Services after 7 s", got, nodes)
-				}
-			})
-		})
-	}
 }
 
 // TestRemovedWhileUnderWay: a Service that is to be replaced, or deleted, stays if the LocalService has changed, or the

@@ -49,9 +49,9 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
 	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
 	service := plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
-	change := plan.ComputeCopies(plan.CopyInput{Hostnames: hostnames, Published: service,
-		Source: plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey),
-		Slices: map[string]plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}}).Changes[0]
+	names := plan.Names{Hostnames: hostnames, Source: plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey),
+		Published: service, Slices: map[string]plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}}
+	change := names.Copies().Changes[0]
 	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, plan.Copy(&change, service, hostnames),
 		pod("d", "n4", true)}...)
 	f.localServices = fake.NewClientset(ls)

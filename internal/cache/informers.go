@@ -13,13 +13,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
-	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -49,15 +47,14 @@ var scheduledPods = fields.AndSelectors(
 
 // Caches are the caches of all resources that the controllers watch.
 type Caches struct {
-	LocalServices  *LocalServices
+	LocalServices  *Store[v1alpha1.LocalService]
 	Nodes          *Nodes
 	Services       *Services
 	EndpointSlices *Store[EndpointSlice]
 	HostnameSlices *Store[HostnameSlice]
 	Pods           *Pods
 
-	serviceCIDRs *Store[networkingv1.ServiceCIDR] // nil where the API server has none
-	gates        map[string]*gate                 // of the namespaces that are watched, none if all are
+	gates map[string]*gate // of the namespaces that are watched, none if all are
 }
 
 // Options are what caches are made of.
@@ -80,30 +77,26 @@ type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
 	c := &Caches{gates: newGates(o.Namespaces)}
-	var err [7]error
-	none := cache.Indexers{}
-	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName,
+	var err [6]error
+	c.LocalServices, err[0] = newStore("localservices."+v1alpha1.GroupName,
 		c.namespacedFrom(o.LocalServices, func(g *gate) <-chan struct{} { return g.filled }), readLocalService,
 		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
-	c.LocalServices, err[0] = newLocalServices(localServices), localServicesErr
 	var nodes *Store[Node]
 	nodes, err[1] = newStore("nodes",
 		clusterWide(metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 			corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()),
-		trimNode, none, o.OnWatchError)
+		trimNode, cache.Indexers{}, o.OnWatchError)
 	if err[1] == nil {
 		c.Nodes, err[1] = newNodes(nodes)
 	}
-	var services *Store[Service]
-	services, err[2] = newStore("services",
+	c.Services = &Services{}
+	c.Services.Store, err[2] = newStore("services",
 		c.namespaced(func(namespace string) cache.SharedIndexInformer {
 			return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
 		}),
 		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-		none, o.OnWatchError)
-	if err[2] == nil {
-		c.Services, err[2] = newServices(services)
-	}
+		cache.Indexers{byOwner: indexOwner, servicesByNamespace: indexNamespace, clusterIPsByNamespace: indexClusterIP},
+		o.OnWatchError)
 	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
 		// EndpointSlices have the labels of their Services, and ours have these.
 		c.endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey),
@@ -120,13 +113,8 @@ func New(o Options) (*Caches, error) {
 			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	})
-	if localServicesErr == nil {
-		err[6] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
-	}
-	if hasServiceCIDRs(o.Kube) {
-		c.serviceCIDRs, err[5] = newStore("servicecidrs.networking.k8s.io",
-			clusterWide(networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{})),
-			stripManagedFields[*networkingv1.ServiceCIDR], none, o.OnWatchError)
+	if err[0] == nil {
+		err[5] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
 	}
 	if err := errors.Join(err[:]...); err != nil {
 		return nil, fmt.Errorf("set up caches: %w", err)
@@ -142,13 +130,6 @@ func (c *Caches) endpointSlices(kube kubernetes.Interface, selector string) info
 	})
 }
 
-// hasServiceCIDRs reports whether the API server tells the addresses that it has for Services: from Kubernetes 1.33 on.
-func hasServiceCIDRs(kube kubernetes.Interface) bool {
-	resources, err := kube.Discovery().ServerResourcesForGroupVersion(networkingv1.SchemeGroupVersion.String())
-	return err == nil && slices.ContainsFunc(resources.APIResources,
-		func(r metav1.APIResource) bool { return r.Name == "servicecidrs" })
-}
-
 type runner interface {
 	run(context.Context)
 	synced(namespace string) []cache.InformerSynced
@@ -156,11 +137,7 @@ type runner interface {
 }
 
 func (c *Caches) stores() []runner {
-	all := []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
-	if c.serviceCIDRs != nil {
-		all = append(all, c.serviceCIDRs)
-	}
-	return all
+	return []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
 }
 
 // Start begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
@@ -206,13 +183,13 @@ func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName
 			return
 		}
 		// With mode Hostnames, a LocalService has a Service of its own name.
-		ls := c.LocalServices.Store.Get(namespace, name)
+		ls := c.LocalServices.Get(namespace, name)
 		isName := ls != nil && ls.Spec.Mode == v1alpha1.ModeHostnames
 		if isName && !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
 			return
 		}
 		for i := range name {
-			if name[i] == '-' && c.LocalServices.Store.Get(namespace, name[:i]) != nil &&
+			if name[i] == '-' && c.LocalServices.Get(namespace, name[:i]) != nil &&
 				!yield(types.NamespacedName{Namespace: namespace, Name: name[:i]}) {
 				return
 			}
@@ -245,8 +222,8 @@ func (c *Caches) Selecting(p *Pod) bool {
 }
 
 // Hostnames returns the EndpointSlices that a LocalService has for mode Hostnames, as their labels say, by name.
-func (c *Caches) Hostnames(ls *v1alpha1.LocalService) map[string]plan.EndpointSlice {
-	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.Namespace+"/"+ls.Name)
+func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlice {
+	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
 	byName := make(map[string]plan.EndpointSlice, len(objs))
 	for slice := range typed[HostnameSlice](objs) {
 		byName[slice.GetName()] = slice
@@ -254,21 +231,12 @@ func (c *Caches) Hostnames(ls *v1alpha1.LocalService) map[string]plan.EndpointSl
 	return byName
 }
 
-// Capacity is what there will be when a LocalService has the Services that it wants, whatever of them is there already:
-// so it is the same all the time while they come.
-func (c *Caches) Capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
-	var cidrs []*networkingv1.ServiceCIDR
-	if c.serviceCIDRs != nil {
-		cidrs = slices.Collect(c.serviceCIDRs.All())
-	}
-	capacity := c.Services.capacity(ls, want, cidrs)
+// Capacity is what there will be when a LocalService has so many Services more: so it is the same all the time while
+// they come.
+func (c *Caches) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
+	capacity := c.Services.capacity(ls, more)
 	capacity.IsPartial = len(c.gates) > 0
 	return capacity
-}
-
-func stripManagedFields[T metav1.Object](object T) (out T, err error) { //nolint:unparam // the signature of a transform
-	object.SetManagedFields(nil)
-	return object, nil
 }
 
 func indexReady(obj any) ([]string, error) {

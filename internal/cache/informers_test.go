@@ -6,29 +6,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // newCaches are caches that watch nothing: the test puts in what they show.
-func newCaches(t *testing.T, resources ...*metav1.APIResourceList) *Caches {
+func newCaches(t *testing.T, namespaces ...string) *Caches {
 	t.Helper()
-	kube := kubefake.NewClientset()
-	kube.Resources = resources
-	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), 0),
-		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
+	c, err := New(Options{Kube: kubefake.NewClientset(),
+		LocalServices: NewLocalServiceInformer(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), 0),
+		Metadata:      metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
+		Namespaces:   namespaces,
 		OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
 	if err != nil {
 		t.Fatal(err)
@@ -46,144 +42,13 @@ func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	}
 }
 
-// showServices has the cache of Services show some, and the groups know them.
-func showServices(t *testing.T, c *Caches, services ...*Service) {
+// hide has a cache show objects no more.
+func hide[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
-	show(t, c.Services.Store, services...)
-	for _, service := range services {
-		c.Services.change(nil, service)
-	}
-}
-
-// TestOwned: a LocalService owns the Services that have its UID in their controller reference, whatever their names.
-func TestOwned(t *testing.T) {
-	c := newCaches(t)
-	of := func(uid types.UID, namespace, node string) *Service {
-		return generated(t, testobject.LocalService(func(ls *v1alpha1.LocalService) {
-			ls.UID, ls.Namespace = uid, namespace
-		}), node)
-	}
-	showServices(t, c, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"), of("uid-demo", "other", "c"),
-		of("earlier", "default", "d"), trimmed(t, testobject.ForeignService("demo-e")))
-	var got []string
-	c.Services.Owned(testobject.LocalService(), func(byName map[string]plan.Service) {
-		for name, service := range byName {
-			if name != service.GetName() {
-				t.Errorf("%s under the name %s", service.GetName(), name)
-			}
-			got = append(got, name)
+	for _, object := range objects {
+		if err := store.informers.of(metav1.NamespaceAll).GetIndexer().Delete(object); err != nil {
+			t.Fatal(err)
 		}
-	})
-	slices.Sort(got)
-	if want := []string{"demo-a", "demo-b"}; !slices.Equal(got, want) {
-		t.Errorf("owned %v, want %v", got, want)
-	}
-}
-
-// TestShows: whether the cache has heard of a write.
-func TestShows(t *testing.T) {
-	ls := testobject.LocalService()
-	cached := func(edit func(*corev1.Service)) *Service {
-		whole := wholeOf(t, ls, "node1")
-		edit(whole)
-		return trimmed(t, whole)
-	}
-	version := func(v string) func(*corev1.Service) { return func(s *corev1.Service) { s.ResourceVersion = v } }
-	current := cached(version("7"))
-	terminating := cached(func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) })
-	for name, c := range map[string]struct {
-		cached  *Service
-		answer  string // resource version of what was written, "" for a deletion
-		current *Service
-		want    bool
-	}{
-		"deleted, and still there":      {current, "", current, false},
-		"deleted, and gone":             {nil, "", current, true},
-		"deleted, and being deleted":    {terminating, "", current, true},
-		"deleted, and another is there": {cached(func(s *corev1.Service) { s.UID = "another" }), "", current, true},
-		"created, and not there yet":    {nil, "8", nil, false},
-		"updated, and as before":        {current, "8", current, false},
-		"updated, and up to date":       {cached(version("8")), "8", current, true},
-		"updated since by others":       {cached(version("10")), "8", current, true},
-		"of an odd version":             {cached(version("x")), "8", current, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			caches := newCaches(t)
-			if c.cached != nil {
-				showServices(t, caches, c.cached)
-			}
-			change := plan.Change{Name: "demo-node1", Current: c.current}
-			if got := caches.Services.Shows(ls, change, c.answer); got != c.want {
-				t.Errorf("shows it: %v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
-// TestEchoes: LocalServices are as they were written, until the watch tells a newer state; and what the watch tells of
-// a write is known as its echo.
-func TestEchoes(t *testing.T) {
-	c := newCaches(t).LocalServices
-	at := func(version int) *v1alpha1.LocalService {
-		return testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.ResourceVersion = fmt.Sprint(version) })
-	}
-	expect := func(when string, version int) {
-		t.Helper()
-		if got := c.Get("default", "demo"); got == nil || got.ResourceVersion != fmt.Sprint(version) {
-			t.Errorf("%s: %v, want version %d", when, got, version)
-		}
-	}
-	isEcho := func(version int) bool { return c.IsEcho(at(version), at(version)) }
-	show(t, c.Store, at(1))
-	expect("told", 1)
-	if isEcho(1) {
-		t.Error("an echo of no write")
-	}
-	c.Wrote(at(3))
-	expect("written", 3)
-	show(t, c.Store, at(2))
-	expect("told an older state", 3)
-	if isEcho(2) || !isEcho(3) {
-		t.Error("version 3 and no other is the echo")
-	}
-	show(t, c.Store, at(4))
-	expect("told a newer state", 4)
-	if isEcho(4) {
-		t.Error("version 4 was written by somebody else")
-	}
-	if got := c.Get("default", "other"); got != nil {
-		t.Errorf("another: %v", got)
-	}
-}
-
-// TestCapacityOfServiceCIDRs: free addresses are counted where the API server tells its ServiceCIDRs.
-func TestCapacityOfServiceCIDRs(t *testing.T) {
-	list := func(names ...string) *metav1.APIResourceList {
-		out := &metav1.APIResourceList{GroupVersion: "networking.k8s.io/v1"}
-		for _, name := range names {
-			out.APIResources = append(out.APIResources, metav1.APIResource{Name: name})
-		}
-		return out
-	}
-	for name, c := range map[string]struct {
-		resources []*metav1.APIResourceList
-		want      int
-	}{
-		"an API server that tells them":      {[]*metav1.APIResourceList{list("ingresses", "servicecidrs")}, 14},
-		"one that does not":                  {[]*metav1.APIResourceList{list("ingresses")}, -1},
-		"one that does not even know others": {nil, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			caches := newCaches(t, c.resources...)
-			if caches.serviceCIDRs != nil {
-				show(t, caches.serviceCIDRs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
-					Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.0.0.0/28"}}})
-			}
-			ls := testobject.LocalService(testobject.Specs["cluster IP"])
-			if got := caches.Capacity(ls, 1).FreeClusterIPs; got != c.want {
-				t.Errorf("%d free addresses, want %d", got, c.want)
-			}
-		})
 	}
 }
 

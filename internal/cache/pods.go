@@ -165,6 +165,13 @@ func (p *Pods) HasSynced(namespace string) bool {
 	return true
 }
 
+func (p *Pods) lastSyncedVersion(namespace string) string {
+	if store := p.current(); store != nil {
+		return store.lastSyncedVersion(namespace)
+	}
+	return ""
+}
+
 // Get returns a pod, nil if there is none.
 func (p *Pods) Get(namespace, name string) *Pod {
 	if store := p.current(); store != nil {

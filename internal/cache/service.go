@@ -3,6 +3,7 @@ package cache
 import (
 	"cmp"
 	"strings"
+	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ type Service struct {
 	node        unique.Handle[string] // from the annotation; "" if there is none
 	controller  unique.Handle[plan.Controller]
 	clusterIPs  unique.Handle[string] // separated by commas; "None" or "" for none
+	created     int64                 // in seconds since 1970
 	terminating bool
 	content     sharedContent
 }
@@ -41,6 +43,7 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 		node:        unique.Make(""),
 		controller:  unique.Make(controller),
 		clusterIPs:  unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP)),
+		created:     full.CreationTimestamp.Unix(),
 		terminating: full.DeletionTimestamp != nil,
 		content:     sharedContent{unique.Make("")},
 	}
@@ -74,6 +77,9 @@ func (c sharedContent) Get() *plan.Content {
 
 // GetUID returns the UID of the Service.
 func (s *Service) GetUID() types.UID { return s.uid }
+
+// Created returns when the Service was created.
+func (s *Service) Created() time.Time { return time.Unix(s.created, 0) }
 
 // Node returns the name of the node that the Service says it is for, "" if it does not.
 func (s *Service) Node() string { return s.node.Value() }

@@ -132,19 +132,3 @@ func TestServicesOfOthersTakeLittle(t *testing.T) {
 		})
 	}
 }
-
-// TestPlannedBeforeTold: a Service that the watch has told of only since a plan was made is not created again.
-func TestPlannedBeforeTold(t *testing.T) {
-	ls := testobject.LocalService()
-	whole := wholeOf(t, ls, "node1")
-	whole.ResourceVersion = "8"
-	caches := newCaches(t)
-	caches.Services.Wrote(whole, ls.Generation)
-	change := plan.Change{Action: plan.Create, Name: whole.Name}
-	for _, when := range []string{"before", "after"} {
-		if isPending, isOutdated := caches.Services.IsPending(ls, &change); !isPending || isOutdated {
-			t.Errorf("%s the watch tells: pending %t, outdated %t", when, isPending, isOutdated)
-		}
-		showServices(t, caches, trimmed(t, whole))
-	}
-}

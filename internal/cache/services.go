@@ -1,147 +1,53 @@
 package cache
 
 import (
-	"net/netip"
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Services is the cache of Services. It groups those of a LocalService, so that a sync finds them side by side, and
-// counts all as they come and go, so that nobody has to count them.
-type Services struct {
-	*Store[Service]
-	changed []func(before, after *Service)
+const (
+	// byOwner is the index of Services by the LocalService that controls them.
+	byOwner = "owner"
+	// servicesByNamespace and clusterIPsByNamespace are the indexes of all Services, and of those with a cluster IP.
+	servicesByNamespace, clusterIPsByNamespace = "namespace", "clusterIPs"
+)
 
-	mu         sync.RWMutex
-	owned      map[owner]*group
-	total      int
-	namespaces map[string]counts
-	addresses  map[corev1.IPFamily]int // cluster IPs
+// Services is the cache of Services. It is indexed by what plans ask for, so that an answer is exactly as new as the
+// cache.
+type Services struct{ *Store[Service] }
+
+// ownerKey is a LocalService in an index. The UID alone is not enough: whoever may write a Service in another namespace
+// may claim it.
+func ownerKey(namespace string, uid types.UID) string { return namespace + "/" + string(uid) }
+
+func indexOwner(obj any) ([]string, error) {
+	service := obj.(*Service)
+	if controller := service.Controller(); controller.IsLocalService() {
+		return []string{ownerKey(service.GetNamespace(), controller.UID)}, nil
+	}
+	return nil, nil
 }
 
-// owner is a LocalService. The UID alone is not enough: whoever may write a Service in another namespace may claim it.
-type owner struct {
-	namespace string
-	uid       types.UID
+func indexNamespace(obj any) ([]string, error) { return []string{obj.(*Service).GetNamespace()}, nil }
+
+func indexClusterIP(obj any) ([]string, error) {
+	if service := obj.(*Service); service.hasClusterIP() {
+		return []string{service.GetNamespace()}, nil
+	}
+	return nil, nil
 }
 
-// group are the Services that a LocalService controls.
-type group struct {
-	byName     map[string]plan.Service
-	clusterIPs int
-}
-
-type counts struct{ services, clusterIPs int }
-
-func newServices(store *Store[Service]) (*Services, error) {
-	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{},
-		addresses: map[corev1.IPFamily]int{}}
-	return s, store.OnChange(func(before, after *Service) {
-		s.change(before, after)
-		if after == nil {
-			s.gone(before)
-		}
-		for _, changed := range s.changed {
-			changed(before, after)
-		}
-	})
-}
-
-// gone forgets what was expected of a Service that is gone, but not of one that was made in its place.
-func (s *Services) gone(service *Service) {
-	if e, found := s.expected(service.GetNamespace(), service.GetName()); found && hasReached(service, e.resourceVersion) {
-		s.forget(service.GetNamespace(), service.GetName())
+// Owned returns the Services that a LocalService controls, by name.
+func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
+	objs := s.byIndex(ls.Namespace, byOwner, ownerKey(ls.Namespace, ls.UID))
+	owned := make(map[string]plan.Service, len(objs))
+	for service := range typed[Service](objs) {
+		owned[service.GetName()] = service
 	}
-}
-
-// Wrote is Store.Wrote of a Service. generation is that of the LocalService that it was written for.
-func (s *Services) Wrote(service metav1.Object, generation int64) { s.expect(service, generation) }
-
-// OnChange has changed called after each change of a Service, when the groups and counts know it.
-func (s *Services) OnChange(changed func(before, after *Service)) {
-	s.changed = append(s.changed, changed)
-}
-
-func (s *Services) change(before, after *Service) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before != nil {
-		s.count(before, -1)
-	}
-	if after != nil {
-		s.count(after, 1)
-	}
-}
-
-// count takes in a Service that has come (n is 1) or gone (n is -1).
-func (s *Services) count(service *Service, n int) {
-	c := counts{services: n}
-	if service.hasClusterIP() {
-		c.clusterIPs = n
-	}
-	for _, ip := range service.ClusterIPs() {
-		if addr, err := netip.ParseAddr(ip); err == nil { // None is none.
-			s.addresses[familyOf(addr)] += n
-		}
-	}
-	s.total += n
-	namespace := service.GetNamespace()
-	sum := counts{s.namespaces[namespace].services + c.services, s.namespaces[namespace].clusterIPs + c.clusterIPs}
-	if s.namespaces[namespace] = sum; sum.services == 0 {
-		delete(s.namespaces, namespace)
-	}
-	controller := service.Controller()
-	if !controller.IsLocalService() {
-		return
-	}
-	of := owner{namespace, controller.UID}
-	g := s.owned[of]
-	if g == nil {
-		g = &group{byName: map[string]plan.Service{}}
-		s.owned[of] = g
-	}
-	if g.clusterIPs += c.clusterIPs; n > 0 {
-		g.byName[service.GetName()] = service
-	} else if delete(g.byName, service.GetName()); len(g.byName) == 0 {
-		delete(s.owned, of)
-	}
-}
-
-// Owned calls look with the Services that a LocalService controls, by name. look must not change or keep them: they are
-// not copied, as there may be thousands, which are looked at often.
-func (s *Services) Owned(ls *v1alpha1.LocalService, look func(byName map[string]plan.Service)) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	look(s.groupOf(ls).byName)
-}
-
-// groupOf returns the group of a LocalService, an empty one if it controls no Service. s.mu must be held.
-func (s *Services) groupOf(ls *v1alpha1.LocalService) group {
-	if g := s.owned[owner{ls.Namespace, ls.UID}]; g != nil {
-		return *g
-	}
-	return group{}
-}
-
-// IsPending reports whether a Service has been created or changed for a LocalService, and the watch has not told it yet;
-// and whether that was done for an earlier spec of the LocalService.
-func (s *Services) IsPending(ls *v1alpha1.LocalService, change *plan.Change) (isPending, isOutdated bool) {
-	e, found := s.expected(ls.Namespace, change.Name)
-	if !found || e.controller != ls.UID || change.Action == plan.Delete || change.Action == plan.Retire ||
-		!change.Action.IsWrite() {
-		return false, false
-	}
-	// What the change is about may be older than what the cache has by now.
-	isTold := change.Current != nil && hasReached(change.Current, e.resourceVersion) ||
-		s.hasPassed(ls.Namespace, e.resourceVersion) && !s.HasReached(ls.Namespace, change.Name, e.resourceVersion)
-	return !isTold, !isTold && e.generation != ls.Generation
+	return owned
 }
 
 // Lookup returns the Service of a name, nil if there is none.
@@ -152,43 +58,15 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 	return nil // and not a plan.Service that holds a nil pointer
 }
 
-// Shows reports whether the groups know a change of a LocalService that was made. resourceVersion is what the API server
-// answered, "" to a deletion.
-func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, resourceVersion string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	cached := s.groupOf(ls).byName[change.Name]
-	switch {
-	case resourceVersion == "":
-		return cached == nil || cached.GetUID() != change.Current.GetUID() || cached.Terminating()
-	case cached == nil:
-		return false
-	}
-	return hasReached(cached, resourceVersion)
-}
-
-// capacity takes the ServiceCIDRs of the cluster, none if they are not known.
-func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR) plan.Capacity {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	namespace := s.namespaces[ls.Namespace]
-	group := s.groupOf(ls)
-	owned := counts{len(group.byName), group.clusterIPs}
+// capacity is what there will be when a LocalService has so many Services more.
+func (s *Services) capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
 	out := plan.Capacity{
-		InCluster:      s.total - owned.services + want,
-		InNamespace:    namespace.services - owned.services + want,
+		InCluster:      s.count() + more,
+		InNamespace:    s.countByIndex(ls.Namespace, servicesByNamespace, ls.Namespace) + more,
 		FreeClusterIPs: -1,
 	}
-	if ls.Spec.ClusterIP == corev1.ClusterIPNone || ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return out
-	}
-	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
-	out.NeededClusterIPs = max(want-owned.clusterIPs, 0)
-	for _, family := range families(&ls.Spec, cidrs) {
-		free := max(sizeOf(cidrs, family)-s.addresses[family], 0)
-		if out.FreeClusterIPs < 0 || free < out.FreeClusterIPs {
-			out.FreeClusterIPs = free
-		}
+	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
+		out.ClusterIPsInNamespace = s.countByIndex(ls.Namespace, clusterIPsByNamespace, ls.Namespace) + more
 	}
 	return out
 }

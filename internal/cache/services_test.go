@@ -1,78 +1,110 @@
 package cache
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func TestCapacityCounts(t *testing.T) {
-	service := func(namespace, clusterIP string) *Service {
-		return trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
-			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
+// TestOwned: a LocalService owns the Services of its namespace that have its UID in their controller reference,
+// whatever their names, and as the cache has them now.
+func TestOwned(t *testing.T) {
+	c := newCaches(t)
+	of := func(uid types.UID, namespace, node string) *Service {
+		return generated(t, testobject.LocalService(func(ls *v1alpha1.LocalService) {
+			ls.UID, ls.Namespace = uid, namespace
+		}), node)
 	}
-	cidr := func(age time.Duration, cidrs ...string) *networkingv1.ServiceCIDR {
-		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age))},
-			Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
-	}
-	u := &Services{owned: map[owner]*group{}, namespaces: map[string]counts{}, addresses: map[corev1.IPFamily]int{}}
-	capacity := func(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR, expect plan.Capacity) {
+	expect := func(when string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(expect, u.capacity(ls, want, cidrs)); diff != "" {
-			t.Errorf("capacity (-want +got):\n%s", diff)
+		owned := c.Services.Owned(testobject.LocalService())
+		for name, service := range owned {
+			if name != service.GetName() || service.GetNamespace() != "default" {
+				t.Errorf("%s: %s/%s under the name %s", when, service.GetNamespace(), service.GetName(), name)
+			}
+		}
+		if got := slices.Sorted(maps.Keys(owned)); !slices.Equal(got, want) {
+			t.Errorf("%s: owned %v, want %v", when, got, want)
 		}
 	}
-	headless, addressed := testobject.LocalService(), testobject.LocalService(testobject.Specs["cluster IP"])
-	cidrs := []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.1.0.0/30"), cidr(2*time.Hour, "10.0.0.0/29", "fd00::/112")}
-	// A Service of an earlier LocalService of the name is none of this one's.
-	earlier := generated(t, testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
-		ls.UID = "earlier"
-	}), "node0")
-	capacity(headless, 0, nil, plan.Capacity{FreeClusterIPs: -1})
-	u.change(nil, service("default", "None"))
-	u.change(nil, earlier)
-	u.change(nil, service("other", "10.0.0.2"))
-	u.change(nil, service("other", "")) // ExternalName
-	capacity(headless, 5, cidrs, plan.Capacity{InCluster: 9, InNamespace: 7, FreeClusterIPs: -1})
-	wanted := plan.Capacity{InCluster: 9, InNamespace: 7, ClusterIPsInNamespace: 6, NeededClusterIPs: 5,
-		FreeClusterIPs: 6 + 2 - 2}
-	capacity(addressed, 5, cidrs, wanted)
-	// As the Services come, the numbers stay, but for what is still needed and free.
-	for i := range 3 {
-		u.change(nil, generated(t, addressed, fmt.Sprint("node", i)))
+	expect("empty")
+	show(t, c.Services.Store, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"),
+		of("uid-demo", "other", "c"), of("earlier", "default", "d"), trimmed(t, testobject.ForeignService("demo-e")))
+	expect("several LocalServices", "demo-a", "demo-b")
+	show(t, c.Services.Store, of("another", "default", "a"), of("uid-demo", "default", "d"))
+	expect("two have another controller", "demo-b", "demo-d")
+	hide(t, c.Services.Store, of("uid-demo", "default", "b"))
+	expect("one is deleted", "demo-d")
+}
+
+// TestLookup: the Service of a name, and a nil that is nil where there is none.
+func TestLookup(t *testing.T) {
+	c := newCaches(t)
+	show(t, c.Services.Store, trimmed(t, testobject.ForeignService("demo-e")))
+	if got := c.Services.Lookup("default", "demo-e"); got == nil || got.GetName() != "demo-e" {
+		t.Errorf("%v", got)
 	}
-	wanted.NeededClusterIPs, wanted.FreeClusterIPs = 2, 3
-	capacity(addressed, 5, cidrs, wanted)
-	// Addresses of the other family are another matter.
-	wanted.FreeClusterIPs = 1<<16 - 1
-	capacity(testobject.LocalService(testobject.Specs["IPv6"]), 5, cidrs, wanted)
-	wanted.FreeClusterIPs = 3
-	capacity(testobject.LocalService(testobject.Specs["dual stack by families"]), 5, cidrs, wanted)
-	wanted.FreeClusterIPs = 1 // of the scarcer family
-	capacity(testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
-		ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
-	}), 5, []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.0.0.0/24", "fd00::/127")}, wanted)
-	wanted.FreeClusterIPs = 0 // of the first family, of which none is left
-	capacity(testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
-		ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
-	}), 5, []*networkingv1.ServiceCIDR{cidr(time.Hour, "10.0.0.0/30", "fd00::/112")}, wanted)
-	u.change(earlier, service("default", "None"))
-	u.change(service("other", ""), nil)
-	u.change(service("other", "10.0.0.2"), nil)
-	for i := range 3 {
-		u.change(generated(t, addressed, fmt.Sprint("node", i)), nil)
+	if got := c.Services.Lookup("other", "demo-e"); got != nil {
+		t.Errorf("in another namespace: %v", got)
 	}
-	capacity(addressed, 0, cidrs, plan.Capacity{InCluster: 2, InNamespace: 2, FreeClusterIPs: 8})
-	if len(u.namespaces) != 1 || len(u.owned) != 0 {
-		t.Errorf("%d namespaces and %d LocalServices remembered, want 1 and 0", len(u.namespaces), len(u.owned))
+}
+
+// TestCapacityCounts: Services of all kinds count, and those with a cluster IP where the LocalService has some.
+func TestCapacityCounts(t *testing.T) {
+	c := newCaches(t)
+	service := func(namespace, name, clusterIP string) *Service {
+		return trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: corev1.ServiceSpec{ClusterIP: clusterIP, ClusterIPs: []string{clusterIP}}})
+	}
+	addressed := testobject.LocalService(testobject.Specs["cluster IP"])
+	hostnames := testobject.LocalService(testobject.Specs["cluster IP"], func(ls *v1alpha1.LocalService) {
+		ls.Spec.Mode = v1alpha1.ModeHostnames
+	})
+	expect := func(when string, ls *v1alpha1.LocalService, more int, want plan.Capacity) {
+		t.Helper()
+		want.FreeClusterIPs = -1
+		if diff := cmp.Diff(want, c.Capacity(ls, more)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("empty", addressed, 0, plan.Capacity{})
+	show(t, c.Services.Store, service("default", "a", "None"), service("default", "b", "10.0.0.1"),
+		service("other", "a", "10.0.0.2"), service("other", "external", ""))
+	expect("headless", testobject.LocalService(), 5, plan.Capacity{InCluster: 9, InNamespace: 7})
+	expect("mode Hostnames", hostnames, 2, plan.Capacity{InCluster: 6, InNamespace: 4})
+	expect("cluster IP", addressed, 5, plan.Capacity{InCluster: 9, InNamespace: 7, ClusterIPsInNamespace: 6})
+	expect("fewer", addressed, -1, plan.Capacity{InCluster: 3, InNamespace: 1, ClusterIPsInNamespace: 0})
+	show(t, c.Services.Store, service("default", "a", "10.0.0.3"))
+	expect("changed", addressed, 0, plan.Capacity{InCluster: 4, InNamespace: 2, ClusterIPsInNamespace: 2})
+	hide(t, c.Services.Store, service("default", "a", "10.0.0.3"), service("default", "b", "10.0.0.1"))
+	expect("deleted", addressed, 0, plan.Capacity{InCluster: 2})
+}
+
+// TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the condition must not
+// claim to know the others.
+func TestCapacityIsPartial(t *testing.T) {
+	c := newCaches(t, "default", "other")
+	for _, namespace := range []string{"default", "other"} {
+		s := trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}})
+		if err := c.Services.informers.of(namespace).GetIndexer().Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := plan.Capacity{InCluster: 2, InNamespace: 1, FreeClusterIPs: -1, IsPartial: true}
+	if diff := cmp.Diff(want, c.Capacity(testobject.LocalService(), 0)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	elsewhere := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "unwatched" })
+	if got := c.Capacity(elsewhere, 0).InNamespace; got != 0 || len(c.Services.Owned(elsewhere)) > 0 {
+		t.Errorf("%d Services in a namespace that is not watched", got)
 	}
 }

@@ -7,10 +7,7 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -20,24 +17,13 @@ type Store[T any] struct {
 	informers informers
 	heard     byNamespace[*heard]
 	told      byNamespace[[]cache.InformerSynced] // who has been told of all objects from the start
-	echoes    *utilcache.LRUExpireCache
 }
-
-const (
-	// EchoTimeout is within which the watch is expected to tell what was written.
-	EchoTimeout = time.Minute
-	// AwaitTimeout is how long a sync waits for the watch to tell what it wrote. What comes later may come after another
-	// sync that knew nothing of it.
-	AwaitTimeout = time.Second
-	// Of more than maxEchoes objects at a time some are forgotten, and looked at once more than needed.
-	maxEchoes = 10000
-)
 
 // newStore makes a store of informers. trim makes little of a whole object.
 func newStore[T, Full any](resource string, informers informers, trim func(Full) (*T, error), indexers cache.Indexers,
 	onWatchError OnWatchError) (*Store[T], error) {
 	s := &Store[T]{resource: resource, informers: informers, heard: byNamespace[*heard]{},
-		told: byNamespace[[]cache.InformerSynced]{}, echoes: utilcache.NewLRUExpireCache(maxEchoes)}
+		told: byNamespace[[]cache.InformerSynced]{}}
 	for namespace, informer := range informers {
 		err := informer.SetTransform(func(obj any) (any, error) {
 			if full, ok := obj.(Full); ok {
@@ -61,23 +47,17 @@ func newStore[T, Full any](resource string, informers informers, trim func(Full)
 
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
 func (s *Store[T]) Get(namespace, name string) *T {
-	if obj := s.get(namespace, name); obj != nil {
-		return obj.(*T)
-	}
-	return nil
-}
-
-func (s *Store[T]) get(namespace, name string) any {
 	informer := s.informers.of(namespace)
 	if informer == nil {
 		return nil
 	}
 	// GetByKey fails for no key.
-	obj, _, _ := informer.GetStore().GetByKey(storeKey(namespace, name))
-	return obj
+	obj, exists, _ := informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
+	if !exists {
+		return nil
+	}
+	return obj.(*T)
 }
-
-func storeKey(namespace, name string) string { return cache.NewObjectName(namespace, name).String() }
 
 // All returns all objects, in no order.
 func (s *Store[T]) All() iter.Seq[*T] {
@@ -117,6 +97,24 @@ func (s *Store[T]) byIndex(namespace, index, value string) []any {
 	return objs
 }
 
+// countByIndex counts the objects of a namespace with a value in an index.
+func (s *Store[T]) countByIndex(namespace, index, value string) int {
+	informer := s.informers.of(namespace)
+	if informer == nil {
+		return 0
+	}
+	keys, _ := informer.GetIndexer().IndexKeys(index, value)
+	return len(keys)
+}
+
+// count counts all objects.
+func (s *Store[T]) count() (n int) {
+	for _, informer := range s.informers {
+		n += len(informer.GetStore().ListKeys())
+	}
+	return n
+}
+
 func typed[T any](objs []any) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for _, obj := range objs {
@@ -127,76 +125,12 @@ func typed[T any](objs []any) iter.Seq[*T] {
 	}
 }
 
-// echo is what the watch is expected to tell of a write of ours.
-type echo struct {
-	resourceVersion string
-	controller      types.UID // "" for none
-	generation      int64     // of the LocalService that it was written for, 0 where that is not asked for
-	writtenAt       time.Time
-}
-
-// Wrote takes in what the API server answered to a write of ours, so that IsEcho knows it again.
-func (s *Store[T]) Wrote(object metav1.Object) { s.expect(object, 0) }
-
-func (s *Store[T]) expect(object metav1.Object, generation int64) {
-	e := echo{resourceVersion: object.GetResourceVersion(), generation: generation, writtenAt: time.Now()}
-	if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
-		e.controller = controller.UID
+// lastSyncedVersion returns the resource version up to which the cache has observed a namespace.
+func (s *Store[T]) lastSyncedVersion(namespace string) string {
+	if informer := s.informers.of(namespace); informer != nil {
+		return informer.GetStore().LastStoreSyncResourceVersion()
 	}
-	s.echoes.Add(storeKey(object.GetNamespace(), object.GetName()), e, EchoTimeout)
-}
-
-// expected returns what the watch is expected to tell of an object.
-func (s *Store[T]) expected(namespace, name string) (e echo, found bool) {
-	value, found := s.echoes.Get(storeKey(namespace, name))
-	if found {
-		e = value.(echo)
-	}
-	return e, found
-}
-
-// forget has nothing expected of an object any more.
-func (s *Store[T]) forget(namespace, name string) { s.echoes.Remove(storeKey(namespace, name)) }
-
-// hasPassed reports whether the watch has told all that there was until a resource version, so that what it has not told
-// is gone.
-func (s *Store[T]) hasPassed(namespace, version string) bool {
-	informer := s.informers.of(namespace)
-	if informer == nil {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(informer.GetStore().LastStoreSyncResourceVersion(), version)
-	return err == nil && order >= 0
-}
-
-// HasReached reports whether the cache has an object, of this resource version or a later one.
-func (s *Store[T]) HasReached(namespace, name, resourceVersion string) bool {
-	obj := s.get(namespace, name)
-	return obj != nil && hasReached(obj.(versioned), resourceVersion)
-}
-
-type versioned interface{ GetResourceVersion() string }
-
-// hasReached reports whether an object has a resource version, or a later one. Those that cannot be compared count as
-// later.
-func hasReached(object versioned, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
-	return err != nil || order >= 0
-}
-
-// IsEcho reports whether a state that the watch tells is one that we have written, and tells in time for the sync that
-// wrote it. It is told once.
-func (s *Store[T]) IsEcho(state interface {
-	GetNamespace() string
-	GetName() string
-	GetResourceVersion() string
-}) bool {
-	e, found := s.expected(state.GetNamespace(), state.GetName())
-	if !found || e.resourceVersion != state.GetResourceVersion() {
-		return false
-	}
-	s.forget(state.GetNamespace(), state.GetName())
-	return time.Since(e.writtenAt) < AwaitTimeout
+	return ""
 }
 
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a

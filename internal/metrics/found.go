@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// invalid has the keys of the LocalServices whose spec is invalid, and found what the last sync of a LocalService has
-// found that its status does not count: keys to findings, of which none is zero.
-var invalid, found sync.Map
+// found has what the last sync of a LocalService found that its status does not count: keys to Findings, of which none
+// is zero.
+var found sync.Map
 
 // Findings are numbers of Services of a LocalService.
 type Findings struct {
@@ -18,19 +18,14 @@ type Findings struct {
 	Contested int
 }
 
-// SetInvalid tells whether a LocalService's spec is invalid. There is no series for one that is not. It returns whether
-// it was invalid before.
-func SetInvalid(key types.NamespacedName, isInvalid bool) (before bool) {
+// SetInvalid sets whether a LocalService's spec is invalid. There is no series for one that is not.
+func SetInvalid(key types.NamespacedName, isInvalid bool) {
 	if isInvalid {
-		_, before = invalid.Swap(key, nil)
 		InvalidLocalServices.WithLabelValues(key.Namespace, key.Name).Set(1)
 		SetFindings(key, Findings{}) // Nothing was looked at.
-		return before
-	}
-	if _, before = invalid.LoadAndDelete(key); before {
+	} else {
 		InvalidLocalServices.Delete(map[string]string{"namespace": key.Namespace, "name": key.Name})
 	}
-	return before
 }
 
 // SetFindings tells what a sync of a LocalService has found.

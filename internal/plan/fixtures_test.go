@@ -54,7 +54,9 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 			owned[name] = all[name]
 		}
 	}
-	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned, Lookup: func(name string) Service { return all[name] }}
+	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
+		Lookup: func(name string) Service { return all[name] },
+		Names:  &Names{Hostnames: NewHostnames(t.owner, nil, nil)}}
 }
 
 // kept is a Service that there is, which is not changed.

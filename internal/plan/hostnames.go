@@ -2,8 +2,8 @@ package plan
 
 import (
 	"cmp"
-	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -78,9 +78,9 @@ func (h *Hostnames) Count(nodes []string) int {
 	return len(names)
 }
 
-// CopyInput is what a plan of copies is computed from.
-type CopyInput struct {
-	Hostnames *Hostnames
+// Names is what is published of the names of a LocalService.
+type Names struct {
+	*Hostnames
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without both,
 	// nothing is published.
 	Source, Published Service
@@ -89,8 +89,21 @@ type CopyInput struct {
 	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then. nil is
 	// for none.
 	IsContested func(current EndpointSlice, want SliceSum) bool
-	// Nodes is how many nodes are selected, so that nothing has to grow: there is a plan for each change of a pod.
-	Nodes int
+}
+
+// NewNames returns the Names of a LocalService, of which nothing may be published. lookup returns the Service of a name.
+func NewNames(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelected,
+	lookup func(name string) Service) *Names {
+	ours := func(purpose Purpose) Service {
+		service := lookup(ServiceName(ls.Name, purpose, ""))
+		if HolderOf(ls, purpose, "", nodeLabelKey, service) != Ours {
+			return nil
+		}
+		return service // Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
+	}
+	n := &Names{Source: ours(Source), Published: ours(Published)}
+	n.Hostnames = NewHostnames(ls, n.Published, label)
+	return n
 }
 
 // CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
@@ -103,96 +116,144 @@ type CopyChange struct {
 	Current EndpointSlice
 }
 
-// Copies is what to do so that the names are published as Kubernetes has published the pods.
+// Copies says how far the names are published as Kubernetes has published the pods.
 type Copies struct {
+	// Changes are what is still to be done about the copies.
 	Changes []CopyChange
 	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left as they are.
 	Sources, Contested int
-	// Ready has the names with a ready endpoint.
+	// Ready has the names with a ready endpoint in a copy that is in place.
 	Ready map[string]bool
 
-	sources, inPlace []EndpointSlice // all, and those whose copy is in place
+	inPlace []EndpointSlice // those whose copy is in place
 }
 
-// ComputeCopies compares the copies that should be with those that are. Only what Kubernetes has published for the
-// Source is copied, and only what the Published Service controls is changed: labels anybody may write.
-func ComputeCopies(in CopyInput) Copies {
-	if in.Source == nil || in.Published == nil {
-		return Copies{} // The garbage collector deletes the copies with their Service.
+const (
+	// CopyStays is how long a copy stays whose source is gone: if somebody deletes the Source, Kubernetes deletes its
+	// EndpointSlices one after the other.
+	CopyStays = 5 * time.Second
+	// sourceSettles is how long no copy is deleted after the Source was created: Kubernetes publishes the pods one
+	// EndpointSlice after the other.
+	sourceSettles = 30 * time.Second
+)
+
+// Copies compares the copies that should be with those that are. Only what Kubernetes has published for the Source is
+// copied, and only what the Published Service controls is changed: labels anybody may write.
+func (n *Names) Copies() Copies {
+	out := Copies{Ready: map[string]bool{}}
+	if n.Source == nil || n.Published == nil {
+		return out // The garbage collector deletes the copies with their Service.
 	}
-	out := Copies{Ready: make(map[string]bool, in.Nodes)}
-	copied := map[string]bool{}
-	for name, source := range in.Slices {
-		if source.Manager() != KubernetesSliceManager || source.Controller().UID != in.Source.GetUID() {
+	for name, slice := range n.Slices {
+		if !n.isSource(slice) {
 			continue
 		}
 		out.Sources++
-		out.sources = append(out.sources, source)
-		copied[copyName(name)] = true
-		sum := source.Sum()
-		want := SliceSum{Rest: sum.Rest, Hostnames: out.hostnames(in.Hostnames, sum.Endpoints)}
-		change := CopyChange{Name: copyName(name), Source: source, Current: in.Slices[copyName(name)]}
-		switch {
-		case change.Current == nil:
-			change.Action = Create
-		case !IsCopy(change.Current, in.Published.GetUID()):
-			change.Action = Wait // It is of a Service that is gone, and will go with that.
-		case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager &&
-			change.Current.Controller() != (Controller{}):
-			out.inPlace = append(out.inPlace, source)
+		change, isContested := n.copyOf(name, slice)
+		if change.Action != "" {
+			out.Changes = append(out.Changes, change)
 			continue
-		case in.IsContested != nil && in.IsContested(change.Current, want):
-			out.Contested++
-			out.inPlace = append(out.inPlace, source)
-			continue
-		default:
-			change.Action = Update
 		}
-		out.Changes = append(out.Changes, change)
+		if isContested {
+			out.Contested++
+		}
+		out.inPlace = append(out.inPlace, slice)
+		for _, endpoint := range slice.Sum().Endpoints {
+			if endpoint.isReady() {
+				if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
+					out.Ready[hostname] = true
+				}
+			}
+		}
 	}
-	// What Kubernetes has published there, because somebody has given the Published Service a selector, is left while it
-	// has that.
-	selects := len(in.Published.Content().Get().Spec.Selector) > 0
-	for name, current := range in.Slices {
-		// While there is nothing to copy, Kubernetes has not published the pods yet: it does so also where there are none.
-		if out.Sources > 0 && IsCopy(current, in.Published.GetUID()) && !copied[name] &&
-			!(selects && current.Manager() == KubernetesSliceManager) {
-			out.Changes = append(out.Changes, CopyChange{Action: Delete, Name: name, Current: current})
+	for name, slice := range n.Slices {
+		if out.Sources > 0 && n.isUnwanted(name, slice) {
+			out.Changes = append(out.Changes, CopyChange{Action: Delete, Name: name, Current: slice})
 		}
 	}
 	return out
 }
 
-// hostnames is the sum that a copy of endpoints has. It takes in who is ready.
-func (c *Copies) hostnames(hostnames *Hostnames, endpoints []EndpointSum) uint64 {
+// Change returns what to do about an EndpointSlice of the Source and its copy, or about another one, by name: its Action
+// is "" for nothing. It also returns whether the copy is left as somebody else has it.
+func (n *Names) Change(name string) (change CopyChange, isContested bool) {
+	if n.Source == nil || n.Published == nil {
+		return change, false
+	}
+	if slice := n.Slices[name]; slice != nil && n.isSource(slice) {
+		return n.copyOf(name, slice)
+	}
+	for _, of := range []string{CopyName(name), name} {
+		if slice := n.Slices[of]; slice != nil && n.isUnwanted(of, slice) {
+			return CopyChange{Action: Delete, Name: of, Current: slice}, false
+		}
+	}
+	return change, false
+}
+
+// DeletesAfter returns how long no copy may be deleted yet, 0 if one may now: all that is published must be in place.
+func (n *Names) DeletesAfter(now time.Time) time.Duration {
+	if left := n.Source.Created().Add(sourceSettles).Sub(now); left > 0 {
+		return min(left, sourceSettles)
+	}
+	if copies := n.Copies(); copies.Sources == 0 || copies.Count(Delete) < len(copies.Changes) {
+		return CopyStays
+	}
+	return 0
+}
+
+func (n *Names) isSource(slice EndpointSlice) bool {
+	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.GetUID()
+}
+
+// copyOf returns what to do about the copy of a source, and whether it is left as somebody else has it.
+func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, isContested bool) {
+	sum := source.Sum()
+	want := SliceSum{Rest: sum.Rest, Hostnames: n.sum(sum.Endpoints)}
+	change = CopyChange{Name: CopyName(name), Source: source, Current: n.Slices[CopyName(name)]}
+	switch {
+	case change.Current == nil:
+		change.Action = Create
+	case !IsCopy(change.Current, n.Published.GetUID()):
+		change.Action = Wait // It is of a Service that is gone, and will go with that.
+	case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager &&
+		change.Current.Controller() != (Controller{}):
+	case n.IsContested != nil && n.IsContested(change.Current, want):
+		isContested = true
+	default:
+		change.Action = Update
+	}
+	return change, isContested
+}
+
+// isUnwanted reports whether an EndpointSlice is published that is no copy of a source. What Kubernetes has published
+// there, because somebody has given the Published Service a selector, is left while it has that.
+func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
+	if !IsCopy(slice, n.Published.GetUID()) {
+		return false
+	}
+	if source, isCopy := SourceName(name); isCopy && n.Slices[source] != nil && n.isSource(n.Slices[source]) {
+		return false
+	}
+	selects := len(n.Published.Content().Get().Spec.Selector) > 0
+	return !(selects && slice.Manager() == KubernetesSliceManager)
+}
+
+// sum is the sum that a copy of endpoints has. It takes in who is ready.
+func (h *Hostnames) sum(endpoints []EndpointSum) uint64 {
 	var sum hostnamesSum
 	for _, endpoint := range endpoints {
-		node := endpoint.Node.Value()
-		hostname := hostnames.Of(node)
-		if hostname == "" {
-			continue
-		}
-		sum.add(endpoint.Sum, hostname)
-		if endpoint.isReady() {
-			c.Ready[hostname] = true
+		if hostname := h.Of(endpoint.Node.Value()); hostname != "" {
+			sum.add(endpoint.Sum, hostname)
 		}
 	}
 	return sum.sum
 }
 
-// ReadyInPlace is how many names have a ready endpoint in copies that are in place, as when no other one was written.
-func (c *Copies) ReadyInPlace(hostnames *Hostnames) int {
-	placed := Copies{Ready: map[string]bool{}}
-	for _, source := range c.inPlace {
-		placed.hostnames(hostnames, source.Sum().Endpoints)
-	}
-	return len(placed.Ready)
-}
-
-// ReadyNodes are the nodes that are reached by a name.
-func (c *Copies) ReadyNodes(hostnames *Hostnames) map[string]bool {
+// readyNodes are the nodes that are reached by a name.
+func (c *Copies) readyNodes(hostnames *Hostnames) map[string]bool {
 	nodes := map[string]bool{}
-	for _, source := range c.sources {
+	for _, source := range c.inPlace {
 		for _, endpoint := range source.Sum().Endpoints {
 			if node := endpoint.Node.Value(); endpoint.isReady() && hostnames.Of(node) != "" {
 				nodes[node] = true
@@ -202,16 +263,26 @@ func (c *Copies) ReadyNodes(hostnames *Hostnames) map[string]bool {
 	return nodes
 }
 
+// Count is the number of changes with an action.
+func (c *Copies) Count(action Action) (n int) {
+	for i := range c.Changes {
+		if c.Changes[i].Action == action {
+			n++
+		}
+	}
+	return n
+}
+
 // IsComplete reports whether everything that Kubernetes has published has a copy, be it one to update.
 func (c *Copies) IsComplete() bool {
-	return c.Sources > 0 && c.Contested == 0 && !slices.ContainsFunc(c.Changes,
-		func(change CopyChange) bool { return change.Action == Create || change.Action == Wait })
+	return c.Sources > 0 && c.Contested == 0 && c.Count(Create)+c.Count(Wait) == 0
 }
 
 // copySuffix ends the name of a copy, which follows from that of its source, so that it is never made twice.
 const copySuffix = "-named"
 
-func copyName(source string) string { return source + copySuffix }
+// CopyName is the name of the copy of an EndpointSlice.
+func CopyName(source string) string { return source + copySuffix }
 
 // SourceName is the name of the EndpointSlice of which one is the copy, by the name of that.
 func SourceName(copied string) (source string, isCopy bool) {

@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -34,9 +35,6 @@ const (
 	Conflict Action = "Conflict"
 )
 
-// IsWrite reports whether the action changes anything.
-func (a Action) IsWrite() bool { return a != Wait && a != Conflict }
-
 // Change is what a plan does about one Service.
 type Change struct {
 	Action Action
@@ -56,14 +54,18 @@ type Plan struct {
 	Changes []Change
 	// InPlace is the number of Services that are in place and up to date.
 	InPlace int
-	// Outdated is the number of Services that were written for an earlier spec, which the cache does not show yet.
-	Outdated int
-	// Ready is the number of nodes whose Service has a ready endpoint.
-	Ready int
+	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready endpoint.
+	Nodes, Ready int
 	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
 	// and ContestedFields are the names of those.
 	Contested       int
 	ContestedFields []string
+	// Copies says how far the names of mode Hostnames are published.
+	Copies Copies
+	// Retirement is about the Services of the previous mode.
+	Retirement Retirement
+	// Capacity is how many Services there will be when the plan is carried out.
+	Capacity Capacity
 }
 
 // Input is what a plan is computed from.
@@ -77,11 +79,18 @@ type Input struct {
 	Lookup func(name string) Service
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
+	// Names is what is published of the names of mode Hostnames. While the LocalService has another mode already, they are
+	// kept as long as it has the Services.
+	Names *Names
+	// Capacity returns how many Services there are when there are so many more. It is nil where nobody asks.
+	Capacity func(more int) Capacity
+	// Now is the time, by which the Services of the previous mode are retired.
+	Now time.Time
 }
 
 // Compute compares the Services that should be with those that are.
 func Compute(in Input) Plan {
-	var plan Plan
+	plan := Plan{Nodes: len(in.Nodes), Copies: in.Names.Copies()}
 	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte
@@ -115,6 +124,14 @@ func Compute(in Input) Plan {
 		plan.Changes = append(plan.Changes, orphans(in)...)
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+	if in.Templates[0].purpose != ForNode {
+		plan.Nodes = in.Names.Count(in.Nodes)
+		plan.Ready = min(len(plan.Copies.Ready), plan.Nodes) // Pods may be known before their nodes.
+	}
+	if in.Capacity != nil {
+		plan.Capacity = in.Capacity(plan.Count(Create) - plan.Count(Delete, Retire))
+	}
+	plan.retire(&in)
 	return plan
 }
 
@@ -215,23 +232,6 @@ func (c *comparison) lookUp(shared SharedContent) compared {
 	return result
 }
 
-// LeavePending leaves out the changes of Services that have been written already, and says how many those are: they count
-// as in place, unless they were written for an earlier spec.
-func (p *Plan) LeavePending(look func(*Change) (isPending, isOutdated bool)) int {
-	before := len(p.Changes)
-	p.Changes = slices.DeleteFunc(p.Changes, func(change Change) bool {
-		isPending, isOutdated := look(&change)
-		switch {
-		case isOutdated:
-			p.Outdated++
-		case isPending:
-			p.InPlace++
-		}
-		return isPending
-	})
-	return before - len(p.Changes)
-}
-
 // Count is the number of changes with one of some actions.
 func (p *Plan) Count(actions ...Action) int {
 	n := 0
@@ -243,11 +243,15 @@ func (p *Plan) Count(actions ...Action) int {
 	return n
 }
 
-// With are the changes for which keep is true.
-func (p *Plan) With(keep func(Action) bool) []Change {
+// With are the changes with one of some actions.
+func (p *Plan) With(actions ...Action) []Change {
+	return p.where(func(change *Change) bool { return slices.Contains(actions, change.Action) })
+}
+
+func (p *Plan) where(keep func(*Change) bool) []Change {
 	var kept []Change
 	for i := range p.Changes {
-		if keep(p.Changes[i].Action) {
+		if keep(&p.Changes[i]) {
 			kept = append(kept, p.Changes[i])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ type Service interface {
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
+	// Created is when the Service was created.
+	Created() time.Time
 	// Node is the name of the node that the Service says it is for, in its annotation; "" if it does not.
 	Node() string
 	// Controller is the object that controls the Service, the zero value if none does.
@@ -135,6 +138,7 @@ func FromAPI(service *corev1.Service, nodeLabelKey string) Service {
 	return apiService{service, ContentOf(service, nodeLabelKey)}
 }
 
+func (s apiService) Created() time.Time     { return s.CreationTimestamp.Time }
 func (s apiService) Node() string           { return s.Annotations[v1alpha1.NodeAnnotationKey] }
 func (s apiService) Controller() Controller { return ControllerOf(s.Service) }
 func (s apiService) Terminating() bool      { return s.DeletionTimestamp != nil }

@@ -1,5 +1,5 @@
 // Package reconcile is the one worker loop of the controllers: a queue of keys, workers, retries with backoff, errors
-// that no retry can mend, panics, and a clean stop.
+// that no retry can fix, panics, and a clean stop; and the backoff of single writes that the API server refused.
 package reconcile
 
 import (
@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// A key that fails is tried again after minBackoff, and after twice as long each time, up to maxBackoff.
+	// A key that fails is tried again after minBackoff, and after twice as long each time, up to MaxBackoff.
 	minBackoff = 5 * time.Millisecond
-	maxBackoff = 2 * time.Minute
-	// minRefusedBackoff is for what the API server has refused: it will a moment later, too.
-	minRefusedBackoff = 10 * time.Second
+	// MaxBackoff is the longest time until anything is tried again.
+	MaxBackoff = 2 * time.Minute
 )
 
 // Func brings the object of a key to what it should be. It is never called for one key from two workers at a time.
-// Its error says what was attempted on which object: the loop logs it and calls again later; see Refused, Stale and
-// Terminal for when.
+// Its error says what was attempted on which object: the loop logs it and calls again later; see Stale and Terminal for
+// when.
 type Func[K comparable] func(ctx context.Context, key K) error
 
 // Loop calls a Func for every key that is added.
@@ -37,10 +36,7 @@ type Loop[K comparable] struct {
 	fair      *fairQueue[K]
 	queue     workqueue.TypedDelayingInterface[K]
 	failures  workqueue.TypedRateLimiter[K]
-	refusals  workqueue.TypedRateLimiter[K]
-	clock     clock.PassiveClock
 	running   atomic.Bool
-	retryAt   sync.Map // time.Time, by key that was refused
 }
 
 // New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns, and
@@ -51,12 +47,10 @@ func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string,
 	return &Loop[K]{
 		name:      name,
 		reconcile: reconcile,
-		clock:     clk,
 		fair:      fair,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk,
 			Queue: queue}),
-		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, maxBackoff),
-		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minRefusedBackoff, maxBackoff),
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, MaxBackoff),
 	}
 }
 
@@ -67,39 +61,9 @@ func (l *Loop[K]) Add(key K) { l.AddAfter(key, 0) }
 // AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does
 // nothing.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
-	l.retryAt.Delete(key)
-	l.addAfter(key, delay)
-}
-
-func (l *Loop[K]) addAfter(key K, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
 	}
-}
-
-// AddAside is AddAfter for what has nothing to do with what was refused: see IsBackingOff.
-func (l *Loop[K]) AddAside(key K, delay time.Duration) { l.addAfter(key, delay) }
-
-// IsBackingOff reports whether what was refused of a key is not to be tried again yet. Whoever leaves it out returns
-// ErrBackingOff.
-func (l *Loop[K]) IsBackingOff(key K) bool { return l.untilRetry(key) > 0 }
-
-func (l *Loop[K]) untilRetry(key K) time.Duration {
-	if at, refused := l.retryAt.Load(key); refused {
-		return at.(time.Time).Sub(l.clock.Now())
-	}
-	return 0
-}
-
-// ErrBackingOff is returned when all is done but what was refused, which is tried again when it was to be.
-var ErrBackingOff = errors.New("what was refused is not tried again yet")
-
-// AddAfterBackoff is AddAfter for changes that mend nothing that was refused: it does not cut the backoff short.
-func (l *Loop[K]) AddAfterBackoff(key K, delay time.Duration) {
-	if refusals := l.refusals.NumRequeues(key); refusals > 0 {
-		delay = max(delay, backoff(refusals))
-	}
-	l.addAfter(key, delay)
 }
 
 // Running reports whether Run has begun.
@@ -157,50 +121,26 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	logger := klog.FromContext(ctx)
 	switch {
 	case err == nil:
-		l.forget(key)
-	case errors.Is(err, ErrBackingOff):
 		l.failures.Forget(key)
-		l.queue.AddAfter(key, l.untilRetry(key)) // The queue has forgotten it: it remembers one time for a key.
 	case errors.As(err, new(*terminalError)):
-		l.forget(key)
+		l.failures.Forget(key)
 		logger.Error(err, "Not tried again until the object changes", "key", key)
 	case IsStale(err):
 		l.queue.AddAfter(key, l.failures.When(key))
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
 	case ctx.Err() != nil:
 		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
-	case IsRefused(err):
-		l.failures.Forget(key)
-		delay := l.refusals.When(key)
-		l.retryAt.Store(key, l.clock.Now().Add(delay))
-		l.queue.AddAfter(key, delay)
-		logger.Error(err, "Trying again later", "key", key, "after", delay)
 	default:
 		l.queue.AddAfter(key, l.failures.When(key))
 		logger.Error(err, "Trying again", "key", key, "failures", l.failures.NumRequeues(key))
 	}
 }
 
-// backoff is how long a key waits that was refused so many times in a row.
-func backoff(refusals int) time.Duration {
-	delay := minRefusedBackoff
-	for range refusals - 1 {
-		delay = min(2*delay, maxBackoff)
-	}
-	return delay
-}
-
-func (l *Loop[K]) forget(key K) {
-	l.failures.Forget(key)
-	l.refusals.Forget(key)
-	l.retryAt.Delete(key)
-}
-
 type terminalError struct{ error }
 
 func (e *terminalError) Unwrap() error { return e.error }
 
-// Terminal marks an error that no retry can mend: the key is not tried again until it is added again.
+// Terminal marks an error that no retry can fix: the key is not tried again until it is added again.
 func Terminal(err error) error { return &terminalError{err} }
 
 type staleError struct{ error }
@@ -213,14 +153,3 @@ func IsStale(err error) bool { return errors.As(err, new(*staleError)) }
 // Stale marks an error that comes from a cache that lags behind the API server. The key is tried again soon, and the
 // error is not worth an operator's attention.
 func Stale(err error) error { return &staleError{err} }
-
-type refusedError struct{ error }
-
-func (e *refusedError) Unwrap() error { return e.error }
-
-// Refused marks an error of what the API server will refuse again. The key is tried again after a longer backoff, which
-// AddAfterBackoff does not cut short.
-func Refused(err error) error { return &refusedError{err} }
-
-// IsRefused reports whether an error is, or wraps, one that is Refused.
-func IsRefused(err error) bool { return errors.As(err, new(*refusedError)) }

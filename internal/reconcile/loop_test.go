@@ -85,9 +85,8 @@ func TestLoopRetries(t *testing.T) {
 		"success":  {nil, 1},
 		"terminal": {Terminal(errors.New("x")), 1},
 		"wrapped":  {fmt.Errorf("sync: %w", Terminal(errors.New("x"))), 1},
-		"error":    {errors.New("x"), 45}, // 5 ms doubled up to 2 min: 15 tries in the first 3 min, then 1 every 2 min
+		"error":    {errors.New("x"), 45}, // 5 ms doubled up to 2 min: 15 in the first 3 min, then 1 every 2 min
 		"stale":    {Stale(errors.New("x")), 45},
-		"refused":  {Refused(errors.New("x")), 33}, // 10 s doubled up to 2 min: 4 tries in the first 2 min
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,55 +106,31 @@ func TestLoopRetries(t *testing.T) {
 	}
 }
 
-// TestLoopBackoffHolds: changes that mend nothing do not have a refused key tried earlier, all others do; and one that
-// is not refused does not wait.
-func TestLoopBackoffHolds(t *testing.T) {
-	for name, c := range map[string]struct {
-		err    error
-		add    func(*Loop[string], string, time.Duration)
-		most   int64 // calls in a minute
-		atMost bool
-	}{
-		"a change that mends nothing": {Refused(errors.New("x")), (*Loop[string]).AddAfterBackoff, 6, true},
-		"a change that may mend it":   {Refused(errors.New("x")), (*Loop[string]).AddAfter, 500, false},
-		"nothing was refused":         {nil, (*Loop[string]).AddAfterBackoff, 500, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var calls atomic.Int64
-				loop := start(t, 1, func(context.Context, string) error {
-					calls.Add(1)
-					return c.err
-				})
-				for range 600 {
-					c.add(loop, "key", 10*time.Millisecond)
-					time.Sleep(100 * time.Millisecond)
-				}
-				if got := calls.Load(); (got <= c.most) != c.atMost {
-					t.Errorf("%d calls in a minute", got)
-				}
-			})
+// TestLoopStale: a key whose cache lags is tried again a few times within a second, and nobody is to read about that.
+func TestLoopStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		loop, logs := startLogged(t, 1, func(context.Context, string) error {
+			calls.Add(1)
+			return fmt.Errorf("sync: %w", Stale(errors.New("behind")))
 		})
-	}
-}
-
-// TestLoopBackoffIsTheQueues: what AddAfterBackoff waits is what the queue would.
-func TestLoopBackoffIsTheQueues(t *testing.T) {
-	loop := New("test", clock.RealClock{}, tenantOf, nil)
-	defer loop.queue.ShutDown()
-	for refusals := 1; refusals < 40; refusals++ {
-		if want, got := loop.refusals.When("key"), backoff(refusals); got != want {
-			t.Errorf("after %d refusals %s, want %s", refusals, got, want)
+		loop.Add("key")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := calls.Load(); got < 5 {
+			t.Errorf("%d calls in a second", got)
 		}
-	}
+		if log := logs(); strings.Contains(log, "err=") {
+			t.Errorf("logged as an error: %s", log)
+		}
+	})
 }
 
 // TestLoopForgets: a key that has not just failed begins again with the shortest backoff.
 func TestLoopForgets(t *testing.T) {
 	for name, relief := range map[string]error{
-		"success":     nil,
-		"terminal":    Terminal(errors.New("x")),
-		"backing off": ErrBackingOff,
+		"success":  nil,
+		"terminal": Terminal(errors.New("x")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,8 +21,6 @@ import (
 type Report struct {
 	// Nodes is the number of selected nodes, and InPlace that of Services in place and up to date.
 	Nodes, InPlace int
-	// Outdated is the number of Services that were written for an earlier spec, and are to be changed.
-	Outdated int
 	// ReadyNodes is the number of selected nodes whose Service has a ready endpoint.
 	ReadyNodes int
 	// Conflicts are the changes that cannot be made because the name is taken.
@@ -32,16 +29,13 @@ type Report struct {
 	ContestedFields []string
 	// Waiting is the number of Services whose predecessor is still being deleted.
 	Waiting int
-	// Withheld is what limits have kept from being done.
-	Withheld plan.Withheld
 	// Capacity is how many Services there are and can be.
 	Capacity plan.Capacity
 	// Hostnames tells about mode Hostnames, nil for another one.
 	Hostnames *Hostnames
-	// Retiring is the number of Services of the mode before. Unanswered is that of nodes that are reached through those
-	// only, or -1 while it does not matter yet.
-	Retiring, Unanswered int
-	// Writing is true while writes are under way.
+	// Retirement is about the Services of the previous mode.
+	Retirement plan.Retirement
+	// Writing is true if not all writes of the plan were made.
 	Writing bool
 	// Refused are the writes that failed.
 	Refused []error
@@ -57,19 +51,33 @@ type Hostnames struct {
 	Waiting int
 }
 
-// NewReport is the report of a plan of which nothing has been carried out yet.
-func NewReport(p *plan.Plan, nodes int) Report {
+// NewReport is the report of a plan of which nothing was carried out.
+func NewReport(p *plan.Plan) Report {
 	return Report{
-		Nodes:      nodes,
-		InPlace:    p.InPlace,
-		Outdated:   p.Outdated,
-		ReadyNodes: p.Ready,
-		Conflicts:  p.With(func(a plan.Action) bool { return a == plan.Conflict }),
-		Waiting:    p.Count(plan.Wait),
-
+		Nodes:           p.Nodes,
+		InPlace:         p.InPlace,
+		ReadyNodes:      p.Ready,
+		Conflicts:       p.With(plan.Conflict),
 		ContestedFields: p.ContestedFields,
+		Waiting:         p.Count(plan.Wait),
+		Retirement:      p.Retirement,
+		Capacity:        p.Capacity,
 	}
 }
+
+// AddNames completes a report about a LocalService with mode Hostnames: how far its names are published, and which
+// writes of them failed.
+func (r *Report) AddNames(copies *plan.Copies, refused []error) {
+	r.Hostnames = &Hostnames{Unpublished: copies.Sources == 0 && len(r.Conflicts) == 0, Waiting: copies.Count(plan.Wait)}
+	if copies.Contested > 0 {
+		r.ContestedFields = append(slices.Clone(r.ContestedFields), EndpointsField)
+	}
+	r.Refused = append(r.Refused, refused...)
+	r.Writing = len(r.Refused) == 0 && (r.Writing || copies.Count(plan.Create) > 0)
+}
+
+// EndpointsField is the name of what is contested of an EndpointSlice.
+const EndpointsField = "endpoints"
 
 // Status returns the status that tells the report. It is old itself, timestamps included, where nothing has changed.
 func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alpha1.LocalServiceStatus {
@@ -80,7 +88,6 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.Services = int32(r.InPlace)
 		status.ReadyNodes = int32(r.ReadyNodes)
 		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
-		status.HeldServices = int32(r.Withheld.Services)
 	}
 	ready := r.ready()
 	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(),
@@ -113,40 +120,26 @@ func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation in
 		return
 	}
 	told := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring)
-	if told != nil && (r.Retiring == 0 || told.ObservedGeneration != generation) {
+	if told != nil && (r.Retirement.Services == 0 || told.ObservedGeneration != generation) {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRetiring)
 	}
-	if r.Retiring == 0 {
+	if r.Retirement.Services == 0 {
 		return
 	}
 	c := metav1.Condition{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionFalse,
 		ObservedGeneration: generation, Reason: v1alpha1.ReasonChangingMode}
 	switch {
-	case r.Unanswered == 0, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRetiring):
+	case r.Retirement.Unanswered == 0, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRetiring):
 		c.Status = metav1.ConditionTrue
 		c.Message = fmt.Sprintf("the new names answer; the Services of the mode before are deleted after %s, when no "+
-			"cache of DNS says any more that the new ones do not exist", RetireAfter)
-	case r.Unanswered > 0:
-		c.Message = fmt.Sprintf("the Services of the mode before stay: %d nodes answer through those only", r.Unanswered)
+			"cache of DNS says any more that the new ones do not exist", plan.RetireAfter)
+	case r.Retirement.Unanswered > 0:
+		c.Message = fmt.Sprintf("the Services of the mode before stay: %d nodes answer through those only",
+			r.Retirement.Unanswered)
 	default:
 		c.Message = "the Services of the mode before stay until all new names are published"
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
-}
-
-// RetireAfter is how long the names of a mode stay after those of the next one answer: DNS servers and clients may
-// remember for as long that a name does not exist. It is what kubeadm sets up, and most others, too.
-const RetireAfter = 30 * time.Second
-
-// LeftToRetire is how long the names of the mode before have to stay yet, and whether that is known: not before the
-// status of a LocalService tells that the new ones answer.
-func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration, known bool) {
-	told := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-	if told == nil || told.Status != metav1.ConditionTrue || told.ObservedGeneration != ls.Generation {
-		return 0, false
-	}
-	const precision = time.Second // of times in the API
-	return max(told.LastTransitionTime.Add(RetireAfter+precision).Sub(now), 0), true
 }
 
 func (r *Report) ready() metav1.Condition {
@@ -160,8 +153,6 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)
 	case r.Writing:
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
-	case r.Withheld.Any():
-		c.Reason, c.Message = withheld(&r.Withheld)
 	case len(r.Conflicts) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Conflicts)
 	case len(r.ContestedFields) > 0:
@@ -216,13 +207,9 @@ func (r *Report) progressing() metav1.Condition {
 	case len(r.Refused) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
-	case r.Retiring > 0:
+	case r.Retirement.Services > 0:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
 		c.Message = "the Services of the mode before are still there"
-	}
-	if r.Withheld.Deletes > 0 {
-		c.Reason = v1alpha1.ReasonDeletionHeld
-		c.Message += ", but for deletions and replacements, which wait for a confirmation"
 	}
 	return c
 }
@@ -260,26 +247,6 @@ func isNotPermitted(err error) bool {
 		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
 }
 
-// withheld says why a LocalService is not ready because of limits.
-func withheld(w *plan.Withheld) (reason, message string) {
-	if w.Creates > 0 {
-		return v1alpha1.ReasonTooManyServices, fmt.Sprintf("%d Services are not created, because the namespace "+
-			"would have %d and the controller's flag -max-services-per-namespace allows %d: let nodeSelector "+
-			"choose fewer nodes, delete Services, or raise the "+
-			"limit", w.Creates, w.Total, w.Limits.MaxServicesPerNamespace)
-	}
-	if w.Replaces > 0 {
-		return v1alpha1.ReasonFewClusterIPs, fmt.Sprintf("%d Services stay as they are, because not all of their "+
-			"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
-			"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
-	}
-	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services would be deleted, because no selected node "+
-		"wants them, or replaced, because a field cannot be changed in place. They stay, because at once they were more "+
-		"than the controller's flag -max-delete-fraction=%g allows: correct the spec, or annotate this LocalService with "+
-		"%s=true if it is meant",
-		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
-}
-
 // Same reports whether two statuses say the same. The numbers of NearCapacity alone say nothing new: they change with
 // every Service of the cluster.
 func Same(before, after *v1alpha1.LocalServiceStatus) bool {
@@ -303,13 +270,8 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 }
 
 func sameMessage(a, b *metav1.Condition) bool {
-	switch a.Reason {
-	case v1alpha1.ReasonWriteFailed:
-		// Which one of several Services was tried is nothing new, either.
-		return withoutNumbers(single.ReplaceAllString(a.Message, "$1")) ==
-			withoutNumbers(single.ReplaceAllString(b.Message, "$1"))
-	case v1alpha1.ReasonTooManyServices, v1alpha1.ReasonDeletionHeld:
-		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
+	if a.Reason == v1alpha1.ReasonWriteFailed { // Which Services were tried, and how many, is nothing new.
+		return causes(a.Message).Equal(causes(b.Message))
 	}
 	return a.Message == b.Message || a.Type == v1alpha1.ConditionNearCapacity &&
 		withoutNumbers(a.Message) == withoutNumbers(b.Message)

@@ -59,8 +59,15 @@ func TestStatus(t *testing.T) {
 		"forbidden by a policy": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError("no")}},
 			"False WriteFailed", "True WriteFailed", "False NoConflict",
 			"1 write failed: create EndpointSlice default/x: endpointslices"},
-		"the mode is changed": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Retiring: 3}, "True HostnamesInPlace",
-			"True ChangingMode", "False NoConflict", "every name"},
+		"the mode is changed": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{},
+			Retirement: plan.Retirement{Services: 3}}, "True HostnamesInPlace", "True ChangingMode", "False NoConflict",
+			"every name"},
+		"failed, while others are written": {Report{Nodes: 3, Refused: []error{errors.New("quota")}, Waiting: 1},
+			"False WriteFailed", "True WritingServices", "False NoConflict", "1 write failed: quota"},
+		"names wait, and some are refused": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Waiting: 2},
+			Refused: []error{errors.New("no")}}, "False WriteFailed", "True WriteFailed", "False NoConflict", "no"},
+		"conflict and contested": {Report{Nodes: 3, Conflicts: conflicts("demo-b"), ContestedFields: []string{"type"}},
+			"False NameTaken", "False ServicesInPlace", "True NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
@@ -94,43 +101,47 @@ func sliceError(why string) error {
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
 }
 
-// TestRetiring: since when the Services of another mode are not needed, and until when they stay. A change of the spec
-// begins anew, and an invalid one changes nothing.
+// TestRetiring: since when the Services of the previous mode are not needed, and until when they stay. A change of the
+// spec begins again, and an invalid one changes nothing.
 func TestRetiring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-		tell := func(report Report) {
+		retire := func(services, unanswered int) {
+			report := Report{Retirement: plan.Retirement{Services: services, Unanswered: unanswered}}
 			ls.Status = report.Status(ls.Status, ls.Generation)
 		}
 		want := func(what string, left time.Duration, known bool, says string) {
 			t.Helper()
-			got, gotKnown := LeftToRetire(ls, time.Now())
+			got, gotKnown := plan.LeftToRetire(ls, time.Now())
 			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-			isTold := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
-			if gotKnown != known || got < left || got > left+2*time.Second || !isTold {
-				t.Errorf("%s: %v, known %v, and told is %v; want %v, %v and %q", what, got, gotKnown, c, left, known, says)
+			isReported := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
+			if gotKnown != known || got < left || got > left+2*time.Second || !isReported {
+				t.Errorf("%s: %v, known %v, and the condition is %v; want %v, %v and %q", what, got, gotKnown, c, left,
+					known, says)
 			}
 		}
-		tell(Report{})
+		retire(0, 0)
 		want("nothing to retire", 0, false, "")
-		tell(Report{Retiring: 3, Unanswered: -1})
+		retire(3, -1)
 		want("the new ones are not there", 0, false, "until all new names are published")
-		tell(Report{Retiring: 3, Unanswered: 2})
+		retire(3, 2)
 		want("some do not answer", 0, false, "2 nodes answer through those only")
-		tell(Report{Retiring: 3})
-		want("all answer", RetireAfter, true, "the new names answer")
+		retire(3, 0)
+		want("all answer", plan.RetireAfter, true, "the new names answer")
 		time.Sleep(20 * time.Second)
-		tell(Report{Retiring: 3})
-		want("a while later", RetireAfter-20*time.Second, true, "the new names answer")
+		retire(3, 0)
+		want("a while later", plan.RetireAfter-20*time.Second, true, "the new names answer")
+		retire(3, 1)
+		want("a pod is not ready for a moment", plan.RetireAfter-20*time.Second, true, "the new names answer")
 		ls.Generation++
 		want("the spec has changed", 0, false, "the new names answer")
-		tell(Report{Invalid: errors.New("bad")})
+		ls.Status = (&Report{Invalid: errors.New("bad")}).Status(ls.Status, ls.Generation)
 		want("it is invalid", 0, false, "the new names answer")
-		tell(Report{Retiring: 3})
-		want("all answer again", RetireAfter, true, "the new names answer")
+		retire(3, 0)
+		want("all answer again", plan.RetireAfter, true, "the new names answer")
 		time.Sleep(time.Minute)
 		want("the time is over", 0, true, "the new names answer")
-		tell(Report{})
+		retire(0, 0)
 		want("they are gone", 0, false, "")
 	})
 }
@@ -283,7 +294,12 @@ func TestWarnings(t *testing.T) {
 		"fails for another Service": {
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-a: no"),
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-b: no"), false},
-		"holds more":             {ready(v1alpha1.ReasonTooManyServices, "5"), ready(v1alpha1.ReasonTooManyServices, "6"), false},
+		"fails for several Services": {
+			ready(v1alpha1.ReasonWriteFailed, "1 write failed: create Service default/demo-a: no"),
+			ready(v1alpha1.ReasonWriteFailed, "12 writes failed: 12 × create Service: no"), false},
+		"fails for several reasons": {
+			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 2 × create Service: no"),
+			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
 		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),
@@ -294,32 +310,6 @@ func TestWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := Warnings([]metav1.Condition{c.before}, []metav1.Condition{c.after}); (len(got) == 1) != c.want {
 				t.Errorf("warnings %v, want one: %v", got, c.want)
-			}
-		})
-	}
-}
-
-// TestWithheld: what limits keep from being done is told with numbers, and with what to do.
-func TestWithheld(t *testing.T) {
-	limits := plan.Limits{MaxDeleteFraction: 0.5, MaxServicesPerNamespace: 10}
-	for name, c := range map[string]struct {
-		withheld             plan.Withheld
-		reason, says, advice string
-	}{
-		"deletions": {plan.Withheld{Deletes: 2, Services: 3, Limits: limits}, "DeletionHeld", "2 of 3 Services",
-			"allow-deletion=true"},
-		"creations": {plan.Withheld{Creates: 2, Total: 11, Limits: limits}, "TooManyServices", "would have 11",
-			"nodeSelector"},
-		"both": {plan.Withheld{Creates: 2, Total: 11, Deletes: 2, Services: 3, Limits: limits},
-			"TooManyServices", "allows 10", "raise the limit"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := Report{Nodes: 1, Withheld: c.withheld}
-			got := meta.FindStatusCondition(r.Status(v1alpha1.LocalServiceStatus{}, 1).Conditions,
-				v1alpha1.ConditionReady)
-			if got.Reason != c.reason || !strings.Contains(got.Message, c.says) ||
-				!strings.Contains(got.Message, c.advice) {
-				t.Errorf("%s: %s; want %s with %q and %q", got.Reason, got.Message, c.reason, c.says, c.advice)
 			}
 		})
 	}

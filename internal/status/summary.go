@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
@@ -61,8 +63,25 @@ func cause(err error) string {
 	return e.what() + ": " + e.reason()
 }
 
-// single matches where Summarize names the one object whose write failed.
-var single = regexp.MustCompile(`^(1 write failed: [a-z]+ [A-Za-z]+ )[^ ]+: `)
+var (
+	// single matches where Summarize names the one object whose write failed, and counted where it counts several.
+	single  = regexp.MustCompile(`^1 write failed: ([a-z]+ [A-Za-z]+) [^ ]+: `)
+	counted = regexp.MustCompile(`[0-9]+ (writes failed: |× )`)
+)
+
+// causes are the causes in a message of Summarize, without objects and numbers.
+func causes(message string) sets.Set[string] {
+	all := sets.Set[string]{}
+	for cause := range strings.SplitSeq(counted.ReplaceAllString(single.ReplaceAllString(message, "$1: "), ""), "; ") {
+		if !strings.HasSuffix(cause, moreCauses) {
+			all.Insert(withoutNumbers(cause))
+		}
+	}
+	return all
+}
+
+// moreCauses ends a message that does not have all causes.
+const moreCauses = " more causes"
 
 // Summarize tells writes that failed by cause, counted, in an order that depends on nothing else. Of a single one the
 // Service is named.
@@ -84,7 +103,7 @@ func Summarize(errs []error) string {
 		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], truncate(c, causeLength)))
 	}
 	if more := len(causes) - causesInMessage; more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more causes", more))
+		parts = append(parts, fmt.Sprint(more, moreCauses))
 	}
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
 }

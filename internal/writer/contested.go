@@ -13,6 +13,8 @@ import (
 const (
 	// ContestedFor is how long a contested field is left alone, before one write finds out whether it still is.
 	ContestedFor = 10 * time.Minute
+	// ContestedRecheck is how often it is looked whether that time is over.
+	ContestedRecheck = time.Minute
 	// Of more than maxContested LocalServices some are written once more than needed.
 	maxContested = 10000
 )

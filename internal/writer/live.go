@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,20 +36,21 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 		answers: utilcache.NewLRUExpireCache(maxLive)}
 }
 
-// IsCurrent returns nil if a LocalService from the cache is as the API server has it, with or without its status and
-// metadata. Its error is Stale if it has been changed or deleted. It reads only metadata, which can be decoded whatever
-// else there is.
-func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService, withStatus bool) error {
+// isCurrent returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
+// error is Stale if it was changed or deleted. It reads only metadata, which can be decoded whatever else there is.
+func (d *Dependencies) isCurrent(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	live, err := meta.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
+	live, err := d.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
-	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil &&
-		live.Generation == ls.Generation && (!withStatus || live.ResourceVersion == ls.ResourceVersion)
-	if !isSame && (err == nil || apierrors.IsNotFound(err)) {
-		return reconcile.Stale(errors.New("the LocalService has been changed or deleted"))
+	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation
+	switch {
+	case isSame:
+		return nil
+	case err == nil, apierrors.IsNotFound(err):
+		err = reconcile.Stale(errors.New("it was changed or deleted"))
 	}
-	return err
+	return fmt.Errorf("is LocalService %s/%s as the cache has it? %w", ls.Namespace, ls.Name, err)
 }
 
 // labels returns the labels of a node, nil if there is no such node.

@@ -17,11 +17,11 @@ import (
 // contestedError says that a Service was not replaced, because its successor would not be as it should, either.
 type contestedError struct{ fields []string }
 
-func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", ErrContested, e.fields) }
+func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", errContested, e.fields) }
 
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
 // store it as it is.
-func replace(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
+func replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
 	successor := template.Service(change.Node)
@@ -61,7 +61,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change pl
 
 // delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
 // of Services.
-func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change plan.Change,
+func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) error {
 	if change.Action == plan.Retire {
 		return remove(ctx, client, change.Current, mayRemove) // Nobody wants it, whatever nodes there are.

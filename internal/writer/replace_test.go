@@ -3,72 +3,19 @@ package writer
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-var (
-	services  = corev1.Resource("services")
-	forbidden = apierrors.NewForbidden(services, "x", errors.New("exceeded quota"))
-	exists    = apierrors.NewAlreadyExists(services, "x")
-	conflict  = apierrors.NewConflict(services, "x", errors.New("changed"))
-	notFound  = apierrors.NewNotFound(services, "x")
-)
-
-// write makes changes for a LocalService against an API server that answers as a function says, which is told the
-// request in short. It returns those requests, too.
-func write(t *testing.T, change func(*v1alpha1.LocalService), actions map[string]plan.Action,
-	answer func(request string, service *corev1.Service) error) (requests []string, out Outcome) {
-	t.Helper()
-	kube := fake.NewClientset()
-	kube.PrependReactor("*", "services", func(a core.Action) (bool, runtime.Object, error) {
-		var service *corev1.Service
-		request, name := a.GetVerb(), ""
-		switch a := a.(type) {
-		case core.CreateActionImpl:
-			service = testobject.Stored(a.Object.(*corev1.Service))
-			if name = service.Name + service.GenerateName; len(a.CreateOptions.DryRun) > 0 {
-				request = "try"
-			} else if service.Labels["served"] != "" {
-				name += " of before"
-			}
-		case core.DeleteActionImpl:
-			name = a.Name
-		}
-		requests = append(requests, request+" "+name)
-		return true, service, answer(requests[len(requests)-1], service)
-	})
-	s := NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), 1, rand.Shuffle,
-		func(metav1.Object, int64) {})
-	templates, err := plan.NewTemplates(testobject.LocalService(change), v1alpha1.DefaultNodeLabelKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var changes []plan.Change
-	for node, action := range actions {
-		c := plan.Change{Action: action, Template: templates[0], Name: "demo-" + node, Node: node}
-		if action != plan.Create {
-			current := testobject.Stored(templates[0].Service(node))
-			current.Labels["served"] = "before"
-			c.Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
-		}
-		changes = append(changes, c)
-	}
-	out = s.Write(t.Context(), templates[0].Namespace(), changes, func(int) error { return nil }, always)
-	return requests, out
+func withLoadBalancer(ls *v1alpha1.LocalService) {
+	ls.Spec.Type, ls.Spec.ClusterIP, ls.Spec.LoadBalancerClass = "LoadBalancer", "", new("a")
 }
 
 // TestReplacePhases: a Service is deleted only after the API server has said that it would accept its successor, and
@@ -79,7 +26,7 @@ func TestReplacePhases(t *testing.T) {
 		answers  map[string]error
 		admit    func(*corev1.Service) // what admission makes of a Service
 		requests []string
-		outcome  string // written, refused, stale, contested
+		outcome  string // made, refused, stale, contested
 	}{
 		"accepted": {nil, nil, []string{try, trial, remove, create}, "1 0 0 []"},
 		"refused":  {map[string]error{try: forbidden}, nil, []string{try}, "0 1 0 []"},
@@ -96,20 +43,18 @@ func TestReplacePhases(t *testing.T) {
 			[]string{try, trial, remove, create}, "0 0 1 []"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			change := func(ls *v1alpha1.LocalService) {
-				ls.Spec.Type, ls.Spec.ClusterIP, ls.Spec.LoadBalancerClass = "LoadBalancer", "", new("a")
+			f := newFixture(t, 1, withLoadBalancer)
+			f.answer = func(request string, service *corev1.Service) error {
+				if c.admit != nil && service != nil {
+					c.admit(service)
+				}
+				if err, found := c.answers[request]; found || request != try {
+					return err
+				}
+				return exists
 			}
-			requests, out := write(t, change, map[string]plan.Action{"a": plan.Replace},
-				func(request string, service *corev1.Service) error {
-					if c.admit != nil && service != nil {
-						c.admit(service)
-					}
-					if err, found := c.answers[request]; found || request != try {
-						return err
-					}
-					return exists
-				})
-			got := fmt.Sprint(len(out.Written), len(out.Refused), len(out.Stale), out.Contested.UnsortedList())
+			out, requests := f.write(f.changes(plan.Replace, "a"))
+			got := fmt.Sprint(out.Counts[plan.Replace], len(out.Refused), len(out.Stale), out.Contested.UnsortedList())
 			if !slices.Equal(requests, c.requests) || got != c.outcome {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}
@@ -117,49 +62,91 @@ func TestReplacePhases(t *testing.T) {
 	}
 }
 
-// TestReplaceComesLast: nothing that serves is taken away while other writes are refused, or come back changed.
+// TestReplaceComesLast: nothing that serves is taken away while other writes fail or come back changed; nor anything
+// else when a replacement fails.
 func TestReplaceComesLast(t *testing.T) {
-	for name, answer := range map[string]func(string, *corev1.Service) error{
-		"refused": func(request string, _ *corev1.Service) error {
-			if request == "create demo-new" {
-				return forbidden
-			}
-			return nil
-		},
-		"contested": func(request string, service *corev1.Service) error {
-			if service != nil {
-				service.Spec.PublishNotReadyAddresses = true
-			}
-			return nil
-		},
+	for name, c := range map[string]struct {
+		err       error
+		at        string
+		contested bool
+		want      []string
+	}{
+		"all is well": {nil, "", false, []string{"create demo-new", "try demo-a", "delete demo-a", "create demo-a",
+			"try demo-b", "delete demo-b", "create demo-b"}},
+		"refused":      {forbidden, "create demo-new", false, []string{"create demo-new"}},
+		"not answered": {errors.New("no answer"), "create demo-new", false, []string{"create demo-new"}},
+		"stale":        {conflict, "create demo-new", false, []string{"create demo-new"}},
+		"contested":    {nil, "", true, []string{"create demo-new"}},
+		"a replacement is refused": {forbidden, "try demo-a", false,
+			[]string{"create demo-new", "try demo-a"}},
+		"a replacement is not answered": {errors.New("no answer"), "delete demo-a", false,
+			[]string{"create demo-new", "try demo-a", "delete demo-a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests, _ := write(t, func(*v1alpha1.LocalService) {},
-				map[string]plan.Action{"a": plan.Replace, "b": plan.Replace, "new": plan.Create}, answer)
-			if want := []string{"create demo-new"}; !slices.Equal(requests, want) {
-				t.Errorf("requests %v, want %v", requests, want)
+			f := newFixture(t, 1)
+			f.answer = func(request string, service *corev1.Service) error {
+				if c.contested && service != nil {
+					service.Spec.PublishNotReadyAddresses = true
+				}
+				if request == c.at {
+					return c.err
+				}
+				return nil
+			}
+			out, requests := f.write(f.changes(plan.Replace, "a", "b"), f.changes(plan.Create, "new"))
+			if !slices.Equal(requests, c.want) || out.More {
+				t.Errorf("requests %v, want %v; more: %t", requests, c.want, out.More)
 			}
 		})
 	}
 }
 
-// TestMayPass: which failures are worth trying again at once.
-func TestMayPass(t *testing.T) {
-	for name, c := range map[string]struct {
-		refused []error
-		want    bool
-	}{
-		"none":         {nil, true},
-		"not answered": {[]error{errors.New("connection refused")}, true},
-		"busy":         {[]error{apierrors.NewTooManyRequests("", 1), apierrors.NewServiceUnavailable("")}, true},
-		"too slow": {[]error{apierrors.NewTimeoutError("", 1), apierrors.NewServerTimeout(services, "", 1)},
-			true},
-		"refused":            {[]error{forbidden}, false},
-		"refused among them": {[]error{errors.New("x"), fmt.Errorf("stays as it is: %w", forbidden)}, false},
+// TestReplaceAfterRefusals: while a creation waits because it was refused, nothing is replaced; later it is.
+func TestReplaceAfterRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.refusing(forbidden, "create demo-new")
+		changes := slices.Concat(f.changes(plan.Replace, "a"), f.changes(plan.Create, "new"))
+		f.write(changes)
+		out, requests := f.write(changes)
+		if len(requests) > 0 || out.RetryAfter != 10*time.Second || len(out.Refused) != 1 {
+			t.Errorf("while the creation waits: %v, %+v", requests, out)
+		}
+		f.refusing(nil)
+		time.Sleep(10 * time.Second)
+		if out, requests = f.write(changes); len(requests) != 4 || !out.IsComplete() {
+			t.Errorf("later: %v, %+v", requests, out)
+		}
+	})
+}
+
+// TestRemovalsGoByTheCache: what was asked before a Service is removed may have taken its time. It stays if the cache
+// knows by then of another spec, or that the LocalService is deleted.
+func TestRemovalsGoByTheCache(t *testing.T) {
+	for name, change := range map[string]func(*fixture, *v1alpha1.LocalService){
+		"another spec":  func(f *fixture, ls *v1alpha1.LocalService) { ls.Generation++; f.cache(ls) },
+		"recreated":     func(f *fixture, ls *v1alpha1.LocalService) { ls.UID = "another"; f.cache(ls) },
+		"being deleted": func(f *fixture, ls *v1alpha1.LocalService) { ls.DeletionTimestamp = new(now()); f.cache(ls) },
+		"deleted": func(f *fixture, ls *v1alpha1.LocalService) {
+			if err := f.cached.Delete(ls); err != nil {
+				f.t.Error(err)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Outcome{Refused: c.refused}).MayPass(); got != c.want {
-				t.Errorf("%t, want %t", got, c.want)
+			for action, want := range map[plan.Action][]string{plan.Delete: nil, plan.Replace: {"try demo-a"}} {
+				f := newFixture(t, 1)
+				f.onNode = func(string) error { change(f, f.ls.DeepCopy()); return notFound }
+				f.answer = func(request string, _ *corev1.Service) error {
+					if request == "try demo-a" {
+						change(f, f.ls.DeepCopy())
+					}
+					return nil
+				}
+				out, requests := f.write(f.changes(action, "a", "b"))
+				if !slices.Equal(requests, want) || len(out.Stale) != 1 || len(out.Counts) > 0 || out.Stopped == nil {
+					t.Errorf("%s: %v, want %v: %+v", action, requests, want, out)
+				}
 			}
 		})
 	}

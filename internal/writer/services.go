@@ -1,11 +1,11 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -26,105 +26,144 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Timeout bounds one write. A write that has begun is finished also during a shutdown.
-const Timeout = 30 * time.Second
-
-var (
-	// ErrNamespaceTerminating is met when the namespace is being deleted: nothing that is written there will last.
-	ErrNamespaceTerminating = errors.New("the namespace is being deleted")
-	// ErrContested is met when what was written has come back different: see Outcome.Contested.
-	ErrContested = errors.New("something else changes what is written")
-
-	errUnsafe = errors.New("no Service is replaced while others are refused")
+const (
+	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
+	Timeout = 30 * time.Second
+	// syncTime is how long one sync begins writes. The LocalService then waits for its next turn, and is planned again.
+	syncTime = 500 * time.Millisecond
+	// ObserveAfter is when what was written is looked at again, whatever the watch tells: it may be gone before the watch
+	// told that it was there.
+	ObserveAfter = 5 * time.Second
 )
+
+// ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
+var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
+
+// Why not all changes of one kind were tried.
+var (
+	errTimeUp    = errors.New("the time of this sync is over")
+	errUnsafe    = errors.New("no Service is replaced while others are refused")
+	errContested = errors.New("something else changes what is written")
+)
+
+// Dependencies are what writes are made with.
+type Dependencies struct {
+	Kube     kubernetes.Interface
+	Metadata metadata.Interface
+	Clock    clock.PassiveClock
+	Caches   *cache.Caches
+	Observed *cache.Observed
+	Refusals *reconcile.Refusals
+	// Shuffle is rand.Shuffle, or one whose order can be repeated.
+	Shuffle func(n int, swap func(i, j int))
+}
+
+// NewDependencies returns what the writes of one controller are made with, of which it remembers its own.
+func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
+	shuffle func(n int, swap func(i, j int))) Dependencies {
+	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
+		Refusals: reconcile.NewRefusals(clk), Shuffle: shuffle}
+}
 
 // Services makes the changes of plans.
 type Services struct {
-	kube   kubernetes.Interface
+	Dependencies
 	nodes  *liveNodes
 	writer *Writer
-	wrote  func(object metav1.Object, generation int64)
-	// shuffle is rand.Shuffle, or one whose order can be had again.
-	shuffle func(n int, swap func(i, j int))
-	// Contested is what answers have shown.
+	// Contested are the fields that the API server's answers showed to be contested.
 	Contested Contested
 }
 
-// NewServices makes Services with at most so many writes at a time. wrote is told what the API server answers to each
-// but deletions, and the generation of the LocalService that it was for.
-func NewServices(kube kubernetes.Interface, meta metadata.Interface, concurrency int,
-	shuffle func(n int, swap func(i, j int)), wrote func(object metav1.Object, generation int64)) *Services {
-	return &Services{kube: kube, nodes: newLiveNodes(meta), writer: New(concurrency), wrote: wrote, shuffle: shuffle,
+// NewServices makes Services with so many writes at a time.
+func NewServices(deps Dependencies, concurrency int) *Services {
+	return &Services{Dependencies: deps, nodes: newLiveNodes(deps.Metadata), writer: New(concurrency),
 		Contested: newContested()}
-}
-
-// Written is a change that was made. There may be thousands, so that what the API server has answered is not kept.
-type Written struct {
-	Change          plan.Change
-	ResourceVersion string // since then, "" after a deletion
 }
 
 // Outcome is what became of the changes of a plan.
 type Outcome struct {
-	Written []Written
-	// Refused are the writes that failed, and Stale those that failed because the cache was behind: the next plan, from
-	// a newer cache, will be right.
-	Refused, Stale []error
+	// Counts are the numbers of changes that were made, by action.
+	Counts map[plan.Action]int
+	// Refused are the writes that the API server refused: now, or before and not due yet.
+	Refused []error
+	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
+	RetryAfter time.Duration
+	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
+	// cache was behind: the next plan, from a newer cache, will be right.
+	Failed, Stale []error
 	// Contested are the names of fields that have come back from the API server other than they were written: an
 	// admission webhook or policy sets them.
 	Contested sets.Set[string]
-	// Stopped is why not all changes were tried: ErrNamespaceTerminating, ErrContested, or the error of next or of the
-	// context. It is nil, too, if the API server refused too many.
+	// More is true if the time was over before all changes were tried.
+	More bool
+	// Stopped is why no other change was tried: the error of the context, ErrNamespaceTerminating, or an error that is
+	// Stale because the LocalService was changed.
 	Stopped error
-
-	slices []writtenSlice
 }
 
-// Add adds what became of other changes, which are made only if nothing has stopped these.
-func (o *Outcome) Add(next func() Outcome) {
-	if o.Stopped != nil {
-		return
-	}
-	other := next()
-	o.Written = append(o.Written, other.Written...)
-	o.Refused, o.Stale = append(o.Refused, other.Refused...), append(o.Stale, other.Stale...)
-	o.Contested, o.Stopped = o.Contested.Union(other.Contested), other.Stopped
-}
-
-// Counts are the numbers of changes that were made.
-func (o *Outcome) Counts() map[plan.Action]int {
-	counts := map[plan.Action]int{}
-	for i := range o.Written {
-		counts[o.Written[i].Change.Action]++
-	}
-	return counts
-}
-
-// batches are the changes in the order in which they are made. Deletions come first, because they make room where a
-// quota has none. Replacements come late, and alone, because they take away what serves; and last what nobody needs any
-// more.
-var batches = [][]plan.Action{{plan.Delete}, {plan.Create, plan.Adopt}, {plan.Update}, {plan.Replace}, {plan.Retire}}
-
-// Write makes changes of a LocalService's Services, in random order within each batch, so that no refused one comes
-// first each time. next is called before each write, with the number of Services put in place; when it returns an
-// error, no other write is begun. A write may ask something before it takes a Service away: isOutdated is called then,
-// by several writes at a time, and keeps the Service if it returns an error.
-func (s *Services) Write(ctx context.Context, namespace string, changes []plan.Change,
-	next func(inPlace int) error, isOutdated func() error) Outcome {
-	w := &execution{Services: s, next: next, isOutdated: isOutdated, out: Outcome{Contested: sets.Set[string]{}}}
-	s.shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-	for _, actions := range batches {
-		batch := slices.DeleteFunc(slices.Clone(changes), func(change plan.Change) bool {
-			return !slices.Contains(actions, change.Action)
-		})
-		failed, err := s.writer.Each(ctx, namespace, len(batch),
-			func() error { return w.mayBegin(actions[0]) }, func(i int) error { return w.one(ctx, batch[i]) })
-		w.out.addFailures(failed)
-		if w.terminating.Load() {
-			err = ErrNamespaceTerminating
+// InPlace is how many more Services are in place than before.
+func (o *Outcome) InPlace() (n int) {
+	for action, count := range o.Counts {
+		if action != plan.Delete && action != plan.Retire {
+			n += count
 		}
-		if err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, errUnsafe) {
-			w.out.Stopped = err
+	}
+	return n
+}
+
+// IsComplete reports whether all changes were made.
+func (o *Outcome) IsComplete() bool {
+	return !o.More && len(o.Refused)+len(o.Failed)+len(o.Stale) == 0
+}
+
+// Err is the error of a sync: nil if nothing failed that may pass in a moment. What was refused has its own backoff.
+func (o *Outcome) Err(key types.NamespacedName) error {
+	switch {
+	case len(o.Failed) > 0:
+		return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Failed))
+	case len(o.Stale) > 0:
+		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Stale)))
+	}
+	return nil
+}
+
+// actions are those of writes, in the order in which they are made. Deletions come first, because they make room where a quota
+// has none; adoptions need none. Replacements come late, and alone, because they take away what serves; and last what
+// nobody needs any more.
+var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
+
+// Write makes the changes of a LocalService's Services, in random order, but first those that were not refused before.
+// Those that were refused a moment ago are not tried. If there is anything to write, the LocalService is first read from
+// the API server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
+func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes []plan.Change) Outcome {
+	w := &execution{Services: s, ls: ls, ends: s.Clock.Now().Add(syncTime),
+		out: Outcome{Counts: map[plan.Action]int{}, Contested: sets.Set[string]{}}}
+	isCurrent := false
+	for _, action := range actions {
+		due, fresh := w.due(action, changes)
+		if len(due) == 0 || w.mayBegin(ctx, action) == errUnsafe {
+			continue
+		}
+		if w.out.Stopped == nil && !isCurrent {
+			w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true
+		}
+		begun, failed, err := s.writer.Each(len(due), func() error { return w.mayBegin(ctx, action) },
+			func(i int) error { return w.one(ctx, &due[i]) })
+		for _, f := range failed {
+			w.failed(&due[f.i], f.err)
+		}
+		isRefused := len(failed) > 0 && len(failed) == begun
+		switch {
+		case err == errGivenUp || isRefused && (err == errUnsafe || err == errTimeUp):
+			w.giveUp(action, max(fresh-begun, 0), len(due)-max(fresh, begun), failed[len(failed)-1].err)
+		case err == errTimeUp:
+			w.out.More = true
+		}
+		if len(failed) < begun && err != errGivenUp {
+			s.Refusals.Remove(w.untried(action))
+			s.Refusals.Remove(w.putOff(action))
+		}
+		if w.out.Stopped != nil || err == errContested {
 			break
 		}
 	}
@@ -134,130 +173,159 @@ func (s *Services) Write(ctx context.Context, namespace string, changes []plan.C
 // execution is the work on the changes of one plan.
 type execution struct {
 	*Services
-	next       func(inPlace int) error
-	isOutdated func() error
+	ls   *v1alpha1.LocalService
+	ends time.Time
 
-	inPlace              atomic.Int64
-	refused, terminating atomic.Bool
-
-	mu  sync.Mutex
-	out Outcome
+	mu        sync.Mutex
+	hasFailed bool
+	out       Outcome
 }
 
-// mayBegin returns why another write of a batch must not begin, nil if it may.
-func (w *execution) mayBegin(action plan.Action) error {
-	switch {
-	case w.terminating.Load():
-		return ErrNamespaceTerminating
-	case action == plan.Replace && w.refused.Load():
-		return errUnsafe
-	case (action == plan.Replace || action == plan.Update) && w.isContested():
-		return ErrContested
+// attempt identifies the write of a Service.
+func (w *execution) attempt(service string) reconcile.Attempt {
+	return reconcile.Attempt{Owner: w.ls.UID, Generation: w.ls.Generation, Name: service}
+}
+
+// untried identifies the writes that were never tried, and putOff those that were not tried again, because others like
+// them were refused. No Service has a name with a '/'.
+func (w *execution) untried(action plan.Action) reconcile.Attempt {
+	return w.attempt("/" + string(action))
+}
+func (w *execution) putOff(action plan.Action) reconcile.Attempt {
+	return w.attempt("/" + string(action) + "/again")
+}
+
+// due returns the changes of a kind that may be tried now: first the fresh ones, which were not refused before.
+func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change, fresh int) {
+	var refused []plan.Change
+	untried := w.Refusals.Left(w.untried(action))
+	putOff := max(untried, w.Refusals.Left(w.putOff(action)))
+	waiting := 0
+	for i := range changes {
+		if changes[i].Action != action {
+			continue
+		}
+		attempt := w.attempt(changes[i].Name)
+		last, isRefused := w.Refusals.Get(attempt)
+		switch {
+		case !isRefused && w.wait(untried):
+			waiting++
+		case !isRefused:
+			due = append(due, changes[i])
+		case w.wait(max(putOff, w.Refusals.Left(attempt))):
+			w.out.Refused = append(w.out.Refused, last.Err)
+		default:
+			refused = append(refused, changes[i])
+		}
 	}
-	return w.next(int(w.inPlace.Load())) // It may take a while, in which those under way must be able to end.
+	if pause, _ := w.Refusals.Get(w.untried(action)); waiting > 0 && len(w.out.Refused) == 0 {
+		w.out.Refused = append(w.out.Refused, pause.Err)
+	}
+	for _, group := range [][]plan.Change{due, refused} {
+		w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+	}
+	return append(due, refused...), len(due)
 }
 
-func (w *execution) isContested() bool {
+// wait takes in that a change has to wait for a while, and reports whether it has.
+func (w *execution) wait(left time.Duration) bool {
+	if left > 0 && (w.out.RetryAfter == 0 || left < w.out.RetryAfter) {
+		w.out.RetryAfter = left
+	}
+	return left > 0
+}
+
+// giveUp has changes wait because too many others were refused: fresh ones, which were never tried, and known ones, which
+// were refused before.
+func (w *execution) giveUp(action plan.Action, fresh, known int, last error) {
+	if isStale(last) || mayPass(last) {
+		return // All of it is tried again soon.
+	}
+	for attempt, n := range map[reconcile.Attempt]int{w.untried(action): fresh, w.putOff(action): known} {
+		if n > 0 {
+			w.Refusals.Add(attempt, last)
+			w.wait(w.Refusals.Left(attempt))
+		}
+	}
+}
+
+// failed takes in a write that failed.
+func (w *execution) failed(change *plan.Change, err error) {
+	switch {
+	case isStale(err):
+		w.out.Stale = append(w.out.Stale, err)
+	case mayPass(err):
+		w.out.Failed = append(w.out.Failed, err)
+	default:
+		attempt := w.attempt(change.Name)
+		w.Refusals.Add(attempt, err)
+		w.wait(w.Refusals.Left(attempt))
+		w.out.Refused = append(w.out.Refused, err)
+	}
+}
+
+// mayBegin returns why another write of a kind must not begin, nil if it may.
+func (w *execution) mayBegin(ctx context.Context, action plan.Action) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.out.Contested) > 0
+	w.out.Stopped = cmp.Or(w.out.Stopped, ctx.Err(), w.isWanted())
+	switch {
+	case w.out.Stopped != nil:
+		return w.out.Stopped
+	case action == plan.Replace && (w.hasFailed || len(w.out.Refused) > 0):
+		return errUnsafe
+	case (action == plan.Replace || action == plan.Update) && len(w.out.Contested) > 0:
+		return errContested
+	case !w.Clock.Now().Before(w.ends):
+		return errTimeUp
+	}
+	return nil
 }
 
-func (w *execution) one(ctx context.Context, change plan.Change) error {
+// one makes one change.
+func (w *execution) one(ctx context.Context, change *plan.Change) error {
 	service, err := w.write(ctx, change)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if contested, ok := errors.AsType[*contestedError](err); ok {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.out.Contested.Insert(contested.fields...)
 		return nil
 	}
 	if err != nil {
-		w.refused.Store(true)
-		w.terminating.Store(w.terminating.Load() || isTerminating(err))
+		w.hasFailed = true
+		if isTerminating(err) {
+			w.out.Stopped = ErrNamespaceTerminating
+		}
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	written := Written{Change: change}
+	w.Refusals.Remove(w.attempt(change.Name))
+	w.out.Counts[change.Action]++
 	if service != nil {
-		written.ResourceVersion = service.ResourceVersion
-		w.inPlace.Add(1)
-		w.wrote(service, change.Template.Generation())
+		w.Observed.Wrote(keyOf(w.ls), w.Caches.Services, service.ResourceVersion)
 		w.out.Contested.Insert(change.Template.Mismatches(service, change.Node)...)
 	}
-	w.out.Written = append(w.out.Written, written)
 	return nil
 }
 
-// Await waits until shows returns true for all that was written, so that the next plan does not write it again. When
-// that takes too long, it returns false: the next plan may meet a conflict, which is harmless, and what is never shown
-// may be gone.
-func (o *Outcome) Await(ctx context.Context, shows func(*Written) bool) bool {
-	return await(ctx, o.Written, shows)
-}
-
-// AwaitSlices is Await for EndpointSlices.
-func (o *Outcome) AwaitSlices(ctx context.Context, shows func(name, resourceVersion string) bool) bool {
-	return await(ctx, o.slices, func(slice *writtenSlice) bool { return shows(slice.name, slice.resourceVersion) })
-}
-
-func await[T any](ctx context.Context, left []T, shows func(*T) bool) bool {
-	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, cache.AwaitTimeout, true, func(context.Context) (bool, error) {
-		for len(left) > 0 && shows(&left[0]) {
-			left = left[1:]
-		}
-		return len(left) == 0, nil
-	})
-	return err == nil
-}
-
-// MayPass reports whether all that failed did so for reasons that may pass in a moment: the API server could not be
-// reached, or was busy. What it has refused it will refuse again.
-func (o *Outcome) MayPass() bool {
-	return !slices.ContainsFunc(o.Refused, func(err error) bool { return !mayPass(err) })
-}
-
-func mayPass(err error) bool {
-	_, answered := errors.AsType[*apierrors.StatusError](err)
-	return !answered && !reconcile.IsRefused(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
-}
-
-func (o *Outcome) addFailures(errs []error) {
-	for _, err := range errs {
-		if isStale(err) {
-			o.Stale = append(o.Stale, err)
-		} else {
-			o.Refused = append(o.Refused, err)
-		}
-	}
-}
-
 // write makes one change, and returns the Service as the API server has it then.
-func (w *execution) write(ctx context.Context, change plan.Change) (service *corev1.Service, err error) {
+func (w *execution) write(ctx context.Context, change *plan.Change) (service *corev1.Service, err error) {
 	template := change.Template
-	stopped := ctx.Err
-	mayRemove := func() error {
-		if err := w.isOutdated(); err != nil {
-			return reconcile.Stale(err)
-		}
-		return stopped()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	mayRemove := func() error { return cmp.Or(ctx.Err(), w.isWanted()) }
+	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := w.kube.CoreV1().Services(template.Namespace())
+	client := w.Kube.CoreV1().Services(template.Namespace())
 	switch change.Action {
 	case plan.Create:
-		service, err = client.Create(ctx, template.Service(change.Node),
+		service, err = client.Create(writing, template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	case plan.Delete, plan.Retire:
-		err = w.delete(ctx, client, change, mayRemove)
+		err = w.delete(writing, client, change, mayRemove)
 	case plan.Replace:
-		service, err = replace(ctx, client, change, mayRemove)
+		service, err = replace(writing, client, change, mayRemove)
 	default:
 		var patch []byte
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
-			service, err = client.Patch(ctx, change.Name, types.MergePatchType, patch,
+			service, err = client.Patch(writing, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
 	}
@@ -271,8 +339,41 @@ func (w *execution) write(ctx context.Context, change plan.Change) (service *cor
 	return service, nil
 }
 
+// isWanted returns nil while the cache knows of no other spec than that of the plan. It is asked before each write, and
+// again immediately before a Service is removed, because what came before may have taken its time.
+func (w *execution) isWanted() error {
+	current := w.Caches.LocalServices.Get(w.ls.Namespace, w.ls.Name)
+	if current == nil || current.UID != w.ls.UID || current.DeletionTimestamp != nil ||
+		current.Generation != w.ls.Generation {
+		return reconcile.Stale(errors.New("the LocalService has changed"))
+	}
+	return nil
+}
+
+func keyOf(object klog.KMetadata) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// refusedError marks an answer that is none of the API server's errors, and that it will give again.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// mayPass reports whether a write failed for reasons that may pass in a moment: the API server could not be reached, or
+// was busy. What it has refused it will refuse again.
+func mayPass(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	_, refused := errors.AsType[*refusedError](err)
+	return !answered && !refused || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+}
+
 // isStale reports whether a write failed because the cache was behind the API server.
 func isStale(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
 		errors.Is(err, context.Canceled) || reconcile.IsStale(err)
+}
+
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

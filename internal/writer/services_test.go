@@ -1,118 +1,253 @@
 package writer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	core "k8s.io/client-go/testing"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
-// creations are those of a LocalService on nodes that are named by their numbers.
-func creations(t *testing.T, namespace string, nodes int) (changes []plan.Change) {
-	t.Helper()
-	ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
-	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
-	if err != nil {
-		t.Error(err)
+// TestWriteInOrder: deletions make room for what is created, and adoptions need none; what is replaced comes late, and
+// what nobody needs any more last. The changes of a plan stay in their order.
+func TestWriteInOrder(t *testing.T) {
+	f := newFixture(t, 1)
+	changes := slices.Concat(f.changes(plan.Retire, "g"), f.changes(plan.Replace, "f"), f.changes(plan.Update, "e"),
+		f.changes(plan.Create, "c", "d"), f.changes(plan.Adopt, "b"), f.changes(plan.Delete, "a"),
+		f.changes(plan.Wait, "w"), f.changes(plan.Conflict, "x"))
+	f.services.Shuffle = rand.Shuffle
+	out, requests := f.write(changes)
+	slices.Sort(requests[2:4])
+	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e", "try demo-f",
+		"delete demo-f", "create demo-f", "delete demo-g"}
+	if !slices.Equal(requests, want) {
+		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
-	for i := range nodes {
-		node := fmt.Sprintf("n%02d", i)
-		changes = append(changes, plan.Change{Action: plan.Create, Template: templates[0], Name: "demo-" + node, Node: node})
+	if !out.IsComplete() || out.Stopped != nil || out.InPlace() != 5 || out.Counts[plan.Create] != 2 ||
+		out.RetryAfter != 0 {
+		t.Errorf("%+v", out)
 	}
-	return changes
-}
-
-func newTestServices(kube kubernetes.Interface, concurrency int) *Services {
-	return NewServices(kube, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), concurrency,
-		rand.Shuffle,
-		func(metav1.Object, int64) {})
-}
-
-// TestRefusedOnesDoNotComeFirst: a batch is given up after ten refusals in a row. Where a policy refuses the first half
-// of the nodes, by name, those of the other half get their Services all the same, in the first few tries.
-func TestRefusedOnesDoNotComeFirst(t *testing.T) {
-	const nodes = 40
-	kube := fake.NewClientset()
-	kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
-		service := a.(core.CreateAction).GetObject().(*corev1.Service)
-		return service.Name < fmt.Sprintf("demo-n%02d", nodes/2), nil, apierrors.NewForbidden(corev1.Resource("services"),
-			service.Name, errors.New("by a policy"))
-	})
-	s, changes, written := newTestServices(kube, 4), creations(t, "default", nodes), 0
-	for try := 0; written < nodes/2 && try < 10; try++ {
-		out := s.Write(t.Context(), "default", slices.Clone(changes), func(int) error { return nil }, always)
-		written += len(out.Written)
-		changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
-			return slices.ContainsFunc(out.Written, func(w Written) bool { return w.Change.Name == change.Name })
-		})
-	}
-	if written != nodes/2 {
-		t.Errorf("%d of %d that are not refused have been made", written, nodes/2)
+	if changes[0].Name != "demo-g" || changes[3].Name != "demo-c" {
+		t.Error("the changes of the plan were put into another order")
 	}
 }
 
-// TestSlowNext: while one LocalService is held up before its next write, as by a status that takes its time, its writes
-// that are under way end, and leave their turns to others. It runs in real time, which does not wait for a mutex.
-func TestSlowNext(t *testing.T) {
-	const concurrency, held = 4, "held"
-	const quick = 2 * concurrency // so many writes have the window grow to the concurrency
-	kube := fake.NewClientset()
-	underWay := make(chan struct{})
-	var begun atomic.Int64
-	kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
-		if a.GetNamespace() == held && begun.Add(1) > quick {
-			<-underWay
-		}
-		return false, nil, nil
-	})
-	s := newTestServices(kube, concurrency)
-	write := func(namespace string, nodes int, next func(int) error) {
-		out := s.Write(t.Context(), namespace, creations(t, namespace, nodes), next, always)
-		if len(out.Written) != nodes || out.Stopped != nil {
-			t.Errorf("%s: %d of %d written, stopped by %v", namespace, len(out.Written), nodes, out.Stopped)
+// TestWriteIsObserved: the cache must observe what was written, and not what was deleted.
+func TestWriteIsObserved(t *testing.T) {
+	for action, want := range map[plan.Action]bool{plan.Create: true, plan.Update: true, plan.Adopt: true,
+		plan.Replace: true, plan.Delete: false, plan.Retire: false} {
+		f := newFixture(t, 1)
+		f.write(f.changes(action, "a"))
+		if got := f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.Services) < time.Hour; got != want {
+			t.Errorf("%s is to be observed: %t, want %t", action, got, want)
 		}
 	}
-	release, isHeld := make(chan struct{}), make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		calls := 0
-		write(held, 20, func(int) error {
-			if calls++; calls == quick+concurrency { // All turns but this one are being written.
-				close(isHeld)
-				<-release
+	f := newFixture(t, 1)
+	f.refusing(forbidden, "create")
+	f.write(f.changes(plan.Create, "a"))
+	if f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.Services) < time.Hour {
+		t.Error("what was refused is to be observed")
+	}
+}
+
+// TestWriteFails: what becomes of a write that fails for one reason or another. The others are made all the same.
+func TestWriteFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want string // refused, failed, stale
+	}{
+		"refused":         {forbidden, "1 0 0"},
+		"invalid":         {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "1 0 0"},
+		"internal error":  {apierrors.NewInternalError(errors.New("webhook")), "1 0 0"},
+		"not answered":    {errors.New("connection refused"), "0 1 0"},
+		"too late":        {context.DeadlineExceeded, "0 1 0"},
+		"busy":            {apierrors.NewTooManyRequests("", 1), "0 1 0"},
+		"not available":   {apierrors.NewServiceUnavailable(""), "0 1 0"},
+		"timeout":         {apierrors.NewTimeoutError("", 1), "0 1 0"},
+		"server timeout":  {apierrors.NewServerTimeout(services, "", 1), "0 1 0"},
+		"there already":   {exists, "0 0 1"},
+		"changed":         {conflict, "0 0 1"},
+		"no such thing":   {notFound, "0 0 1"},
+		"the cache is so": {reconcile.Stale(errors.New("behind")), "0 0 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 2)
+			f.refusing(c.err, "create demo-b")
+			out, requests := f.write(f.changes(plan.Create, "a", "b", "c"))
+			got := fmt.Sprint(len(out.Refused), len(out.Failed), len(out.Stale))
+			if got != c.want || out.Counts[plan.Create] != 2 || len(requests) != 3 || out.IsComplete() ||
+				out.Stopped != nil {
+				t.Errorf("%s after %v, want %s: %+v", got, requests, c.want, out)
 			}
-			return nil
+			err := out.Err(keyOf(f.ls))
+			isRefused := c.want == "1 0 0"
+			if (err == nil) != isRefused || err != nil && !strings.Contains(err.Error(), "default/demo-b") ||
+				reconcile.IsStale(err) != (c.want == "0 0 1") {
+				t.Errorf("the error of the sync: %v", err)
+			}
+			_, known := f.deps.Refusals.Get(reconcile.Attempt{Owner: f.ls.UID, Generation: 1, Name: "demo-b"})
+			if known != isRefused || (out.RetryAfter > 0) != isRefused {
+				t.Errorf("known as refused: %t, and tried again after %s", known, out.RetryAfter)
+			}
 		})
-	})
-	<-isHeld
-	close(underWay)
-	done := make(chan struct{})
-	running.Go(func() {
-		write("other", 3, func(int) error { return nil })
-		close(done)
-	})
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Error("the writes of another LocalService wait for those that are held up")
 	}
-	close(release)
-	running.Wait()
+}
+
+// TestWritePanics: a panic over one Service is an error of that, which is tried again soon.
+func TestWritePanics(t *testing.T) {
+	f := newFixture(t, 1)
+	f.answer = func(request string, _ *corev1.Service) error {
+		if request == "create demo-b" {
+			panic("no such thing")
+		}
+		return nil
+	}
+	out, _ := f.write(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
+	if len(out.Failed) != 1 || !strings.Contains(out.Failed[0].Error(), "no such thing") || len(out.Refused) > 0 ||
+		out.Counts[plan.Create] != 2 || out.Counts[plan.Delete] != 1 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestWriteTimeIsOver: a sync begins writes for half a second; the rest is planned again.
+func TestWriteTimeIsOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		each       time.Duration
+		deletes    int
+		made, rest int
+	}{
+		"enough time":         {100 * time.Millisecond, 5, 5, 0},
+		"not quite":           {100 * time.Millisecond, 6, 5, 1},
+		"the last takes long": {400 * time.Millisecond, 3, 2, 1},
+		"the first, too":      {time.Minute, 2, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1)
+				f.answer = func(string, *corev1.Service) error {
+					time.Sleep(c.each)
+					return nil
+				}
+				out, requests := f.write(f.changes(plan.Delete, []string{"a", "b", "c", "d", "e", "f"}[:c.deletes]...))
+				if out.More != (c.rest > 0) || out.Counts[plan.Delete] != c.made || len(requests) != c.made ||
+					out.IsComplete() == out.More || out.Stopped != nil || out.Err(keyOf(f.ls)) != nil {
+					t.Errorf("%v: %+v", requests, out)
+				}
+			})
+		})
+	}
+}
+
+// TestWriteStops: no other write is begun in a namespace that is being deleted, during a shutdown, or when the cache
+// knows of another spec.
+func TestWriteStops(t *testing.T) {
+	for name, c := range map[string]struct {
+		stop func(f *fixture, cancel func()) error // the answer to the second creation
+		want func(error) bool
+	}{
+		"terminating": {func(*fixture, func()) error { return terminating() },
+			func(err error) bool { return errors.Is(err, ErrNamespaceTerminating) }},
+		"shutdown": {func(_ *fixture, cancel func()) error { cancel(); return nil },
+			func(err error) bool { return errors.Is(err, context.Canceled) }},
+		"another spec": {func(f *fixture, _ func()) error {
+			ls := f.ls.DeepCopy()
+			ls.Generation++
+			f.cache(ls)
+			return nil
+		}, reconcile.IsStale},
+		"deleted": {func(f *fixture, _ func()) error { return f.cached.Delete(f.ls) }, reconcile.IsStale},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			f.answer = func(request string, _ *corev1.Service) error {
+				if request == "create demo-b" {
+					return c.stop(f, cancel)
+				}
+				return nil
+			}
+			out := f.services.Write(ctx, f.ls, slices.Concat(f.changes(plan.Create, "a", "b", "c"),
+				f.changes(plan.Update, "d"), f.changes(plan.Retire, "e")))
+			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
+				t.Errorf("stopped by %v after %v", out.Stopped, requests)
+			}
+			checkTokens(t, f.services.writer)
+		})
+	}
+}
+
+// TestWriteContested: fields that came back in another way are known then, and no Service is updated or replaced in
+// vain; but those that are missing are made.
+func TestWriteContested(t *testing.T) {
+	for name, c := range map[string]struct {
+		action plan.Action
+		made   []string
+	}{
+		"by a creation": {plan.Create, []string{"create demo-a", "create demo-b"}},
+		"by an update":  {plan.Update, []string{"patch demo-a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			f.answer = func(_ string, service *corev1.Service) error {
+				service.Spec.PublishNotReadyAddresses = true
+				return nil
+			}
+			out, requests := f.write(f.changes(c.action, "a", "b"), f.changes(plan.Update, "c"),
+				f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
+			if !slices.Equal(requests, c.made) || !out.Contested.Equal(sets.New("publishNotReadyAddresses")) ||
+				out.Stopped != nil || out.Counts[c.action] != len(c.made) {
+				t.Errorf("%v: %+v", requests, out)
+			}
+		})
+	}
+}
+
+// TestWriteManyAtATime: each of many writes is made, and counted, once.
+func TestWriteManyAtATime(t *testing.T) {
+	f := newFixture(t, 8)
+	f.refusing(forbidden, "delete demo-n1")
+	out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
+	slices.Sort(requests)
+	if out.Counts[plan.Delete] != 90 || len(out.Refused) != 10 || len(slices.Compact(requests)) != 100 {
+		t.Errorf("%d requests, %+v", len(requests), out)
+	}
+}
+
+// TestDeletionAsksForTheNode: a Service is deleted when the API server has said that its node is gone.
+func TestDeletionAsksForTheNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		action plan.Action
+		node   error // the answer
+		want   string
+	}{
+		"gone":               {plan.Delete, notFound, "1 0 0 0"},
+		"there":              {plan.Delete, nil, "0 0 0 1"},
+		"not answered":       {plan.Delete, errors.New("no answer"), "0 0 1 0"},
+		"not permitted":      {plan.Delete, forbidden, "0 1 0 0"},
+		"there, but retired": {plan.Retire, nil, "1 0 0 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			f.onNode = func(string) error { return c.node }
+			out, requests := f.write(f.changes(c.action, "a"))
+			made := out.Counts[c.action]
+			got := fmt.Sprint(made, len(out.Refused), len(out.Failed), len(out.Stale))
+			if got != c.want || len(requests) != made {
+				t.Errorf("%s after %v, want %s", got, requests, c.want)
+			}
+		})
+	}
 }

@@ -1,11 +1,11 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes"
 	typeddiscoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -26,43 +24,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// EndpointsField is what is contested of an EndpointSlice.
-const EndpointsField = "endpoints"
-
 // Slices makes the changes of the EndpointSlices that have hostnames.
 type Slices struct {
-	kube    kubernetes.Interface
-	writer  *Writer
-	wrote   func(metav1.Object)
-	shuffle func(n int, swap func(i, j int))
+	Dependencies
 	// contested has what was wanted and what was stored instead, by contested EndpointSlice.
 	contested *utilcache.LRUExpireCache
-	// refused has the errors of writes that were refused, by attempt: an EndpointSlice that is refused does not hold up
-	// the others, which follow the pods all the time, and is not tried again with each of them.
-	refused *utilcache.LRUExpireCache
-}
-
-const (
-	// RefusedFor is how long an EndpointSlice that was refused is not tried again.
-	RefusedFor = time.Minute
-	// Of more than maxRemembered EndpointSlices some are forgotten.
-	maxRemembered = 10000
-)
-
-// attempt is a write of an EndpointSlice but for its endpoints. If it is refused, another spec, or other ports, may be
-// not.
-type attempt struct {
-	namespace, name string
-	generation      int64
-	rest            uint64
-}
-
-func attemptOf(ls *v1alpha1.LocalService, change *plan.CopyChange) attempt {
-	a := attempt{namespace: ls.Namespace, name: change.Name, generation: ls.Generation}
-	if change.Source != nil {
-		a.rest = change.Source.Sum().Rest
-	}
-	return a
 }
 
 // contestedSlice is an EndpointSlice, and the generation of the LocalService for which it was written. Another spec may
@@ -75,10 +41,9 @@ type contestedSlice struct {
 // contest is what was wanted of an EndpointSlice and what was stored.
 type contest struct{ want, have plan.SliceSum }
 
-// NewSlices makes Slices. They take turns with Services. wrote is told what the API server answers.
-func NewSlices(kube kubernetes.Interface, services *Services, wrote func(metav1.Object)) *Slices {
-	return &Slices{kube: kube, writer: services.writer, shuffle: services.shuffle, wrote: wrote,
-		contested: utilcache.NewLRUExpireCache(maxRemembered), refused: utilcache.NewLRUExpireCache(maxRemembered)}
+// NewSlices makes Slices.
+func NewSlices(deps Dependencies) *Slices {
+	return &Slices{deps, utilcache.NewLRUExpireCache(maxContested)}
 }
 
 // IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
@@ -88,35 +53,19 @@ func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSli
 	return known && stored.(contest).want.Same(want) && stored.(contest).have.Same(current.Sum())
 }
 
-// HasWrites reports whether Write would write anything.
-func (s *Slices) HasWrites(ls *v1alpha1.LocalService, changes []plan.CopyChange) bool {
-	published, deletions, _ := s.split(ls, changes)
-	return len(published)+len(deletions) > 0
+// attempt identifies the write of an EndpointSlice.
+func (s *Slices) attempt(ls *v1alpha1.LocalService, name string) reconcile.Attempt {
+	return reconcile.Attempt{Owner: ls.UID, Generation: ls.Generation, Name: "EndpointSlice/" + name}
 }
 
-// split returns the changes to make: what is published, and what goes, which stays if any of the others is refused. It
-// leaves out what was refused a moment ago, of which it returns the errors.
-func (s *Slices) split(ls *v1alpha1.LocalService, changes []plan.CopyChange) (published, deletions []plan.CopyChange,
-	refused []error) {
-	isHeld := false
-	for _, change := range changes {
-		err, isRefused := s.refused.Get(attemptOf(ls, &change))
-		isDeletion := change.Action == plan.Delete
-		switch {
-		case change.Action == plan.Wait:
-		case isRefused:
-			refused = append(refused, err.(error))
-			isHeld = isHeld || !isDeletion
-		case isDeletion:
-			deletions = append(deletions, change)
-		default:
-			published = append(published, change)
+// Refused returns the errors of those of some changes that the API server refused when they were tried last.
+func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
+	for i := range changes {
+		if last, isRefused := s.Refusals.Get(s.attempt(ls, changes[i].Name)); isRefused {
+			refused = append(refused, last.Err)
 		}
 	}
-	if isHeld {
-		deletions = nil
-	}
-	return published, deletions, refused
+	return refused
 }
 
 // isStored reports whether what is stored is what was asked for, and remembers it if not.
@@ -131,76 +80,67 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 	return false
 }
 
-// writtenSlice is an EndpointSlice that was written, and its resource version since then.
-type writtenSlice struct{ name, resourceVersion string }
-
-// Write makes changes. copyOf returns the EndpointSlice to write. next is called before each write; when it returns an
-// error, no other is begun. What is published comes before what goes, which stays if anything is refused.
-func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, changes []plan.CopyChange,
-	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice, next func() error) Outcome {
-	out := Outcome{Contested: sets.Set[string]{}}
-	var mu sync.Mutex
-	s.shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-	published, deletions, refused := s.split(ls, changes)
-	out.Refused = refused
-	for _, batch := range [][]plan.CopyChange{published, deletions} {
-		failed, err := s.writer.Each(ctx, ls.Namespace, len(batch), next, func(i int) error {
-			asked, written, err := s.write(ctx, ls, &batch[i], copyOf)
-			if written == nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.slices = append(out.slices, writtenSlice{written.Name, written.ResourceVersion})
-			if !s.isStored(ls, asked, written) {
-				out.Contested.Insert(EndpointsField)
-			}
-			return nil
-		})
-		out.addFailures(failed)
-		if slices.ContainsFunc(failed, isTerminating) {
-			err = ErrNamespaceTerminating
-		}
-		if err != nil && !errors.Is(err, ErrRefused) {
-			out.Stopped = err
-		}
-		if len(failed) > 0 || out.Stopped != nil {
-			break
-		}
+// Write makes a change of the names of a LocalService, unless it was refused a moment ago. It returns when to look
+// again, and whether there is something to report: it was refused, is not any more, or is contested. Its error is about
+// what may pass.
+func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
+	again time.Duration, report bool, err error) {
+	attempt := s.attempt(ls, change.Name)
+	if left := s.Refusals.Left(attempt); left > 0 {
+		return left, false, nil
 	}
-	return out
+	_, wasRefused := s.Refusals.Get(attempt)
+	asked, written, err := s.write(ctx, ls, change, names)
+	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
+	if err == nil {
+		s.Refusals.Remove(attempt)
+		if written == nil {
+			return ObserveAfter, wasRefused, nil
+		}
+		s.Observed.Wrote(SliceKey(ls.Namespace, change.Name), s.Caches.HostnameSlices, written.ResourceVersion)
+		return ObserveAfter, !s.isStored(ls, asked, written) || wasRefused, nil
+	}
+	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
+		Name: change.Name, Err: err}
+	switch {
+	case isTerminating(err):
+		return reconcile.MaxBackoff, false, nil
+	case isStale(err):
+		return 0, false, reconcile.Stale(failure)
+	case mayPass(err):
+		return 0, false, failure
+	}
+	s.Refusals.Add(attempt, failure)
+	return s.Refusals.Left(attempt), true, nil
 }
 
-// WhileBackingOff is the error of a sync that leaves out what was refused before: Stale if others of its writes may
-// succeed in a moment.
-func (o *Outcome) WhileBackingOff() error {
-	var errs []error
-	for _, err := range slices.Concat(o.Stale, o.Refused) {
-		if isStale(err) || mayPass(err) {
-			errs = append(errs, err)
-		}
+// SliceKey is the key under which the names of an EndpointSlice are written: that of what it is a copy of, or its own.
+func SliceKey(namespace, name string) types.NamespacedName {
+	source, isCopy := plan.SourceName(name)
+	if !isCopy {
+		source = name
 	}
-	if len(errs) > 0 {
-		return reconcile.Stale(errors.Join(errs...))
-	}
-	return reconcile.ErrBackingOff
+	return types.NamespacedName{Namespace: namespace, Name: source}
 }
 
-func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
-	copyOf func(*plan.CopyChange) *discoveryv1.EndpointSlice) (asked, written *discoveryv1.EndpointSlice, err error) {
+func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
+	asked, written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := s.kube.DiscoveryV1().EndpointSlices(ls.Namespace)
+	client := s.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
 	switch change.Action {
 	case plan.Create:
-		asked = copyOf(change)
+		if err = cmp.Or(s.isCurrent(ctx, ls), s.isThere(ctx, names.Published)); err != nil {
+			return nil, nil, err
+		}
+		asked = plan.Copy(change, names.Published, names.Hostnames)
 		written, err = create(ctx, client, asked)
 	case plan.Update:
-		asked = copyOf(change)
+		asked = plan.Copy(change, names.Published, names.Hostnames)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
-		if err = s.isGone(ctx, client, change); err != nil {
-			break
+		if err = cmp.Or(s.isCurrent(ctx, ls), s.isGone(ctx, client, change)); err != nil {
+			return nil, nil, err
 		}
 		uid, version := change.Current.GetUID(), change.Current.GetResourceVersion()
 		err = client.Delete(ctx, change.Name,
@@ -210,32 +150,17 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		}
 	}
 	if err == nil && written != nil && !isInSight(written, ls.Name) {
-		err = reconcile.Refused(fmt.Errorf("it was stored without the label %s, or its owner, by which it is known "+
-			"again: exempt it from the admission webhook or policy that takes them away", v1alpha1.HostnamesLabelKey))
+		// The cache would never observe it.
+		err = &refusedError{fmt.Errorf("it was stored without the label %s, or its owner, by which it is known "+
+			"again: exempt it from the admission webhook or policy that takes them away", v1alpha1.HostnamesLabelKey)}
 	}
-	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
-	if err != nil {
-		err := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind,
-			Namespace: ls.Namespace, Name: change.Name, Err: err}
-		if !isStale(err) && !mayPass(err) {
-			s.refused.Add(attemptOf(ls, change), err, RefusedFor)
-		}
-		return nil, nil, err
-	}
-	if written != nil {
-		s.wrote(written)
-	}
-	return asked, written, nil
+	return asked, written, err
 }
 
 // isInSight reports whether the cache sees an EndpointSlice as a copy of a LocalService.
 func isInSight(slice *discoveryv1.EndpointSlice, localService string) bool {
 	_, isLabelled := slice.Labels[v1alpha1.HostnamesLabelKey]
 	return isLabelled && plan.CopyOf(slice) == localService
-}
-
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // isGone returns nil if the API server knows nothing of what an EndpointSlice was copied from: the cache does not see
@@ -256,12 +181,11 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return fmt.Errorf("is what it was copied from gone? %w", err)
 }
 
-// IsThere returns nil if the API server has a Service as the cache has it. Its error is Stale if that is gone. It asks for
-// a list, which is permitted anyway.
-func (s *Slices) IsThere(ctx context.Context, service plan.Service) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	list, err := s.kube.CoreV1().Services(service.GetNamespace()).List(ctx,
+// isThere returns nil if the API server has the Service of the names as the cache has it: the garbage collector would
+// delete its copies as often as they are made. Its error is Stale if the Service is gone. It asks for a list, which is
+// permitted anyway.
+func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
+	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {
@@ -288,8 +212,8 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}
 	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
-		return nil, reconcile.Refused(errors.New("the name is taken by an EndpointSlice that this LocalService does " +
-			"not control: delete that"))
+		return nil, &refusedError{errors.New("the name is taken by an EndpointSlice that this LocalService does " +
+			"not control: delete that")}
 	}
 	slice.UID, slice.ResourceVersion = live.UID, live.ResourceVersion
 	return client.Update(ctx, slice, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})

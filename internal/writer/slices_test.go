@@ -2,42 +2,291 @@ package writer
 
 import (
 	"errors"
-	"math/rand/v2"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/apimachinery/pkg/runtime"
+	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestHasWrites: what must wait because something is refused is nothing to write.
-func TestHasWrites(t *testing.T) {
-	create, remove := plan.CopyChange{Action: plan.Create, Name: "a"}, plan.CopyChange{Action: plan.Delete, Name: "b"}
-	wait := plan.CopyChange{Action: plan.Wait, Name: "c"}
+// slicesFixture is a fixture for a LocalService with mode Hostnames that has one EndpointSlice to copy, s1.
+type slicesFixture struct {
+	*fixture
+	slices  *Slices
+	names   *plan.Names
+	changes map[plan.Action]plan.CopyChange
+
+	// isThere is whether the API server has the Service of the names.
+	isThere bool
+	// hasSource is the answer to who asks for s1, and live is s1-named.
+	hasSource error
+	live      *discoveryv1.EndpointSlice
+	// answers are the errors with which requests are answered, and admit is what admission makes of an EndpointSlice.
+	answers map[string]error
+	admit   func(*discoveryv1.EndpointSlice)
+}
+
+func newSlicesFixture(t *testing.T) *slicesFixture {
+	t.Helper()
+	hostnamesMode := func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
+	f := &slicesFixture{fixture: newFixture(t, 1, hostnamesMode), isThere: true, hasSource: notFound}
+	f.slices = NewSlices(f.deps)
+	all := map[string]plan.Service{}
+	for _, template := range f.templates {
+		s := testobject.Stored(template.Service(""))
+		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
+	}
+	f.names = plan.NewNames(f.ls, v1alpha1.DefaultNodeLabelKey, nil,
+		func(name string) plan.Service { return all[name] })
+	source := f.names.Source
+	s1 := plan.SliceFromAPI(&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: "default",
+			Labels: map[string]string{discoveryv1.LabelManagedBy: plan.KubernetesSliceManager},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
+				&metav1.ObjectMeta{Name: source.GetName(), UID: source.GetUID()},
+				corev1.SchemeGroupVersion.WithKind("Service"))}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, NodeName: new("a")}}})
+	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
+	create, _ := f.names.Change("s1")
+	f.live = plan.Copy(&create, f.names.Published, f.names.Hostnames)
+	f.live.UID, f.live.ResourceVersion = "uid-s1-named", "3"
+	current := plan.SliceFromAPI(f.live)
+	f.changes = map[plan.Action]plan.CopyChange{plan.Create: create,
+		plan.Update: {Action: plan.Update, Name: "s1-named", Source: s1, Current: current},
+		plan.Delete: {Action: plan.Delete, Name: "s1-named", Current: current}}
+	f.kube.PrependReactor("*", "endpointslices", f.reactSlice)
+	f.kube.PrependReactor("list", "services", func(core.Action) (bool, runtime.Object, error) {
+		list := &corev1.ServiceList{}
+		if f.isThere {
+			list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{UID: f.names.Published.GetUID()}}}
+		}
+		return true, list, f.answers["list"]
+	})
+	return f
+}
+
+func (f *slicesFixture) reactSlice(a core.Action) (bool, runtime.Object, error) {
+	var stored *discoveryv1.EndpointSlice
+	request := a.GetVerb()
+	switch a := a.(type) {
+	case core.GetActionImpl:
+		if a.Name == "s1" {
+			return true, &discoveryv1.EndpointSlice{}, f.hasSource
+		}
+		return true, f.live, f.answers["get"]
+	case core.CreateActionImpl:
+		stored = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
+		stored.UID = "uid-s1-named"
+	case core.UpdateActionImpl:
+		stored = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
+		request += fmt.Sprintf(" %s@%s", stored.UID, stored.ResourceVersion)
+	}
+	f.requests = append(f.requests, request)
+	if stored != nil {
+		stored.ResourceVersion = "8"
+		if f.admit != nil {
+			f.admit(stored)
+		}
+	}
+	return true, stored, f.answers[a.GetVerb()]
+}
+
+// isObserved reports whether the cache must observe a write of s1.
+func (f *slicesFixture) isObserved() bool {
+	return f.deps.Observed.SinceWrite(SliceKey("default", "s1"), f.deps.Caches.HostnameSlices) < time.Hour
+}
+
+// TestWriteSlice: what a change of an EndpointSlice takes, and what its error is where it is not made.
+func TestWriteSlice(t *testing.T) {
+	const update = "update uid-s1-named@3"
+	no := errors.New("no answer")
 	for name, c := range map[string]struct {
-		changes []plan.CopyChange
-		refused *plan.CopyChange
-		want    bool
+		action  plan.Action
+		edit    func(*slicesFixture)
+		want    []string
+		outcome string // "", refused, stale or failed
 	}{
-		"nothing":                         {nil, nil, false},
-		"to wait for":                     {[]plan.CopyChange{wait}, nil, false},
-		"all":                             {[]plan.CopyChange{create, remove, wait}, nil, true},
-		"a deletion":                      {[]plan.CopyChange{remove}, nil, true},
-		"a deletion that is refused":      {[]plan.CopyChange{remove}, &remove, false},
-		"a creation beside that":          {[]plan.CopyChange{create, remove}, &remove, true},
-		"a deletion, but creation is not": {[]plan.CopyChange{create, remove}, &create, false},
+		"created":                {plan.Create, nil, []string{"create"}, ""},
+		"updated":                {plan.Update, nil, []string{update}, ""},
+		"deleted":                {plan.Delete, nil, []string{"delete"}, ""},
+		"the Service is gone":    {plan.Create, func(f *slicesFixture) { f.isThere = false }, nil, "stale"},
+		"is the Service there?":  {plan.Create, answer("list", no), nil, "failed"},
+		"not current":            {plan.Create, func(f *slicesFixture) { f.fixture.live.Generation++ }, nil, "stale"},
+		"not current, to delete": {plan.Delete, func(f *slicesFixture) { f.fixture.live.Generation++ }, nil, "stale"},
+		"the source is there":    {plan.Delete, func(f *slicesFixture) { f.hasSource = nil }, nil, "stale"},
+		"is the source gone?":    {plan.Delete, func(f *slicesFixture) { f.hasSource = no }, nil, "failed"},
+		"is it permitted to ask?": {plan.Delete, func(f *slicesFixture) { f.hasSource = forbidden }, nil,
+			"refused"},
+		"creation refused":       {plan.Create, answer("create", forbidden), []string{"create"}, "refused"},
+		"update refused":         {plan.Update, answer("update", forbidden), []string{update}, "refused"},
+		"deletion refused":       {plan.Delete, answer("delete", forbidden), []string{"delete"}, "refused"},
+		"creation not answered":  {plan.Create, answer("create", no), []string{"create"}, "failed"},
+		"update not answered":    {plan.Update, answer("update", no), []string{update}, "failed"},
+		"changed meanwhile":      {plan.Update, answer("update", conflict), []string{update}, "stale"},
+		"gone meanwhile":         {plan.Update, answer("update", notFound), []string{update}, "stale"},
+		"changed, to delete":     {plan.Delete, answer("delete", conflict), []string{"delete"}, "stale"},
+		"gone, to delete":        {plan.Delete, answer("delete", notFound), []string{"delete"}, ""},
+		"there, without a label": {plan.Create, answer("create", exists), []string{"create", update}, ""},
+		"there, of another": {plan.Create, func(f *slicesFixture) {
+			answer("create", exists)(f)
+			f.live.OwnerReferences[0].UID = "another"
+		}, []string{"create"}, "refused"},
+		"there, and gone": {plan.Create, func(f *slicesFixture) {
+			f.answers = map[string]error{"create": exists, "get": notFound}
+		}, []string{"create"}, "stale"},
+		"stored without the label": {plan.Create, func(f *slicesFixture) {
+			f.admit = func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }
+		}, []string{"create"}, "refused"},
+		"stored without the owner": {plan.Update, func(f *slicesFixture) {
+			f.admit = func(s *discoveryv1.EndpointSlice) {
+				s.OwnerReferences = nil
+				delete(s.Labels, v1alpha1.OwnerLabelKey)
+			}
+		}, []string{update}, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewSlices(kubefake.NewClientset(), &Services{shuffle: rand.Shuffle}, nil)
-			ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
-			if c.refused != nil {
-				s.refused.Add(attemptOf(ls, c.refused), errors.New("no"), RefusedFor)
+			f := newSlicesFixture(t)
+			if c.edit != nil {
+				c.edit(f)
 			}
-			if got := s.HasWrites(ls, c.changes); got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
+			change := f.changes[c.action]
+			_, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
+			refused := f.slices.Refused(f.ls, []plan.CopyChange{change})
+			outcome := ""
+			switch {
+			case len(refused) > 0:
+				outcome = "refused"
+			case reconcile.IsStale(err):
+				outcome = "stale"
+			case err != nil:
+				outcome = "failed"
+			}
+			if requests := f.took(); !slices.Equal(requests, c.want) || outcome != c.outcome ||
+				report != (outcome == "refused") || outcome == "refused" && err != nil {
+				t.Errorf("%v: %q, report %t, %v; want %v: %q", requests, outcome, report, err, c.want, c.outcome)
+			}
+			if err != nil && !strings.Contains(err.Error(), " EndpointSlice default/s1-named: ") {
+				t.Errorf("the error names no EndpointSlice: %v", err)
+			}
+			if want := c.outcome == "" && c.action != plan.Delete; f.isObserved() != want {
+				t.Errorf("to be observed: %t, want %t", f.isObserved(), want)
 			}
 		})
+	}
+}
+
+func answer(request string, err error) func(*slicesFixture) {
+	return func(f *slicesFixture) { f.answers = map[string]error{request: err} }
+}
+
+// TestRefusedSlice: a write that was refused is tried again when its time has come; and it is reported when it is
+// refused, and when it is not any more.
+func TestRefusedSlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlicesFixture(t)
+		answer("create", forbidden)(f)
+		change := f.changes[plan.Create]
+		expect := func(when string, wantAgain time.Duration, wantReport bool, wantRequests, wantRefused int) {
+			t.Helper()
+			again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
+			requests, refused := f.took(), f.slices.Refused(f.ls, []plan.CopyChange{change, {Name: "other"}})
+			if wantAgain > 0 && again != wantAgain || report != wantReport || err != nil ||
+				len(requests) != wantRequests || len(refused) != wantRefused {
+				t.Errorf("%s: again after %s, report %t, %v, %v, %v", when, again, report, err, requests, refused)
+			}
+		}
+		expect("at first", 10*time.Second, true, 1, 1)
+		time.Sleep(4 * time.Second)
+		expect("a moment later", 6*time.Second, false, 0, 1)
+		time.Sleep(6 * time.Second)
+		expect("when it is due", 20*time.Second, true, 1, 1)
+		f.nextGeneration()
+		expect("for another spec", 10*time.Second, true, 1, 1)
+		time.Sleep(10 * time.Second)
+		f.answers = nil
+		expect("accepted", 0, true, 1, 0)
+		expect("and again", 0, false, 1, 0)
+	})
+}
+
+// TestTerminatingSlice: what is written in a namespace that is being deleted does not last: it is nothing to report.
+func TestTerminatingSlice(t *testing.T) {
+	f := newSlicesFixture(t)
+	answer("create", terminating())(f)
+	change := f.changes[plan.Create]
+	again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
+	if again < time.Minute || report || err != nil || len(f.slices.Refused(f.ls, []plan.CopyChange{change})) > 0 {
+		t.Errorf("again after %s, report %t, %v", again, report, err)
+	}
+}
+
+// TestContestedSlice: an EndpointSlice that is stored in another way than it was written is left so for a while, as
+// long as it is that and the same is wanted.
+func TestContestedSlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlicesFixture(t)
+		f.admit = func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") }
+		change := f.changes[plan.Update]
+		want := plan.SliceFromAPI(f.live).Sum()
+		stored := f.live.DeepCopy()
+		f.admit(stored)
+		current := plan.SliceFromAPI(stored)
+		if f.slices.IsContested(f.ls, current, want) {
+			t.Error("contested before it was written")
+		}
+		if _, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names); !report || err != nil {
+			t.Errorf("report %t, %v", report, err)
+		}
+		if !f.isObserved() {
+			t.Error("the cache need not observe it")
+		}
+		other := stored.DeepCopy()
+		other.Endpoints[0].Hostname = new("y")
+		recreated := stored.DeepCopy()
+		recreated.UID = "another"
+		newer := f.ls.DeepCopy()
+		newer.Generation++
+		for name, c := range map[string]struct {
+			ls      *v1alpha1.LocalService
+			current plan.EndpointSlice
+			want    plan.SliceSum
+			is      bool
+		}{
+			"as it was stored":    {f.ls, current, want, true},
+			"stored as something": {f.ls, plan.SliceFromAPI(other), want, false},
+			"another is wanted":   {f.ls, current, plan.SliceFromAPI(other).Sum(), false},
+			"another object":      {f.ls, plan.SliceFromAPI(recreated), want, false},
+			"another spec":        {newer, current, want, false},
+		} {
+			if got := f.slices.IsContested(c.ls, c.current, c.want); got != c.is {
+				t.Errorf("%s: %t", name, got)
+			}
+		}
+		time.Sleep(ContestedFor + 1)
+		if f.slices.IsContested(f.ls, current, want) {
+			t.Error("when the time is over")
+		}
+	})
+}
+
+// TestSliceKey: the writes of a copy are those of its source.
+func TestSliceKey(t *testing.T) {
+	for name, want := range map[string]string{"s1": "s1", "s1-named": "s1", "s1-named-named": "s1-named", "x": "x"} {
+		if got := SliceKey("default", name); got.Name != want || got.Namespace != "default" {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }

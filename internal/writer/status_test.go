@@ -1,11 +1,9 @@
 package writer
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,81 +14,116 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
 
-// TestStatus: a status is written whole, to the LocalService that it is about and to no successor of its name.
+func now() metav1.Time { return metav1.NewTime(time.Now()) }
+
+// newStatuses are Statuses whose API server answers with an error, or the LocalService that was sent last.
+func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Statuses, events *[]string) {
+	client := localservicefake.NewClientset()
+	client.PrependReactor("patch", "localservices/status", func(a core.Action) (bool, runtime.Object, error) {
+		*sent = v1alpha1.LocalService{}
+		if err := json.Unmarshal(a.(core.PatchAction).GetPatch(), sent); err != nil {
+			f.t.Error(err)
+		}
+		f.requests = append(f.requests, a.GetVerb())
+		return true, sent, *answer
+	})
+	events = new([]string)
+	return NewStatuses(f.deps, client, func(_ runtime.Object, eventType, reason, _ string) {
+		*events = append(*events, eventType+" "+reason)
+	}), events
+}
+
+// TestStatus: a status is written whole, to the LocalService that it is about and to no successor of its name; and the
+// cache must observe it.
 func TestStatus(t *testing.T) {
-	ls := testobject.LocalService()
-	status := v1alpha1.LocalServiceStatus{ObservedGeneration: 2, Nodes: 3, Services: 2, ReadyNodes: 1, Ready: "1/3",
+	after := v1alpha1.LocalServiceStatus{ObservedGeneration: 2, Nodes: 3, Services: 2, ReadyNodes: 1, Ready: "1/3",
 		Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "X", Message: "y",
 			ObservedGeneration: 2, LastTransitionTime: metav1.Unix(1, 0).Rfc3339Copy()}}}
-	resource := v1alpha1.Resource("localservices")
+	resource, no := v1alpha1.Resource("localservices"), errors.New("no")
 	for name, c := range map[string]struct {
-		answer error
-		fails  bool
+		answer       error
+		isUnreadable bool
+		fails, stale bool
 	}{
-		"written":              {nil, false},
-		"deleted":              {apierrors.NewNotFound(resource, "demo"), false},
-		"deleted and made new": {apierrors.NewConflict(resource, "demo", errors.New("uid mismatch")), true},
-		"refused":              {apierrors.NewForbidden(resource, "demo", errors.New("no")), true},
+		"written":                      {nil, false, false, false},
+		"deleted":                      {apierrors.NewNotFound(resource, "demo"), false, false, false},
+		"deleted and recreated":        {apierrors.NewConflict(resource, "demo", no), false, true, true},
+		"refused":                      {apierrors.NewForbidden(resource, "demo", no), false, true, false},
+		"not answered":                 {errors.New("no answer"), false, true, false},
+		"the answer cannot be decoded": {errors.New("json: cannot unmarshal"), true, false, false},
+		"refused, of one that cannot be decoded": {apierrors.NewForbidden(resource, "demo", no), true, true,
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := localservicefake.NewClientset()
-			var got v1alpha1.LocalService
-			client.PrependReactor("patch", "localservices/status", func(a core.Action) (bool, runtime.Object, error) {
-				if err := json.Unmarshal(a.(core.PatchAction).GetPatch(), &got); err != nil {
-					t.Error(err)
-				}
-				return true, &got, c.answer
-			})
-			written, err := (&Statuses{client: client}).write(t.Context(), ls, &status)
-			if (err != nil) != c.fails || (written != nil) != (c.answer == nil) {
-				t.Errorf("%v, %v", written, err)
+			f := newFixture(t, 1)
+			if c.isUnreadable {
+				plan.MarkUnreadable(f.ls, errors.New("bad"))
 			}
-			if diff := cmp.Diff(status, got.Status); diff != "" || got.UID != ls.UID || got.Name != ls.Name {
-				t.Errorf("to %s (UID %q) (-want +got):\n%s", got.Name, got.UID, diff)
+			var sent v1alpha1.LocalService
+			s, _ := newStatuses(f, &sent, &c.answer)
+			err := s.write(t.Context(), f.ls, &after)
+			if (err != nil) != c.fails || reconcile.IsStale(err) != c.stale {
+				t.Errorf("%v", err)
+			}
+			if diff := cmp.Diff(after, sent.Status); diff != "" || sent.UID != f.ls.UID || sent.Name != f.ls.Name {
+				t.Errorf("to %s (UID %q) (-want +got):\n%s", sent.Name, sent.UID, diff)
+			}
+			isObserved := f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
+			if isObserved != (c.answer == nil) {
+				t.Errorf("to be observed: %t", isObserved)
 			}
 		})
 	}
 }
 
-// TestStatusTurns: of many statuses few have turns at a time, those of a namespace do not take the turn of another one,
-// and who waits for too long goes without.
-func TestStatusTurns(t *testing.T) {
+// TestStatusNumbers: a status that differs in numbers only is written once a second, any other at once, and one that
+// does not differ never. What begins to need attention is an event, once.
+func TestStatusNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, began := &Statuses{writer: New(statusConcurrency)}, time.Now()
-		var mu sync.Mutex
-		got := map[string]int{}
-		ask := func(ctx context.Context, namespace string) {
-			_, hasTurn := s.turn(ctx, namespace, statusPatience)
-			mu.Lock()
-			defer mu.Unlock()
-			got[fmt.Sprintf("%s after %s: %t", namespace, time.Since(began), hasTurn)]++
-		}
-		expect := func(what string, want map[string]int) {
+		f := newFixture(t, 1)
+		var sent v1alpha1.LocalService
+		var answer error
+		s, events := newStatuses(f, &sent, &answer)
+		expect := func(when string, report status.Report, wantLater time.Duration, isWritten bool, want ...string) {
 			t.Helper()
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
+			before := f.ls.DeepCopy()
+			later, err := s.Write(t.Context(), f.ls, report)
+			if requests := f.took(); later != wantLater || err != nil || len(requests) > 0 != isWritten ||
+				!slices.Equal(*events, want) {
+				t.Errorf("%s: later %s, want %s; %v, %v, events %v", when, later, wantLater, requests, err, *events)
 			}
-			clear(got)
+			if diff := cmp.Diff(before, f.ls); diff != "" {
+				t.Errorf("%s: the LocalService was changed: %s", when, diff)
+			}
+			if *events = nil; isWritten {
+				f.ls = f.ls.DeepCopy()
+				f.ls.Status = sent.Status
+			}
 		}
-		for range 10 {
-			go ask(t.Context(), "a")
+		expect("at first", status.Report{Nodes: 3, InPlace: 3}, 0, true)
+		expect("the same", status.Report{Nodes: 3, InPlace: 3}, 0, false)
+		expect("other numbers", status.Report{Nodes: 4, InPlace: 4}, NumbersInterval, false)
+		time.Sleep(NumbersInterval - 1)
+		expect("almost a second later", status.Report{Nodes: 4, InPlace: 4}, 1, false)
+		time.Sleep(1)
+		expect("a second later", status.Report{Nodes: 4, InPlace: 4}, 0, true)
+		refused := status.Report{Nodes: 4, InPlace: 3, Refused: []error{errors.New("no")}}
+		expect("refused", refused, 0, true, "Warning WriteFailed")
+		expect("as before", refused, 0, false)
+		refused.InPlace = 2
+		expect("with other numbers", refused, NumbersInterval, false)
+		f.ls.Generation++
+		expect("of another generation", refused, 0, true)
+		answer = errors.New("no answer")
+		if _, err := s.Write(t.Context(), f.ls, status.Report{}); err == nil {
+			t.Error("no error although the API server does not answer")
 		}
-		expect("10 of a namespace", map[string]int{"a after 0s: true": statusConcurrency})
-		ctx, cancel := context.WithCancel(t.Context())
-		go ask(ctx, "b")
-		expect("one of another", map[string]int{"b after 0s: true": 1})
-		go ask(ctx, "b")
-		cancel()
-		expect("one that is canceled", map[string]int{"b after 0s: false": 1})
-		time.Sleep(statusPatience)
-		expect("those that wait", map[string]int{"a after 1s: false": 10 - statusConcurrency})
 	})
 }

@@ -1,9 +1,9 @@
 package writer
 
 import (
-	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,266 +15,288 @@ var errRefusedByServer = errors.New("no")
 // always never stops a batch.
 func always() error { return nil }
 
-// TestConcurrency: a batch that is alone has all the room, several have no more than that together, and a batch begins
-// with one write.
-func TestConcurrency(t *testing.T) {
+// checkTokens checks that all tokens are back.
+func checkTokens(t *testing.T, w *Writer) {
+	t.Helper()
+	if n := len(w.shared); n > 0 {
+		t.Errorf("%d tokens are not back", n)
+	}
+}
+
+// TestEachBeginsSlowly: a batch begins with one write, has one more for each that succeeds, and uses all the room
+// then. Each write is made once.
+func TestEachBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const concurrency = 4
+		const n, concurrency = 100, 4
 		w := New(concurrency)
 		var running, most atomic.Int64
-		batch := func() {
-			var done [100]atomic.Bool
-			if failed, err := w.Each(t.Context(), "a", len(done), always, func(i int) error {
-				most.Store(max(most.Load(), running.Add(1)))
-				defer running.Add(-1)
-				time.Sleep(time.Second)
-				if done[i].Swap(true) {
-					t.Errorf("%d is written twice", i)
-				}
-				return nil
-			}); err != nil || failed != nil {
-				t.Error(failed, err)
-			}
-			for i := range done {
-				if !done[i].Load() {
-					t.Errorf("%d is not written", i)
-				}
-			}
-		}
+		var done [n]atomic.Int64
 		began := time.Now()
-		batch()
-		// 1 write in the first second, 2 in the second one, 4 then.
-		if got := time.Since(began); got != 27*time.Second || most.Load() != concurrency {
-			t.Errorf("100 writes of a second took %s, %d at a time", got, most.Load())
-		}
-		for range 3 {
-			go batch()
-		}
-		time.Sleep(2 * time.Minute)
-		if most.Load() != concurrency {
-			t.Errorf("%d writes at a time, want %d", most.Load(), concurrency)
-		}
-	})
-}
-
-// TestFairness: a short batch is not held up by long ones, nor any batch by many of another tenant.
-func TestFairness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		w := New(2)
-		write := func(int) error {
+		begun, failed, err := w.Each(n, always, func(i int) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
 			time.Sleep(time.Second)
+			done[i].Add(1)
 			return nil
+		})
+		// 1 write in the first second, 2 in the second one, 4 then.
+		if took := time.Since(began); took != 27*time.Second || most.Load() != concurrency {
+			t.Errorf("it took %s, with %d at a time", took, most.Load())
 		}
-		tenants := func() int {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return len(w.tenants)
+		for i := range done {
+			if got := done[i].Load(); got != 1 {
+				t.Errorf("write %d was made %d times", i, got)
+			}
 		}
-		for range 10 {
-			go func() { _, _ = w.Each(ctx, "a", 1000, always, write) }()
+		if begun != n || failed != nil || err != nil {
+			t.Errorf("%d begun, %v, %v", begun, failed, err)
 		}
-		time.Sleep(time.Minute)
-		began := time.Now()
-		if _, err := w.Each(ctx, "a", 1, always, write); err != nil {
-			t.Error(err)
-		}
-		// One write of each of the others, two at a time, and its own.
-		if got := time.Since(began); got > 7*time.Second {
-			t.Errorf("one write took %s", got)
-		}
-		began = time.Now()
-		if _, err := w.Each(ctx, "b", 10, always, write); err != nil {
-			t.Error(err)
-		}
-		// Of each of ten writes one of the other tenant comes first.
-		if got := time.Since(began); got > 20*time.Second || tenants() != 1 {
-			t.Errorf("ten writes of another tenant took %s; %d tenants wait", got, tenants())
-		}
-		stop()
-		time.Sleep(time.Minute) // Until what was under way has ended.
-		if n := tenants(); n != 0 {
-			t.Errorf("%d tenants wait in the end", n)
-		}
+		checkTokens(t, w)
 	})
 }
 
-// TestHangingWrites: a tenant whose writes all hang, as behind a webhook, does not hold up another one.
-func TestHangingWrites(t *testing.T) {
+// TestEachOfManyBatches: never more writes are under way than the concurrency, and one more for each batch.
+func TestEachOfManyBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, ended := New(4), make(chan struct{})
-		for range 10 {
-			go func() {
-				_, _ = w.Each(t.Context(), "a", 1, always, func(int) error {
-					<-ended
+		const concurrency, batches = 4, 3
+		w := New(concurrency)
+		var running, most atomic.Int64
+		var all sync.WaitGroup
+		for range batches {
+			all.Go(func() {
+				if begun, failed, err := w.Each(100, always, func(int) error {
+					now := running.Add(1)
+					for last := most.Load(); now > last && !most.CompareAndSwap(last, now); last = most.Load() {
+					}
+					defer running.Add(-1)
+					time.Sleep(time.Second)
+					return nil
+				}); begun != 100 || failed != nil || err != nil {
+					t.Errorf("%d begun, %v, %v", begun, failed, err)
+				}
+			})
+		}
+		all.Wait()
+		if got := most.Load(); got > concurrency+batches || got < concurrency {
+			t.Errorf("%d writes at a time, want %d at most", got, concurrency+batches)
+		}
+		checkTokens(t, w)
+	})
+}
+
+// TestEachWhileOthersHang: where writes hang that have all the tokens, each other batch has one write at a time, and
+// no batch stops.
+func TestEachWhileOthersHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const concurrency = 4
+		w, release := New(concurrency), make(chan struct{})
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				_, _, _ = w.Each(100, always, func(i int) error {
+					if i > concurrency {
+						<-release
+					}
 					return nil
 				})
-			}()
+			})
 		}
 		synctest.Wait()
+		if len(w.shared) != concurrency {
+			t.Fatalf("%d of %d tokens are taken", len(w.shared), concurrency)
+		}
 		began := time.Now()
-		if _, err := w.Each(t.Context(), "b", 10, always, func(int) error {
+		var running atomic.Int64
+		begun, failed, err := w.Each(10, always, func(int) error {
+			if running.Add(1) > 1 {
+				t.Error("two at a time")
+			}
+			defer running.Add(-1)
 			time.Sleep(time.Second)
 			return nil
-		}); err != nil {
-			t.Error(err)
+		})
+		if took := time.Since(began); took != 10*time.Second || begun != 10 || failed != nil || err != nil {
+			t.Errorf("ten writes took %s: %d begun, %v, %v", took, begun, failed, err)
 		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("ten writes of another tenant took %s", took)
-		}
-		close(ended)
-		synctest.Wait()
-		if len(w.tenants) != 0 {
-			t.Errorf("%d tenants in the end", len(w.tenants))
-		}
+		close(release)
+		all.Wait()
+		checkTokens(t, w)
 	})
 }
 
-// TestRefusals: where all is refused little is tried, one at a time; where some is, the others are made.
-func TestRefusals(t *testing.T) {
+// TestEachTakesTokensAgain: a batch that had to do with one write at a time has more when those of others have ended.
+func TestEachTakesTokensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(4)
+		for range cap(w.shared) {
+			w.take()
+		}
+		time.AfterFunc(10*time.Second+1, func() {
+			for range cap(w.shared) {
+				<-w.shared
+			}
+		})
+		began := time.Now()
+		_, _, _ = w.Each(30, always, func(int) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		if took := time.Since(began); took < 15*time.Second || took > 17*time.Second {
+			t.Errorf("10 writes one at a time, and 20 of which 4 are at a time, took %s", took)
+		}
+		checkTokens(t, w)
+	})
+}
+
+// TestEachRefused: where all is refused little is tried; where some is, the others are made; and which failed is
+// reported.
+func TestEachRefused(t *testing.T) {
 	for name, c := range map[string]struct {
+		n            int
 		refused      func(i int) bool
 		done, failed int
 		want         error
 	}{
-		"nothing":             {func(int) bool { return false }, 100, 0, nil},
-		"everything":          {func(int) bool { return true }, 0, maxRefusals, ErrRefused},
-		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50, nil},
-		"almost everything":   {func(i int) bool { return i%maxRefusals != 0 }, 10, 90, nil},
-		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals, ErrRefused},
+		"nothing to write":    {0, nil, 0, 0, nil},
+		"nothing":             {100, func(int) bool { return false }, 100, 0, nil},
+		"everything":          {100, func(int) bool { return true }, 0, maxRefusals, errGivenUp},
+		"everything of few":   {maxRefusals, func(int) bool { return true }, 0, maxRefusals, nil},
+		"every other one":     {100, func(i int) bool { return i%2 == 0 }, 50, 50, nil},
+		"almost everything":   {100, func(i int) bool { return i%maxRefusals != 0 }, 10, 90, nil},
+		"all from the middle": {100, func(i int) bool { return i >= 50 }, 50, maxRefusals, errGivenUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var done int
-			failed, err := New(1).Each(t.Context(), "a", 100, always, func(i int) error {
+			w := New(1)
+			begun, failed, err := w.Each(c.n, always, func(i int) error {
 				if c.refused(i) {
 					return errRefusedByServer
 				}
 				done++
 				return nil
 			})
-			if done != c.done || len(failed) != c.failed || !errors.Is(err, c.want) {
-				t.Errorf("%d done, %d failed, %v; want %d, %d, %v", done, len(failed), err, c.done, c.failed, c.want)
+			if done != c.done || len(failed) != c.failed || begun != c.done+c.failed || !errors.Is(err, c.want) {
+				t.Errorf("%d of %d done, %d failed, %v; want %d, %d, %v", done, begun, len(failed), err, c.done,
+					c.failed, c.want)
 			}
+			for _, f := range failed {
+				if !c.refused(f.i) || f.err != errRefusedByServer {
+					t.Errorf("failed: %v", f)
+				}
+			}
+			checkTokens(t, w)
 		})
 	}
 }
 
-// TestBeginsSlowly: while nothing has succeeded, there is one write at a time, so that few are lost.
-func TestBeginsSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var running atomic.Int64
-		if failed, err := New(16).Each(t.Context(), "a", 100, always, func(int) error {
-			defer running.Add(-1)
-			if running.Add(1) > 1 {
-				t.Error("two at a time")
-			}
-			time.Sleep(time.Second)
-			return errRefusedByServer
-		}); !errors.Is(err, ErrRefused) || len(failed) != maxRefusals {
-			t.Error(failed, err)
-		}
-	})
-}
-
-// TestRefusalsFromTheMiddle: when a batch is refused that had all the room, few writes are lost.
-func TestRefusalsFromTheMiddle(t *testing.T) {
+// TestEachIsRefusedSlowly: while nothing has succeeded there is one write at a time; and when a batch that had all the
+// room is refused, few writes are lost.
+func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
-		failed, err := New(concurrency).Each(t.Context(), "a", 1000, always, func(i int) error {
-			if time.Sleep(time.Second); i >= 100 {
-				return errRefusedByServer
+		for from, most := range map[int]int{0: maxRefusals, 100: maxRefusals + concurrency/2} {
+			w := New(concurrency)
+			var running atomic.Int64
+			begun, failed, err := w.Each(1000, always, func(i int) error {
+				defer running.Add(-1)
+				if n := running.Add(1); from == 0 && n > 1 {
+					t.Errorf("%d at a time", n)
+				}
+				if time.Sleep(time.Second); i >= from {
+					return errRefusedByServer
+				}
+				return nil
+			})
+			if !errors.Is(err, errGivenUp) || len(failed) > most || begun != from+len(failed) {
+				t.Errorf("refused from %d on: %d of %d failed, %v", from, len(failed), begun, err)
 			}
-			return nil
-		})
-		if !errors.Is(err, ErrRefused) || len(failed) > maxRefusals+concurrency/2 {
-			t.Errorf("%d failed, %v", len(failed), err)
+			checkTokens(t, w)
 		}
 	})
 }
 
-// TestStops: what has begun is finished, nothing else is begun, and the reason is told. Afterwards others can write.
-func TestStops(t *testing.T) {
+// TestEachStops: when no other write may begin, what was begun is finished, the reason is returned, and others can
+// write.
+func TestEachStops(t *testing.T) {
 	errStop := errors.New("stop")
-	for name, c := range map[string]struct {
-		next func(cancel func()) error // called after 5 writes
-		want error
-	}{
-		"next":        {func(func()) error { return errStop }, errStop},
-		"the context": {func(cancel func()) error { cancel(); return nil }, context.Canceled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				w := New(2)
-				var begun, ended atomic.Int64
-				write := func(int) error {
-					begun.Add(1)
-					time.Sleep(time.Second)
-					ended.Add(1)
-					return nil
+	for _, after := range []int{0, 1, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(4)
+			var begun, ended atomic.Int64
+			write := func(int) error {
+				begun.Add(1)
+				time.Sleep(time.Second)
+				ended.Add(1)
+				return nil
+			}
+			calls := 0
+			n, failed, err := w.Each(100, func() error {
+				if calls++; calls > after {
+					return errStop
 				}
-				_, err := w.Each(ctx, "a", 100, func() error {
-					if ended.Load() >= 5 {
-						return c.next(cancel)
-					}
-					return nil
-				}, write)
-				if !errors.Is(err, c.want) || begun.Load() > 9 || begun.Load() != ended.Load() {
-					t.Errorf("%v, %d begun, %d ended", err, begun.Load(), ended.Load())
-				}
-				if _, err := w.Each(t.Context(), "a", 4, always, write); err != nil {
-					t.Errorf("afterwards: %v", err)
-				}
-			})
+				return nil
+			}, write)
+			if !errors.Is(err, errStop) || n != after || int(begun.Load()) != after || begun.Load() != ended.Load() ||
+				failed != nil || calls != after+1 {
+				t.Errorf("%v after %d calls: %d, %d begun, %d ended, %v", err, calls, n, begun.Load(), ended.Load(),
+					failed)
+			}
+			checkTokens(t, w)
+			if n, _, err := w.Each(4, always, write); n != 4 || err != nil {
+				t.Errorf("afterwards: %d, %v", n, err)
+			}
 		})
 	}
 }
 
-// TestPanic: a panic over one item is an error of that item, and says where it was.
-func TestPanic(t *testing.T) {
+// TestEachPanic: a panic over one item is an error of that item, and says where it was.
+func TestEachPanic(t *testing.T) {
 	var done atomic.Int64
-	failed, err := New(2).Each(t.Context(), "a", 3, always, func(i int) error {
+	w := New(2)
+	begun, failed, err := w.Each(3, always, func(i int) error {
 		if i == 1 {
 			panic("no such thing")
 		}
 		done.Add(1)
 		return nil
 	})
-	if err != nil || done.Load() != 2 || len(failed) != 1 || !strings.Contains(failed[0].Error(), "no such thing") ||
-		!strings.Contains(failed[0].Error(), "writer_test.go") {
-		t.Errorf("%d done, %v, %v", done.Load(), failed, err)
+	if err != nil || begun != 3 || done.Load() != 2 || len(failed) != 1 || failed[0].i != 1 ||
+		!strings.Contains(failed[0].err.Error(), "no such thing") ||
+		!strings.Contains(failed[0].err.Error(), "writer_test.go") {
+		t.Errorf("%d of %d done, %v, %v", done.Load(), begun, failed, err)
 	}
+	checkTokens(t, w)
 }
 
-// TestPanicInNext: a panic, which the worker loop recovers from, gives the turn back, and leaves no write behind.
-func TestPanicInNext(t *testing.T) {
+// TestEachPanicInMayBegin: a panic, which the worker loop recovers from, gives the tokens back, and leaves no write
+// behind.
+func TestEachPanicInMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, written := New(4), 0
-		write := func(int) error {
-			time.Sleep(time.Second)
-			written++
-			return nil
-		}
+		w := New(4)
+		var ended atomic.Int64
 		for range 4 {
 			func() {
-				defer func() { _ = recover() }()
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic")
+					}
+				}()
 				calls := 0
-				_, _ = w.Each(t.Context(), "a", 2, func() error {
-					if calls++; calls == 2 {
+				_, _, _ = w.Each(10, func() error {
+					if calls++; calls == 5 {
 						panic("a test")
 					}
 					return nil
-				}, write)
+				}, func(int) error {
+					time.Sleep(time.Second)
+					ended.Add(1)
+					return nil
+				})
 			}()
 		}
-		if written != 4 {
-			t.Errorf("%d writes have ended, want 4", written)
+		if got := ended.Load(); got != 16 {
+			t.Errorf("%d writes have ended, want 16", got)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := w.Each(ctx, "a", 1, func() error { return nil }, write); err != nil {
-			t.Errorf("after that: %v", err)
-		}
+		checkTokens(t, w)
 	})
 }

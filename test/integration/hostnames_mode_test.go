@@ -24,8 +24,8 @@ func (s *scene) wantRetired(ls *v1alpha1.LocalService, answer func() framework.R
 	s.WaitReady("demo")
 	gone := s.Requests().Resource("services").Verb("delete").Where(framework.Succeeded).First()
 	stayed := gone.Sub(answer().Last())
-	if stayed < status.RetireAfter || stayed > status.RetireAfter+busy*5*time.Second {
-		s.Fatalf("the Services of the mode before stayed for %v after the new names; want %v", stayed, status.RetireAfter)
+	if stayed < plan.RetireAfter || stayed > plan.RetireAfter+busy*5*time.Second {
+		s.Fatalf("the Services of the mode before stayed for %v after the new names; want %v", stayed, plan.RetireAfter)
 	}
 	s.waitRetiring("")
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -44,8 +43,8 @@ func (v *view) newHostnames() *hostnames {
 	for _, slice := range v.EndpointSlices {
 		slices[slice.Name] = plan.SliceFromAPI(slice)
 	}
-	copies := plan.ComputeCopies(plan.CopyInput{Hostnames: h.Hostnames, Source: ours[plan.Source],
-		Published: ours[plan.Published], Slices: slices})
+	names := plan.Names{Hostnames: h.Hostnames, Source: ours[plan.Source], Published: ours[plan.Published], Slices: slices}
+	copies := names.Copies()
 	h.isPublished = copies.Sources > 0
 	for i := range copies.Changes {
 		h.addOutdated(&copies.Changes[i], ours[plan.Published])
@@ -136,7 +135,7 @@ func retiring(ls *v1alpha1.LocalService) string {
 	if ls.Spec.Mode != v1alpha1.ModeHostnames {
 		before = "<node>." + ls.Name
 	}
-	if left, known := status.LeftToRetire(ls, c.LastTransitionTime.Time); known {
+	if left, known := plan.LeftToRetire(ls, c.LastTransitionTime.Time); known {
 		until = " until " + c.LastTransitionTime.Add(left).UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("The mode is being changed: the names of the mode before, %s, are still there%s.", before, until)

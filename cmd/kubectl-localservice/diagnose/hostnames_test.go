@@ -57,10 +57,10 @@ func published(t testing.TB, ls *v1alpha1.LocalService, nodes map[string]labels.
 		return set[key], found && plan.Selects(ls, set)
 	})
 	service := plan.FromAPI(in.Services[1], nodeLabel)
-	missing := plan.ComputeCopies(plan.CopyInput{Hostnames: hostnames, Published: service,
-		Source: plan.FromAPI(in.Services[0], nodeLabel),
-		Slices: map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}})
-	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, plan.Copy(&missing.Changes[0], service, hostnames)}
+	names := plan.Names{Hostnames: hostnames, Source: plan.FromAPI(in.Services[0], nodeLabel), Published: service,
+		Slices: map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}}
+	missing := names.Copies().Changes[0]
+	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, plan.Copy(&missing, service, hostnames)}
 	return in
 }
 

@@ -1,0 +1,83 @@
+package cache
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+const (
+	// observedTimeout is how long a sync waits for the cache to observe a write: after a restore of etcd the resource
+	// versions begin again below those that were written.
+	observedTimeout = time.Minute
+	// Of more than maxWrites keys some are forgotten. Their next sync may repeat a write, which then meets a conflict.
+	maxWrites = 10000
+)
+
+// Observed remembers the last write of each key, so that a sync can wait until the caches have observed it. It follows
+// the model of Kubernetes' pkg/controller/util/consistency. Deletions need no record: to repeat one costs a 404.
+type Observed struct {
+	mu     sync.Mutex
+	writes *utilcache.LRUExpireCache // map[lastSynced]write, by key; the maps are never changed
+}
+
+// lastSynced is a store that knows up to which resource version it has observed its resource.
+type lastSynced interface {
+	lastSyncedVersion(namespace string) string
+}
+
+// write is the last write of a key to one resource.
+type write struct {
+	resourceVersion string
+	at              time.Time
+}
+
+// NewObserved makes an Observed that knows of no writes.
+func NewObserved() *Observed { return &Observed{writes: utilcache.NewLRUExpireCache(maxWrites)} }
+
+// Wrote records that the sync of a key wrote an object of a store's resource.
+func (o *Observed) Wrote(key types.NamespacedName, store lastSynced, resourceVersion string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	writes := map[lastSynced]write{store: {resourceVersion, time.Now()}}
+	for other, last := range o.of(key) {
+		if other != store || isLater(last.resourceVersion, resourceVersion) {
+			writes[other] = last
+		}
+	}
+	o.writes.Add(key, writes, observedTimeout)
+}
+
+// IsObserved reports whether the caches have observed everything that the syncs of a key wrote.
+func (o *Observed) IsObserved(key types.NamespacedName) bool {
+	for store, last := range o.of(key) {
+		if isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
+			return false
+		}
+	}
+	return true
+}
+
+// SinceWrite returns how long ago the sync of a key wrote an object of a store's resource, a long time if that is not
+// known.
+func (o *Observed) SinceWrite(key types.NamespacedName, store lastSynced) time.Duration {
+	return time.Since(o.of(key)[store].at)
+}
+
+// Forget forgets the writes of a key whose object is gone.
+func (o *Observed) Forget(key types.NamespacedName) { o.writes.Remove(key) }
+
+func (o *Observed) of(key types.NamespacedName) map[lastSynced]write {
+	known, _ := o.writes.Get(key)
+	writes, _ := known.(map[lastSynced]write)
+	return writes
+}
+
+// isLater reports whether a resource version is later than another one. One that cannot be compared is not.
+func isLater(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0
+}

@@ -1,0 +1,195 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// syncedUpTo is a store that has observed its resource up to a resource version.
+type syncedUpTo struct{ version string }
+
+func (s *syncedUpTo) lastSyncedVersion(string) string { return s.version }
+
+var demo = types.NamespacedName{Namespace: "default", Name: "demo"}
+
+// TestObserved: what was written is observed when the store has reached the resource version, also where the answers
+// came in another order than the writes were made.
+func TestObserved(t *testing.T) {
+	for name, c := range map[string]struct {
+		written []string // resource versions
+		synced  string
+		want    bool
+	}{
+		"nothing was written":              {nil, "5", true},
+		"before":                           {[]string{"7"}, "6", false},
+		"just then":                        {[]string{"7"}, "7", true},
+		"later":                            {[]string{"7"}, "8", true},
+		"before, of fewer digits":          {[]string{"10"}, "9", false},
+		"the first of two":                 {[]string{"7", "9"}, "8", false},
+		"both":                             {[]string{"7", "9"}, "9", true},
+		"the older answer comes last":      {[]string{"9", "7"}, "8", false},
+		"both, the older answer came last": {[]string{"9", "7"}, "9", true},
+		"a store that does not tell":       {[]string{"7"}, "", true},
+		"an odd version":                   {[]string{"x"}, "6", true},
+		"no version":                       {[]string{""}, "6", true},
+		"an odd version after another":     {[]string{"7", "x"}, "6", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, store := NewObserved(), &syncedUpTo{c.synced}
+			for _, version := range c.written {
+				o.Wrote(demo, store, version)
+			}
+			if got := o.IsObserved(demo); got != c.want {
+				t.Errorf("observed: %t, want %t", got, c.want)
+			}
+			if !o.IsObserved(types.NamespacedName{Namespace: "default", Name: "other"}) {
+				t.Error("another key waits, too")
+			}
+		})
+	}
+}
+
+// TestObservedStores: each resource is observed for itself, as their resource versions have nothing in common.
+func TestObservedStores(t *testing.T) {
+	o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
+	o.Wrote(demo, services, "7")
+	o.Wrote(demo, localServices, "6")
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := o.IsObserved(demo); got != want {
+			t.Errorf("%s: observed %t, want %t", when, got, want)
+		}
+	}
+	expect("neither", false)
+	services.version = "7"
+	expect("one", false)
+	localServices.version = "6"
+	expect("both", true)
+	services.version = "6"
+	expect("only the other", false)
+	o.Forget(demo)
+	expect("forgotten", true)
+}
+
+// TestObservedGivesUp: no sync waits for more than a minute, as after a restore of etcd. A write of the time before
+// does not make a later one be given up earlier.
+func TestObservedGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, store := NewObserved(), &syncedUpTo{"5"}
+		o.Wrote(demo, store, "700")
+		time.Sleep(observedTimeout)
+		if o.IsObserved(demo) {
+			t.Error("given up early")
+		}
+		o.Wrote(demo, store, "701")
+		time.Sleep(observedTimeout)
+		if o.IsObserved(demo) {
+			t.Error("a later write is given up early")
+		}
+		time.Sleep(time.Nanosecond)
+		if !o.IsObserved(demo) {
+			t.Error("not given up")
+		}
+	})
+}
+
+// TestSinceWrite: how long ago a key was written, by resource.
+func TestSinceWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
+		expect := func(when string, store lastSynced, want time.Duration) {
+			t.Helper()
+			if got := o.SinceWrite(demo, store); got != want {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		const long = 1<<63 - 1
+		expect("nothing was written", services, long)
+		o.Wrote(demo, services, "7")
+		time.Sleep(time.Second)
+		expect("a second ago", services, time.Second)
+		expect("another resource", localServices, long)
+		o.Wrote(demo, localServices, "9")
+		time.Sleep(2 * time.Second)
+		expect("before the other resource", services, 3*time.Second)
+		expect("after that", localServices, 2*time.Second)
+		o.Forget(demo)
+		expect("forgotten", services, long)
+	})
+}
+
+// TestObservedByInformer: a store has observed a write when its informer has handled that, or something later of any
+// object of the resource, or a bookmark; and not when it was told and has not handled it.
+func TestObservedByInformer(t *testing.T) {
+	service := func(name, version string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+			ResourceVersion: version}}
+	}
+	for name, event := range map[string]func(*watch.FakeWatcher){
+		"itself":              func(w *watch.FakeWatcher) { w.Add(service("demo-a", "7")) },
+		"a later state of it": func(w *watch.FakeWatcher) { w.Modify(service("there", "8")) },
+		"another object":      func(w *watch.FakeWatcher) { w.Add(service("other", "8")) },
+		"a deletion":          func(w *watch.FakeWatcher) { w.Delete(service("there", "8")) },
+		"a bookmark":          func(w *watch.FakeWatcher) { w.Action(watch.Bookmark, service("", "7")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				watcher := watch.NewFake()
+				store := watchedStore(t, watcher, service("there", "3"), service("too", "2"))
+				o := NewObserved()
+				o.Wrote(demo, store, "5")
+				if !o.IsObserved(demo) {
+					t.Error("the list is newer than the write, and was not observed")
+				}
+				o.Wrote(demo, store, "7")
+				if o.IsObserved(demo) {
+					t.Error("observed before the watch reports anything")
+				}
+				watcher.Modify(service("too", "6"))
+				if synctest.Wait(); o.IsObserved(demo) {
+					t.Error("observed after an earlier change")
+				}
+				event(watcher)
+				if synctest.Wait(); !o.IsObserved(demo) {
+					t.Errorf("not observed: the store has observed %q", store.lastSyncedVersion("default"))
+				}
+			})
+		})
+	}
+}
+
+// watchedStore is a store of Services that begins with a list of resource version 5, and then goes by a watch.
+func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Service) *Store[Service] {
+	t.Helper()
+	list := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
+	for _, service := range listed {
+		list.Items = append(list.Items, *service)
+	}
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
+	}, noWatchList{}), &corev1.Service{}, 0, cache.Indexers{})
+	store, err := newStore("services", clusterWide(informer),
+		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, cache.Indexers{},
+		func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go store.run(t.Context())
+	time.Sleep(time.Second)
+	synctest.Wait()
+	return store
+}
+
+// noWatchList is a client that cannot list by a watch.
+type noWatchList struct{}
+
+func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }

@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// sourceCreated is when the Source of newNames was created.
+var sourceCreated = time.Unix(1e9, 0)
+
+// newNames are the Names of a LocalService whose Services are in place, with some EndpointSlices.
+func newNames(t *testing.T, slices ...apiSlice) *Names {
+	t.Helper()
+	ls := localService(hostnamesMode)
+	all := map[string]Service{}
+	for _, template := range templates(t, ls) {
+		s := stored(template.Service(""))
+		s.CreationTimestamp = metav1.NewTime(sourceCreated)
+		all[s.Name] = kept(s)
+	}
+	names := NewNames(ls, nodeLabelKey, nil, func(name string) Service { return all[name] })
+	names.Slices = byName(slices...)
+	return names
+}
+
+// TestNewNames: the Services of the names are those that the LocalService controls.
+func TestNewNames(t *testing.T) {
+	if names := newNames(t); names.Source == nil || names.Published == nil || names.Published.GetName() != "demo" {
+		t.Errorf("%+v", names)
+	}
+	names := NewNames(localService(hostnamesMode), nodeLabelKey, nil,
+		func(name string) Service { return kept(foreign(name)) })
+	if names.Source != nil || names.Published != nil || names.Hostnames == nil {
+		t.Errorf("of Services of others: %+v", names)
+	}
+}
+
+// TestChange: what is done about one EndpointSlice, by the name of the Source's, or by its own.
+func TestChange(t *testing.T) {
+	base := newNames(t)
+	one, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2")
+	copyOf := copies(base.Published, base.Hostnames)
+	outdated := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") })
+	extra := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Name = "extra" })
+	byKubernetes := copyOf(one, func(s *discoveryv1.EndpointSlice) {
+		s.Name, s.Labels[discoveryv1.LabelManagedBy] = "extra", KubernetesSliceManager
+	})
+	stranger := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "another" })
+	selecting := func(n *Names) {
+		s := Whole(n.Published, nodeLabelKey).DeepCopy()
+		s.Spec.Selector = map[string]string{"a": "b"}
+		n.Published = kept(s)
+	}
+	for name, c := range map[string]struct {
+		slices    []apiSlice
+		key       string
+		edit      func(*Names)
+		want      Action
+		of        string
+		contested bool
+	}{
+		"nothing there":    {nil, "s1", nil, "", "", false},
+		"missing":          {[]apiSlice{one}, "s1", nil, Create, "s1-named", false},
+		"in place":         {[]apiSlice{one, copyOf(one)}, "s1", nil, "", "s1-named", false},
+		"outdated":         {[]apiSlice{one, outdated}, "s1", nil, Update, "s1-named", false},
+		"of another":       {[]apiSlice{one, stranger}, "s1", nil, Wait, "s1-named", false},
+		"not asked about":  {[]apiSlice{one, outdated}, "s2", nil, "", "", false},
+		"the source gone":  {[]apiSlice{one, copyOf(gone)}, "s2", nil, Delete, "s2-named", false},
+		"all sources gone": {[]apiSlice{copyOf(gone)}, "s2", nil, Delete, "s2-named", false},
+		"another one":      {[]apiSlice{one, extra}, "extra", nil, Delete, "extra", false},
+		"another one of Kubernetes": {[]apiSlice{one, byKubernetes}, "extra", nil, Delete, "extra",
+			false},
+		"by the selector":  {[]apiSlice{one, byKubernetes}, "extra", selecting, "", "", false},
+		"of a stranger":    {[]apiSlice{stranger}, "s1", nil, "", "", false},
+		"contested":        {[]apiSlice{one, outdated}, "s1", contested, "", "s1-named", true},
+		"no Source":        {[]apiSlice{copyOf(gone)}, "s2", func(n *Names) { n.Source = nil }, "", "", false},
+		"not published":    {[]apiSlice{one}, "s1", func(n *Names) { n.Published = nil }, "", "", false},
+		"a source without": {[]apiSlice{one, copyOf(one)}, "s1-named", nil, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			names := newNames(t, c.slices...)
+			if c.edit != nil {
+				c.edit(names)
+			}
+			got, isContested := names.Change(c.key)
+			if got.Action != c.want || got.Name != c.of || isContested != c.contested {
+				t.Errorf("%q %q, contested %t; want %q %q, %t", got.Action, got.Name, isContested, c.want, c.of,
+					c.contested)
+			}
+			if hasCurrent := c.want == Update || c.want == Delete || c.want == Wait; hasCurrent && got.Current == nil ||
+				(c.want == Create || c.want == Update) != (got.Source != nil && c.want != Wait && c.want != "") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func contested(n *Names) { n.IsContested = func(EndpointSlice, SliceSum) bool { return true } }
+
+// TestDeletesAfter: no copy is deleted before the Source has been there for a while and all that it publishes is in
+// place, whatever the clocks say.
+func TestDeletesAfter(t *testing.T) {
+	base := newNames(t)
+	one, two, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2"),
+		sourceSlice(base.Source, "s3", "3")
+	copyOf := copies(base.Published, base.Hostnames)
+	renamed := copyOf(one, renamedTo("x"))
+	for name, c := range map[string]struct {
+		age    time.Duration // of the Source
+		slices []apiSlice
+		edit   func(*Names)
+		want   time.Duration
+	}{
+		"settled":      {sourceSettles, []apiSlice{one, copyOf(one), copyOf(gone)}, nil, 0},
+		"nothing else": {sourceSettles, []apiSlice{one, copyOf(one)}, nil, 0},
+		"contested":    {sourceSettles, []apiSlice{one, copyOf(two), renamed}, contested, 0},
+		"a new Source": {time.Second, []apiSlice{one, copyOf(one), copyOf(gone)}, nil,
+			sourceSettles - time.Second},
+		"a clock that is slow":  {-time.Hour, []apiSlice{one, copyOf(one), copyOf(gone)}, nil, sourceSettles},
+		"not published":         {time.Hour, []apiSlice{copyOf(gone)}, nil, CopyStays},
+		"a copy is missing":     {time.Hour, []apiSlice{one, copyOf(one), two, copyOf(gone)}, nil, CopyStays},
+		"a copy is out of date": {time.Hour, []apiSlice{one, renamed, copyOf(gone)}, nil, CopyStays},
+	} {
+		t.Run(name, func(t *testing.T) {
+			names := newNames(t, c.slices...)
+			if c.edit != nil {
+				c.edit(names)
+			}
+			if got := names.DeletesAfter(sourceCreated.Add(c.age)); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func renamedTo(hostname string) func(*discoveryv1.EndpointSlice) {
+	return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = &hostname }
+}
+
+// TestLabelsPods: pods need the node label while there are Services of nodes.
+func TestLabelsPods(t *testing.T) {
+	retiring := func(ls *v1alpha1.LocalService) {
+		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetiring}}
+	}
+	for want, edits := range map[bool][][]func(*v1alpha1.LocalService){
+		true:  {nil, {retiring}, {hostnamesMode, retiring}},
+		false: {{hostnamesMode}},
+	} {
+		for _, edit := range edits {
+			if ls := localService(edit...); LabelsPods(ls) != want {
+				t.Errorf("mode %q, %v: want %t", ls.Spec.Mode, ls.Status.Conditions, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// RetireAfter is how long the names of a mode stay after those of the next one answer: DNS servers and clients may
+// remember for as long that a name does not exist. It is what kubeadm sets up, and most others, too.
+const RetireAfter = 30 * time.Second
+
+// Retirement is how far the Services of the previous mode are from being deleted.
+type Retirement struct {
+	// Services is their number.
+	Services int
+	// Unanswered is the number of nodes that are reached through them only, -1 while that is not known because the new
+	// names are not complete.
+	Unanswered int
+	// Again is when to look again, 0 for not before something changes.
+	Again time.Duration
+}
+
+// retire takes the deletion of the Services of the previous mode out of a plan until nobody needs them any more: all
+// that is reached by their names is reached by the new ones, and has been for a while.
+func (p *Plan) retire(in *Input) {
+	r := Retirement{Services: p.Count(Retire)}
+	if r.Services == 0 {
+		return
+	}
+	ls := in.Templates[0].owner
+	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
+	r.Unanswered = -1
+	if len(p.Changes) == r.Services && (!isHostnames || p.Copies.IsComplete()) {
+		r.Unanswered = p.unanswered(in, isHostnames)
+	}
+	left, known := LeftToRetire(ls, in.Now)
+	isDue := false
+	switch {
+	case r.Unanswered != 0: // An event will tell.
+	case !known:
+		r.Again = RetireAfter
+	case left > 0:
+		r.Again = left
+	default:
+		isDue = true
+	}
+	p.Retirement = r
+	// As long as the names are there, the Source keeps them up to date.
+	source := ServiceName(ls.Name, Source, "")
+	hasNames := in.Names.Published != nil
+	p.Changes = p.where(func(change *Change) bool {
+		return change.Action != Retire || isDue && !(hasNames && change.Name == source)
+	})
+}
+
+// LeftToRetire is how long the names of the previous mode have to stay yet, and whether that is known: not before the
+// status of a LocalService tells that the new ones answer.
+func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration, known bool) {
+	retiring := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+	if retiring == nil || retiring.Status != metav1.ConditionTrue || retiring.ObservedGeneration != ls.Generation {
+		return 0, false
+	}
+	const precision = time.Second // of times in the API
+	return max(retiring.LastTransitionTime.Add(RetireAfter+precision).Sub(now), 0), true
+}
+
+// unanswered counts the nodes that are reached by a name of the previous mode, and by none of the new one.
+func (p *Plan) unanswered(in *Input, isHostnames bool) (n int) {
+	named := p.Copies.readyNodes(in.Names.Hostnames)
+	for _, node := range in.Nodes {
+		byService := in.Ready[ServiceName(in.Templates[0].owner.Name, ForNode, node)]
+		byHostname := named[node]
+		if isHostnames && byService && !byHostname && in.Names.Of(node) != "" || !isHostnames && byHostname && !byService {
+			n++
+		}
+	}
+	return n
+}

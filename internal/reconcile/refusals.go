@@ -1,0 +1,75 @@
+package reconcile
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// A write that was refused is tried again after minRefusedBackoff, and after twice as long each time, up to
+	// MaxBackoff.
+	minRefusedBackoff = 10 * time.Second
+	// together is the time within which retries are made in one sync.
+	together = time.Second
+	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
+	maxRefusals = 10000
+	// refusalsFor is how long a refusal is remembered: longer than any backoff.
+	refusalsFor = 3 * MaxBackoff
+)
+
+// Attempt identifies a write that may be refused: another generation of its owner asks for another write.
+type Attempt struct {
+	Owner      types.UID
+	Generation int64
+	Name       string // of the object; "" for all that a sync left untried, because the API server refused too much
+}
+
+// Refusal is the last answer to an Attempt.
+type Refusal struct {
+	Err     error
+	RetryAt time.Time
+	// Times is how often in a row the attempt was refused.
+	Times int
+}
+
+// Refusals remembers which writes the API server refused, and when each of them is tried again. The backoff belongs to
+// the write, so that nothing else waits for it.
+type Refusals struct {
+	clock    clock.PassiveClock
+	refusals *utilcache.LRUExpireCache // Refusal, by Attempt
+}
+
+// NewRefusals makes Refusals that know of none.
+func NewRefusals(clk clock.PassiveClock) *Refusals {
+	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
+}
+
+// Add records that an attempt was refused.
+func (r *Refusals) Add(attempt Attempt, err error) {
+	last, _ := r.refusals.Get(attempt)
+	refusal, _ := last.(Refusal)
+	backoff := min(minRefusedBackoff<<min(refusal.Times, 8), MaxBackoff)
+	r.refusals.Add(attempt, Refusal{err, r.clock.Now().Add(backoff), refusal.Times + 1}, refusalsFor)
+}
+
+// Get returns the refusal of an attempt, and whether there is one.
+func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
+	last, isRefused := r.refusals.Get(attempt)
+	refusal, _ = last.(Refusal)
+	return refusal, isRefused
+}
+
+// Left returns for how long an attempt must not be made, 0 if it may be made now.
+func (r *Refusals) Left(attempt Attempt) time.Duration {
+	refusal, isRefused := r.Get(attempt)
+	if left := refusal.RetryAt.Sub(r.clock.Now()); isRefused && left > together {
+		return left
+	}
+	return 0
+}
+
+// Remove forgets the refusal of an attempt that succeeded, or is not needed any more.
+func (r *Refusals) Remove(attempt Attempt) { r.refusals.Remove(attempt) }

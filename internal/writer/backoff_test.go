@@ -1,0 +1,176 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+)
+
+func nodeNames(prefix string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s%02d", prefix, i))
+	}
+	return names
+}
+
+// TestRefusedAMomentAgo: a write that was refused is tried again when its time has come, and is reported until then.
+// Others do not wait for it, and come before it.
+func TestRefusedAMomentAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.refusing(forbidden, "create demo-a")
+		expect := func(when string, out Outcome, got []string, retryAfter time.Duration, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) || len(out.Refused) != 1 || !errors.Is(out.Refused[0], forbidden) ||
+				out.RetryAfter != retryAfter || out.IsComplete() || out.Err(keyOf(f.ls)) != nil {
+				t.Errorf("%s: %v, want %v; %+v", when, got, want, out)
+			}
+		}
+		out, requests := f.write(f.changes(plan.Create, "a", "b"))
+		expect("at first", out, requests, 10*time.Second, "create demo-a", "create demo-b")
+		time.Sleep(4 * time.Second)
+		out, requests = f.write(f.changes(plan.Create, "a", "c"))
+		expect("a moment later", out, requests, 6*time.Second, "create demo-c")
+		time.Sleep(5 * time.Second) // Less than a second before that.
+		out, requests = f.write(f.changes(plan.Create, "a", "d"))
+		expect("when it is due", out, requests, 20*time.Second, "create demo-d", "create demo-a")
+		time.Sleep(10 * time.Second)
+		out, requests = f.write(f.changes(plan.Create, "a"))
+		expect("with nothing else to do", out, requests, 10*time.Second)
+		f.nextGeneration()
+		out, requests = f.write(f.changes(plan.Create, "a"))
+		expect("for another spec", out, requests, 10*time.Second, "create demo-a")
+		f.refusing(nil)
+		time.Sleep(10 * time.Second)
+		if out, requests = f.write(f.changes(plan.Create, "a")); !out.IsComplete() || len(requests) != 1 {
+			t.Errorf("accepted: %v, %+v", requests, out)
+		}
+		f.refusing(forbidden, "create")
+		out, requests = f.write(f.changes(plan.Create, "a"))
+		expect("refused after a success", out, requests, 10*time.Second, "create demo-a")
+	})
+}
+
+// TestGivenUp: where everything is refused little is tried, and the rest waits, what is new as well; but other kinds of
+// writes do not.
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 4)
+		f.refusing(forbidden, "create")
+		creations := f.changes(plan.Create, nodeNames("n", 25)...)
+		tried := func(when string, out Outcome, requests []string, retryAfter time.Duration, want int) {
+			t.Helper()
+			creates := 0
+			for _, request := range requests {
+				if strings.HasPrefix(request, "create") {
+					creates++
+				}
+			}
+			if creates != want || len(out.Refused) == 0 || out.More || out.RetryAfter != retryAfter ||
+				out.Err(keyOf(f.ls)) != nil {
+				t.Errorf("%s: %d tried, want %d, %d refused, more %t, again after %s, want %s", when, creates, want,
+					len(out.Refused), out.More, out.RetryAfter, retryAfter)
+			}
+		}
+		out, first := f.write(creations)
+		tried("at first", out, first, 10*time.Second, maxRefusals)
+		time.Sleep(time.Second)
+		out, requests := f.write(creations, f.changes(plan.Create, "new"), f.changes(plan.Delete, "old"))
+		tried("a moment later", out, requests, 9*time.Second, 0)
+		if out.Counts[plan.Delete] != 1 {
+			t.Errorf("the deletion waits, too: %v", requests)
+		}
+		out, requests = f.write(creations[maxRefusals:])
+		tried("only what was never tried", out, requests, 9*time.Second, 0)
+		time.Sleep(9 * time.Second)
+		out, requests = f.write(creations)
+		tried("when it is due", out, requests, out.RetryAfter, maxRefusals)
+		for _, request := range requests {
+			if slices.Contains(first, request) {
+				t.Errorf("%s comes before those that were never tried", request)
+			}
+		}
+		out, requests = f.write(creations)
+		tried("a moment after that", out, requests, max(out.RetryAfter, 9*time.Second), 0)
+		f.nextGeneration()
+		out, requests = f.write(creations)
+		tried("for another spec", out, requests, 10*time.Second, maxRefusals)
+		f.refusing(nil)
+		for left := creations; len(left) > 0; time.Sleep(10 * time.Second) {
+			out, requests = f.write(left)
+			left = slices.DeleteFunc(slices.Clone(left), func(c plan.Change) bool {
+				return slices.Contains(requests, "create "+c.Name)
+			})
+			if len(out.Failed)+len(out.Stale) > 0 || f.ls.Generation > 2 {
+				t.Fatalf("%+v", out)
+			}
+		}
+	})
+}
+
+// TestGivenUpOfWhatMayPass: a batch that was given up because the API server does not answer is tried again soon.
+func TestGivenUpOfWhatMayPass(t *testing.T) {
+	for _, err := range []error{errors.New("no answer"), conflict} {
+		f := newFixture(t, 4)
+		f.refusing(err, "create")
+		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != maxRefusals || len(out.Failed)+len(out.Stale) != maxRefusals || out.RetryAfter != 0 ||
+			out.Err(keyOf(f.ls)) == nil || out.IsComplete() {
+			t.Errorf("%v: %d requests, %+v", err, len(requests), out)
+		}
+		f.refusing(nil)
+		out, requests = f.write(f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != 25 || !out.IsComplete() {
+			t.Errorf("%v, then: %d requests, %+v", err, len(requests), out)
+		}
+	}
+}
+
+// TestRefusedOnesDoNotComeFirst: where a policy refuses the first half of the nodes, by name, those of the other half
+// get their Services all the same, in the first few tries.
+func TestRefusedOnesDoNotComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 40
+		f := newFixture(t, 4)
+		f.services.Shuffle = rand.Shuffle
+		f.refusing(forbidden, "create demo-a")
+		changes := f.changes(plan.Create, slices.Concat(nodeNames("a", nodes/2), nodeNames("b", nodes/2))...)
+		written := 0
+		for try := 0; written < nodes/2 && try < 10; try++ {
+			out, requests := f.write(changes)
+			written += out.Counts[plan.Create]
+			changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
+				return strings.HasPrefix(change.Node, "b") && slices.Contains(requests, "create "+change.Name)
+			})
+			time.Sleep(max(out.RetryAfter, time.Second))
+		}
+		if written != nodes/2 || len(changes) != nodes/2 {
+			t.Errorf("%d of %d that are not refused have been made, %d left", written, nodes/2, len(changes))
+		}
+	})
+}
+
+// TestSlowRefusals: where each refusal takes so long that the time of the sync is over before ten of them, the rest
+// waits in the same way, and is not tried again at once.
+func TestSlowRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.answer = func(string, *corev1.Service) error {
+			time.Sleep(time.Second)
+			return forbidden
+		}
+		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != 1 || out.More || len(out.Refused) != 1 || out.RetryAfter == 0 {
+			t.Errorf("%v: %+v", requests, out)
+		}
+	})
+}

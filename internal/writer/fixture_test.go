@@ -1,0 +1,178 @@
+package writer
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	core "k8s.io/client-go/testing"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+var (
+	services  = corev1.Resource("services")
+	forbidden = apierrors.NewForbidden(services, "x", errors.New("exceeded quota"))
+	exists    = apierrors.NewAlreadyExists(services, "x")
+	conflict  = apierrors.NewConflict(services, "x", errors.New("changed"))
+	notFound  = apierrors.NewNotFound(services, "x")
+)
+
+// terminating is how the API server refuses to create anything in a namespace that is being deleted.
+func terminating() error {
+	err := apierrors.NewForbidden(services, "x", errors.New("the namespace is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+// inOrder leaves changes in their order.
+func inOrder(int, func(i, j int)) {}
+
+// fixture is an API server with a LocalService, which the cache knows, and with no nodes.
+type fixture struct {
+	t         *testing.T
+	ls        *v1alpha1.LocalService
+	live      *metav1.PartialObjectMetadata // the LocalService as the API server has it
+	cached    clientcache.Indexer           // of LocalServices
+	kube      *fake.Clientset
+	deps      Dependencies
+	services  *Services
+	templates plan.Templates
+
+	// answer is the error with which the API server answers to a request about a Service, in short. What it makes of
+	// the Service is stored.
+	answer func(request string, service *corev1.Service) error
+	// onNode is called when a node is read.
+	onNode func(name string) error
+
+	mu       sync.Mutex
+	requests []string
+}
+
+func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalService)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, ls: testobject.LocalService(edit...), kube: fake.NewClientset(),
+		answer: func(string, *corev1.Service) error { return nil },
+		onNode: func(name string) error { return apierrors.NewNotFound(corev1.Resource("nodes"), name) }}
+	f.live = &metav1.PartialObjectMetadata{ObjectMeta: *f.ls.ObjectMeta.DeepCopy()}
+	metadata := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	metadata.PrependReactor("get", "localservices", func(core.Action) (bool, runtime.Object, error) {
+		return true, f.live, nil
+	})
+	metadata.PrependReactor("get", "nodes", func(a core.Action) (bool, runtime.Object, error) {
+		return true, &metav1.PartialObjectMetadata{}, f.onNode(a.(core.GetAction).GetName())
+	})
+	f.kube.PrependReactor("*", "services", f.react)
+	informer := clientcache.NewSharedIndexInformer(&clientcache.ListWatch{}, &v1alpha1.LocalService{}, 0,
+		clientcache.Indexers{})
+	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: metadata, NodeLabelKey: v1alpha1.DefaultNodeLabelKey,
+		LocalServices: func(string) clientcache.SharedIndexInformer { return informer },
+		OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
+			return clientcache.DefaultWatchErrorHandler
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.cached = informer.GetIndexer()
+	f.cache(f.ls)
+	f.deps = NewDependencies(f.kube, metadata, clock.RealClock{}, caches, inOrder)
+	f.services = NewServices(f.deps, concurrency)
+	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// cache has the cache know a LocalService.
+func (f *fixture) cache(ls *v1alpha1.LocalService) {
+	if err := f.cached.Add(ls.DeepCopy()); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// nextGeneration has somebody change the spec, which the cache knows at once.
+func (f *fixture) nextGeneration() {
+	f.ls = f.ls.DeepCopy()
+	f.ls.Generation++
+	f.live.Generation++
+	f.cache(f.ls)
+}
+
+func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
+	var service *corev1.Service
+	request, name := a.GetVerb(), ""
+	switch a := a.(type) {
+	case core.CreateActionImpl:
+		service = testobject.Stored(a.Object.(*corev1.Service))
+		if name = service.Name + service.GenerateName; len(a.CreateOptions.DryRun) > 0 {
+			request = "try"
+		} else if service.Labels["served"] != "" {
+			name += " of before"
+		}
+	case core.PatchActionImpl:
+		name = a.Name
+		service = testobject.Stored(f.templates[0].Service(strings.TrimPrefix(name, "demo-")))
+	case core.DeleteActionImpl:
+		name = a.Name
+	default:
+		return false, nil, nil
+	}
+	request += " " + name
+	f.mu.Lock()
+	f.requests = append(f.requests, request)
+	f.mu.Unlock()
+	return true, service, f.answer(request, service)
+}
+
+// took returns the requests about Services since it was called last.
+func (f *fixture) took() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer func() { f.requests = nil }()
+	return slices.Clone(f.requests)
+}
+
+// changes are changes of the Services of nodes.
+func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.Change) {
+	for _, node := range nodes {
+		c := plan.Change{Action: action, Template: f.templates[0], Name: "demo-" + node, Node: node}
+		if action != plan.Create {
+			current := testobject.Stored(f.templates[0].Service(node))
+			current.Labels["served"] = "before"
+			c.Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// write makes changes, and returns the requests that it took, too.
+func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
+	f.t.Helper()
+	out := f.services.Write(f.t.Context(), f.ls, slices.Concat(changes...))
+	checkTokens(f.t, f.services.writer)
+	return out, f.took()
+}
+
+// refusing has the API server refuse some requests, by their beginning.
+func (f *fixture) refusing(err error, prefixes ...string) {
+	f.answer = func(request string, _ *corev1.Service) error {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(request, prefix) }) {
+			return err
+		}
+		return nil
+	}
+}
