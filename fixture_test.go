@@ -86,7 +86,6 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		Options: &app.Options{
 			NodeLabelKey:     v1alpha1.DefaultNodeLabelKey,
 			WriteConcurrency: 4,
-			Limits:           plan.Limits{MaxDeleteFraction: 1},
 		},
 		Kube:     f.kube,
 		Client:   f.client,

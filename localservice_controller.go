@@ -32,7 +32,7 @@ const (
 	readinessPeriod = time.Second
 	// pendingInterval is when it is looked again whether the caches show what was written.
 	pendingInterval = 5 * time.Second
-	// withheldInterval is when Services are tried again that a limit has kept from being created, or replaced.
+	// withheldInterval is when Services are tried again that a limit has kept from being replaced.
 	withheldInterval = 30 * time.Second
 
 	// Reasons of events.
@@ -55,12 +55,10 @@ type localServiceController struct {
 	recorder     app.Recorder
 	clock        clock.WithTicker
 	nodeLabelKey string
-	limits       plan.Limits
 	caches       *cache.Caches
 	services     *writer.Services
 	hostnames    *hostnames
 	statuses     *writer.Statuses
-	reservations *writer.Reservations
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeChanges counts the changes of nodes that a plan depends on.
 	nodeChanges atomic.Int64
@@ -77,14 +75,11 @@ func newLocalServiceController(deps app.Dependencies) (*localServiceController, 
 		recorder:     deps.Recorder,
 		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
-		limits:       deps.Options.Limits,
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 		caches:       deps.Caches,
 		services: writer.NewServices(deps.Kube, deps.Metadata, deps.Options.WriteConcurrency, deps.Shuffle,
 			deps.Caches.Services.Wrote),
-		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Options.Limits.GuardsDeletions(),
-			deps.Recorder.Record),
-		reservations: writer.NewReservations(deps.Kube, deps.Options.Limits.MaxServicesPerNamespace > 0),
+		statuses: writer.NewStatuses(deps.Client, deps.Caches.LocalServices, deps.Recorder.Record),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	c.hostnames = newHostnames(deps, c.services, c.loop)
@@ -139,20 +134,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	if c.loop.IsBackingOff(key) {
 		return outcome.WhileBackingOff()
 	}
-	total, release, err := c.reservations.Reserve(ctx, ls.Namespace, p.Count(plan.Create))
-	if err != nil {
-		return err
-	}
-	defer release()
-	p, report.Withheld = c.limits.Apply(p, ls, owned, total, pending == 0)
-	p = report.Withheld.HoldReplacements(p, &report.Capacity)
-	if report.Withheld.Creates > 0 {
-		release()
-	}
+	p, report.Withheld = plan.HoldReplacements(p, &report.Capacity)
 	if err := c.isCurrent(ctx, ls, &p); err != nil {
-		return err
-	}
-	if err := c.tellHeld(ctx, ls, &p, report); err != nil {
 		return err
 	}
 	c.announce(ctx, ls, &p, report, owned)
@@ -163,7 +146,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	})
 	written := c.clock.Now()
 	err = c.conclude(ctx, ls, report, outcome)
-	if err == nil && outcome.Stopped == nil && report.Withheld.Creates == 0 && !report.Withheld.IsUnsure {
+	if err == nil && outcome.Stopped == nil {
 		wait.Done(written)
 	}
 	return err
@@ -191,9 +174,7 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 	if p.Count(plan.Create, plan.Wait, plan.Conflict) == len(p.Changes) && !(vanished && p.Count(plan.Create) > 0) {
 		return nil
 	}
-	// Whether deletions are withheld, or confirmed, stands in its status and its annotations.
-	withStatus := c.limits.GuardsDeletions() && p.Count(plan.Delete, plan.Replace) > 0
-	if err := writer.IsCurrent(ctx, c.metadata, ls, withStatus); err != nil {
+	if err := writer.IsCurrent(ctx, c.metadata, ls); err != nil {
 		return fmt.Errorf("fan out LocalService %s: is it as the cache has it? %w", keyOf(ls), err)
 	}
 	c.vanished.Delete(keyOf(ls))
@@ -205,8 +186,7 @@ func (c *localServiceController) isCurrent(ctx context.Context, ls *v1alpha1.Loc
 func (c *localServiceController) isOutdated(ls *v1alpha1.LocalService) error {
 	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 	isGone := current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil
-	confirmation := func(ls *v1alpha1.LocalService) string { return ls.Annotations[v1alpha1.AllowDeletionAnnotationKey] }
-	if isGone || current.Generation != ls.Generation || confirmation(current) != confirmation(ls) {
+	if isGone || current.Generation != ls.Generation {
 		return errOutdated
 	}
 	return nil
@@ -246,20 +226,13 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 	} else if len(outcome.Written) > 0 && len(c.services.Contested.Fields(ls)) > 0 {
 		c.loop.AddAfterBackoff(key, batchPeriod) // What was written may have come back changed, too.
 	}
-	hasMadeRoom := report.Withheld.Creates > 0 && counts[plan.Delete] > 0
-	if hasMadeRoom {
-		c.loop.Add(key)
-	} else if report.Withheld.Creates+report.Withheld.Replaces > 0 {
+	if report.Withheld.Any() {
 		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused
 	report.Writing = len(outcome.Refused) == 0 &&
-		(len(outcome.Stale) > 0 || outcome.Stopped != nil || hasMadeRoom || report.Outdated > 0 ||
-			report.Withheld.IsUnsure && report.Withheld.Deletes == 0)
-	if len(outcome.Refused) == 0 && !report.Writing && report.Withheld.Deletes == 0 {
-		report.Withheld.Services = 0 // What was confirmed is done.
-	}
+		(len(outcome.Stale) > 0 || outcome.Stopped != nil || report.Outdated > 0)
 	statusErr := c.writeStatus(ctx, ls, report)
 	switch {
 	case len(outcome.Refused) > 0:

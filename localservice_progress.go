@@ -41,23 +41,6 @@ func (c *localServiceController) announce(ctx context.Context, ls *v1alpha1.Loca
 	}
 }
 
-// tellHeld tells in the status that deletions are withheld, and of how many Services, before any is made or adopted: of
-// more they would be a smaller part, and who comes next, or after a restart, would not know.
-func (c *localServiceController) tellHeld(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	report status.Report) error {
-	if report.Withheld.Services == 0 || p.Count(plan.Create, plan.Adopt) == 0 {
-		return nil
-	}
-	if ls.Status.HeldServices > 0 {
-		if err := writer.IsCurrent(ctx, c.metadata, ls, true); err != nil {
-			return fmt.Errorf("withhold deletions of LocalService %s: are they withheld already? %w", keyOf(ls), err)
-		}
-		return nil
-	}
-	report.Writing = true
-	return c.writeStatus(ctx, ls, report)
-}
-
 // beforeEachWrite returns what is called before each write of a plan: it stops those of a plan that is not right any
 // more, and now and then tells how far they have come.
 func (c *localServiceController) beforeEachWrite(ctx context.Context, ls *v1alpha1.LocalService, report status.Report,

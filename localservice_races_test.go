@@ -66,43 +66,34 @@ func TestObservedGeneration(t *testing.T) {
 // TestChangeBeforeEcho: a change of a LocalService that the watch tells together with our own status write, as after a
 // relist, is carried out.
 func TestChangeBeforeEcho(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.LocalService){
-		"spec": func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true },
-		"annotations": func(ls *v1alpha1.LocalService) {
-			ls.Annotations = map[string]string{v1alpha1.AllowDeletionAnnotationKey: "true"}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ls := testLocalService(inPlace(2))
-				f := newFixture(t, ls, testNode("node1"), testNode("node2"), testService(ls, "node1"),
-					testService(ls, "node2"))
-				f.deps.Options.Limits.MaxDeleteFraction = 0.1
-				late := lateWatch(&f.client.Fake, "localservices")
-				f.runLocalServices()
-				changed := ls.DeepCopy()
-				change(changed)
-				f.set(changed)
-				f.remove(testNode("node2")) // The status is written, to the changed LocalService.
-				settle()
-				f.writes()
-				late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
-				time.Sleep(time.Minute)
-				list, err := f.kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, s := range list.Items {
-					if s.Name == "demo-node1" && s.Spec.PublishNotReadyAddresses != changed.Spec.PublishNotReadyAddresses {
-						t.Errorf("Service %s is not as the spec would have it", s.Name)
-					}
-				}
-				if changed.Annotations != nil && len(list.Items) != 1 {
-					t.Errorf("%d Services after the deletion has been confirmed", len(list.Items))
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(inPlace(2))
+		f := newFixture(t, ls, testNode("node1"), testNode("node2"), testService(ls, "node1"), testService(ls, "node2"))
+		late := lateWatch(&f.client.Fake, "localservices")
+		f.runLocalServices()
+		changed := ls.DeepCopy()
+		changed.Generation, changed.Spec.PublishNotReadyAddresses = 2, true
+		f.set(changed)
+		f.remove(testNode("node2")) // The status is written, to the changed LocalService.
+		settle()
+		f.writes()
+		late.Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		time.Sleep(time.Minute)
+		if s := f.services()["demo-node1"]; s == nil || !s.Spec.PublishNotReadyAddresses {
+			t.Errorf("the Service is not as the spec would have it: %v", s)
+		}
+	})
+}
+
+// lateWatch has the watch of a resource tell nothing until it is broken.
+func lateWatch(fake *core.Fake, resource string) *watch.FakeWatcher {
+	late, isLate := watch.NewFake(), true
+	fake.PrependWatchReactor(resource, func(core.Action) (bool, watch.Interface, error) {
+		wasLate := isLate
+		isLate = false // the next one
+		return wasLate, late, nil
+	})
+	return late
 }
 
 // TestSliceOfAnotherLocalService: an EndpointSlice follows the labels of its Service to another LocalService and back.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -288,37 +287,6 @@ func TestPatchOfADeletedService(t *testing.T) {
 			f.services()["demo-node1"] == nil {
 			t.Errorf("%s; %d Services", told, len(f.services()))
 		}
-	})
-}
-
-// TestCapacityOfTwo: two LocalServices that are fanned out at the same time keep a limit together.
-func TestCapacityOfTwo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 12
-		second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "second", "uid-2" })
-		f := newFixture(t, append(testNodes(10), testLocalService(), second)...)
-		f.deps.Options.Limits.MaxServicesPerNamespace = limit
-		f.runLocalServices()
-		time.Sleep(10 * withheldInterval)
-		if got := len(f.services()); got != 10 {
-			t.Errorf("%d Services, want those of one LocalService: the limit is %d", got, limit)
-		}
-	})
-}
-
-// TestReplacementsAreHeld: a replacement takes away what serves, so -max-delete-fraction is for it, too.
-func TestReplacementsAreHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ls := testLocalService(inPlace(3))
-		withAddress := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-		objects := append(testNodes(3), ls)
-		for i := range 3 {
-			objects = append(objects, testService(withAddress, fmt.Sprintf("node%02d", i)))
-		}
-		f := newFixture(t, objects...)
-		f.deps.Options.Limits = plan.Limits{MaxDeleteFraction: 0.5}
-		f.runLocalServices()
-		f.expect("writes", []string{"patch localservices/status demo 0/3 not Ready: DeletionHeld, Stalled"}, f.writes())
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -32,8 +31,6 @@ type Options struct {
 	WriteConcurrency int
 	// Namespaces are those to work in, none for all.
 	Namespaces []string
-	// Limits are what one sync of a LocalService may do.
-	Limits plan.Limits
 
 	kubeconfig, master string
 	namespaces         string // as the flag has them
@@ -105,11 +102,6 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
 		"`number` of Services of one namespace, and of pods, that are written at the same time, and a quarter more of all "+
 			"namespaces; there is no other throttle")
-	flags.Float64Var(&o.Limits.MaxDeleteFraction, "max-delete-fraction", 1,
-		"the greatest `part` of its Services, from 0 to 1, that one change may delete or replace of a LocalService before "+
-			"it must be confirmed by the annotation "+v1alpha1.AllowDeletionAnnotationKey+"=true on the LocalService")
-	flags.IntVar(&o.Limits.MaxServicesPerNamespace, "max-services-per-namespace", 0,
-		"create no Services where a namespace would have more than this `number`, of all kinds; 0 for no limit")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
 		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
@@ -151,10 +143,6 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 		"a Service: choose another one", o.NodeLabelKey)
 	must(o.Workers >= 1, "-workers=%d must be at least 1", o.Workers)
 	must(o.WriteConcurrency >= 1, "-write-concurrency=%d must be at least 1", o.WriteConcurrency)
-	must(o.Limits.MaxDeleteFraction >= 0 && o.Limits.MaxDeleteFraction <= 1,
-		"-max-delete-fraction=%g must be from 0 (delete nothing) to 1 (no limit)", o.Limits.MaxDeleteFraction)
-	must(o.Limits.MaxServicesPerNamespace >= 0, "-max-services-per-namespace=%d must not be negative",
-		o.Limits.MaxServicesPerNamespace)
 	must(o.metricsPerLocalService >= 0, "-metrics-per-localservice=%d must not be negative", o.metricsPerLocalService)
 	must((o.metricsCertFile == "") == (o.metricsKeyFile == ""), "-metrics-tls-cert-file and -metrics-tls-key-file "+
 		"need each other")

@@ -80,7 +80,6 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.Services = int32(r.InPlace)
 		status.ReadyNodes = int32(r.ReadyNodes)
 		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
-		status.HeldServices = int32(r.Withheld.Services)
 	}
 	ready := r.ready()
 	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(),
@@ -197,7 +196,7 @@ func (r *Report) ready() metav1.Condition {
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
 	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
-		v1alpha1.ReasonContested, v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices, v1alpha1.ReasonFewClusterIPs:
+		v1alpha1.ReasonContested, v1alpha1.ReasonFewClusterIPs:
 		return true
 	}
 	return false
@@ -219,10 +218,6 @@ func (r *Report) progressing() metav1.Condition {
 	case r.Retiring > 0:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
 		c.Message = "the Services of the mode before are still there"
-	}
-	if r.Withheld.Deletes > 0 {
-		c.Reason = v1alpha1.ReasonDeletionHeld
-		c.Message += ", but for deletions and replacements, which wait for a confirmation"
 	}
 	return c
 }
@@ -262,22 +257,9 @@ func isNotPermitted(err error) bool {
 
 // withheld says why a LocalService is not ready because of limits.
 func withheld(w *plan.Withheld) (reason, message string) {
-	if w.Creates > 0 {
-		return v1alpha1.ReasonTooManyServices, fmt.Sprintf("%d Services are not created, because the namespace "+
-			"would have %d and the controller's flag -max-services-per-namespace allows %d: let nodeSelector "+
-			"choose fewer nodes, delete Services, or raise the "+
-			"limit", w.Creates, w.Total, w.Limits.MaxServicesPerNamespace)
-	}
-	if w.Replaces > 0 {
-		return v1alpha1.ReasonFewClusterIPs, fmt.Sprintf("%d Services stay as they are, because not all of their "+
-			"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
-			"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
-	}
-	return v1alpha1.ReasonDeletionHeld, fmt.Sprintf("%d of %d Services would be deleted, because no selected node "+
-		"wants them, or replaced, because a field cannot be changed in place. They stay, because at once they were more "+
-		"than the controller's flag -max-delete-fraction=%g allows: correct the spec, or annotate this LocalService with "+
-		"%s=true if it is meant",
-		w.Deletes, w.Services, w.Limits.MaxDeleteFraction, v1alpha1.AllowDeletionAnnotationKey)
+	return v1alpha1.ReasonFewClusterIPs, fmt.Sprintf("%d Services stay as they are, because not all of their "+
+		"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
+		"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
 }
 
 // Same reports whether two statuses say the same. The numbers of NearCapacity alone say nothing new: they change with
@@ -308,8 +290,6 @@ func sameMessage(a, b *metav1.Condition) bool {
 		// Which one of several Services was tried is nothing new, either.
 		return withoutNumbers(single.ReplaceAllString(a.Message, "$1")) ==
 			withoutNumbers(single.ReplaceAllString(b.Message, "$1"))
-	case v1alpha1.ReasonTooManyServices, v1alpha1.ReasonDeletionHeld:
-		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}
 	return a.Message == b.Message || a.Type == v1alpha1.ConditionNearCapacity &&
 		withoutNumbers(a.Message) == withoutNumbers(b.Message)
@@ -335,7 +315,7 @@ func needsAttention(c *metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,
-			v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices, v1alpha1.ReasonHostnamesNotPermitted}, c.Reason)
+			v1alpha1.ReasonHostnamesNotPermitted}, c.Reason)
 	}
 	return false
 }

@@ -283,7 +283,6 @@ func TestWarnings(t *testing.T) {
 		"fails for another Service": {
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-a: no"),
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-b: no"), false},
-		"holds more":             {ready(v1alpha1.ReasonTooManyServices, "5"), ready(v1alpha1.ReasonTooManyServices, "6"), false},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
 		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),
@@ -294,32 +293,6 @@ func TestWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := Warnings([]metav1.Condition{c.before}, []metav1.Condition{c.after}); (len(got) == 1) != c.want {
 				t.Errorf("warnings %v, want one: %v", got, c.want)
-			}
-		})
-	}
-}
-
-// TestWithheld: what limits keep from being done is told with numbers, and with what to do.
-func TestWithheld(t *testing.T) {
-	limits := plan.Limits{MaxDeleteFraction: 0.5, MaxServicesPerNamespace: 10}
-	for name, c := range map[string]struct {
-		withheld             plan.Withheld
-		reason, says, advice string
-	}{
-		"deletions": {plan.Withheld{Deletes: 2, Services: 3, Limits: limits}, "DeletionHeld", "2 of 3 Services",
-			"allow-deletion=true"},
-		"creations": {plan.Withheld{Creates: 2, Total: 11, Limits: limits}, "TooManyServices", "would have 11",
-			"nodeSelector"},
-		"both": {plan.Withheld{Creates: 2, Total: 11, Deletes: 2, Services: 3, Limits: limits},
-			"TooManyServices", "allows 10", "raise the limit"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := Report{Nodes: 1, Withheld: c.withheld}
-			got := meta.FindStatusCondition(r.Status(v1alpha1.LocalServiceStatus{}, 1).Conditions,
-				v1alpha1.ConditionReady)
-			if got.Reason != c.reason || !strings.Contains(got.Message, c.says) ||
-				!strings.Contains(got.Message, c.advice) {
-				t.Errorf("%s: %s; want %s with %q and %q", got.Reason, got.Message, c.reason, c.says, c.advice)
 			}
 		})
 	}

@@ -35,16 +35,15 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 		answers: utilcache.NewLRUExpireCache(maxLive)}
 }
 
-// IsCurrent returns nil if a LocalService from the cache is as the API server has it, with or without its status and
-// metadata. Its error is Stale if it has been changed or deleted. It reads only metadata, which can be decoded whatever
-// else there is.
-func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService, withStatus bool) error {
+// IsCurrent returns nil if the API server has a LocalService, with the spec that the cache has. Its error is Stale if it
+// has been changed or deleted. It reads only metadata, which can be decoded whatever else there is.
+func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	live, err := meta.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
 	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil &&
-		live.Generation == ls.Generation && (!withStatus || live.ResourceVersion == ls.ResourceVersion)
+		live.Generation == ls.Generation
 	if !isSame && (err == nil || apierrors.IsNotFound(err)) {
 		return reconcile.Stale(errors.New("the LocalService has been changed or deleted"))
 	}

@@ -27,7 +27,7 @@ func TestIsCurrentWhateverTheStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := IsCurrent(t.Context(), client, ls, false); err != nil {
+	if err := IsCurrent(t.Context(), client, ls); err != nil {
 		t.Error(err)
 	}
 }

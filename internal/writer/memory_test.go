@@ -3,16 +3,13 @@ package writer
 import (
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
 
@@ -81,48 +78,4 @@ func TestLiveNodes(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestReservations: however many reserve at the same time, those that see a total within a limit are within it
-// together; and what is released, or cannot be counted, is free again.
-func TestReservations(t *testing.T) {
-	const each, limit = 4, 11
-	kube := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}})
-	r := NewReservations(kube, true)
-	var mu sync.Mutex
-	within := 0
-	var releases []func()
-	var running sync.WaitGroup
-	for range 20 {
-		running.Go(func() {
-			total, release, err := r.Reserve(t.Context(), "default", each)
-			mu.Lock()
-			defer mu.Unlock()
-			if releases = append(releases, release); err != nil || total <= limit {
-				within++
-			}
-		})
-	}
-	running.Wait()
-	if within > (limit-1)/each {
-		t.Errorf("%d of %d each may go on, with a limit of %d", within, each, limit)
-	}
-	for _, release := range releases {
-		release()
-		release() // Once more is no more.
-	}
-	kube.PrependReactor("list", "services", func(a core.Action) (bool, runtime.Object, error) {
-		return a.GetNamespace() == "fails", nil, errors.New("no answer")
-	})
-	if _, _, err := r.Reserve(t.Context(), "fails", each); err == nil {
-		t.Error("no error although the Services cannot be counted")
-	}
-	for namespace, want := range map[string]int{"default": 1 + each, "elsewhere": each} {
-		if total, _, err := r.Reserve(t.Context(), namespace, each); total != want || err != nil {
-			t.Errorf("in the end %d in %s, %v; want %d", total, namespace, err, want)
-		}
-	}
-	if len(r.reserved) != 2 {
-		t.Errorf("reserved: %v", r.reserved)
-	}
 }

@@ -44,17 +44,12 @@ type Statuses struct {
 	writer *Writer
 	cache  *cache.LocalServices
 	record func(regarding runtime.Object, eventType, reason, note string)
-	// onlySeen has no status written over one that the cache does not have.
-	onlySeen bool
 }
 
-// NewStatuses makes Statuses. The conditions that have begun to need attention are recorded as events. With onlySeen no
-// status is written over one that the cache does not have: also not by a write that is carried out late. It costs another
-// try when something else of the LocalService is changed at the same time.
-func NewStatuses(client clientset.Interface, localServices *cache.LocalServices, onlySeen bool,
+// NewStatuses makes Statuses. The conditions that have begun to need attention are recorded as events.
+func NewStatuses(client clientset.Interface, localServices *cache.LocalServices,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Statuses {
-	return &Statuses{client: client, writer: New(statusConcurrency), cache: localServices, onlySeen: onlySeen,
-		record: record}
+	return &Statuses{client: client, writer: New(statusConcurrency), cache: localServices, record: record}
 }
 
 // Write writes the status that tells a report about a LocalService, if it is another than that has. If it is too early
@@ -80,7 +75,7 @@ func (s *Statuses) tell(ctx context.Context, ls *v1alpha1.LocalService, report s
 	if status.Same(&ls.Status, &after) {
 		return 0, nil
 	}
-	onlyNumbers := ls.Status.ObservedGeneration == generation && ls.Status.HeldServices == after.HeldServices &&
+	onlyNumbers := ls.Status.ObservedGeneration == generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
 	if left := NumbersInterval - s.cache.SinceWrite(ls); onlyNumbers && left > 0 {
 		if len(report.Refused) > 0 {
@@ -126,9 +121,6 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService,
 	after *v1alpha1.LocalServiceStatus) (*v1alpha1.LocalService, error) {
 	// The UID keeps it from another LocalService of the same name.
 	object := apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(after))
-	if s.onlySeen {
-		object.WithResourceVersion(ls.ResourceVersion)
-	}
 	written, err := s.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
 		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
@@ -161,9 +153,6 @@ func applyConfiguration(status *v1alpha1.LocalServiceStatus) *apply.LocalService
 		WithServices(status.Services).
 		WithReadyNodes(status.ReadyNodes).
 		WithReady(status.Ready)
-	if status.HeldServices > 0 {
-		out.WithHeldServices(status.HeldServices)
-	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).

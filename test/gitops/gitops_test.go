@@ -38,8 +38,6 @@ var answers = map[string]status.Status{
 	v1alpha1.ReasonInvalidSpec:           status.FailedStatus,
 	v1alpha1.ReasonNameTaken:             status.FailedStatus,
 	v1alpha1.ReasonContested:             status.FailedStatus,
-	v1alpha1.ReasonDeletionHeld:          status.FailedStatus,
-	v1alpha1.ReasonTooManyServices:       status.FailedStatus,
 	v1alpha1.ReasonFewClusterIPs:         status.FailedStatus,
 	v1alpha1.ReasonHostnamesNotPermitted: status.FailedStatus,
 }
@@ -83,7 +81,7 @@ func reports(yield func(report.Report)) {
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
 			errors.New(`User "u" cannot create resource "endpointslices"`))}
 	refused := [][]error{nil, {errors.New("exceeded quota")}, {slice}}
-	withheld := []plan.Withheld{{}, {Creates: 1}, {Replaces: 1}, {Deletes: 1}}
+	withheld := []plan.Withheld{{}, {Replaces: 1}}
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
 	hostnames := []*report.Hostnames{nil, {}, {Unpublished: true}, {Waiting: 1}}

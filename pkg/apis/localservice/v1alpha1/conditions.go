@@ -52,12 +52,6 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotContested: the Services are stored as they are written.
 	ReasonNotContested = "NotContested"
-	// ReasonDeletionHeld: more Services would be deleted, or replaced, at once than the controller's flag
-	// -max-delete-fraction allows.
-	ReasonDeletionHeld = "DeletionHeld"
-	// ReasonTooManyServices: the namespace would have more Services than the controller's flag
-	// -max-services-per-namespace allows, so none is created.
-	ReasonTooManyServices = "TooManyServices"
 	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to stand.
 	ReasonManyServices = "ManyServices"
 	// ReasonManyEnvironmentVariables: the Services with a cluster IP are so many that their environment variables may
