@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -32,8 +31,6 @@ const (
 	readinessPeriod = time.Second
 	// pendingInterval is when it is looked again whether the caches show what was written.
 	pendingInterval = 5 * time.Second
-	// withheldInterval is when Services are tried again that a limit has kept from being replaced.
-	withheldInterval = 30 * time.Second
 
 	// Reasons of events.
 	eventServicesWritten  = "ServicesWritten"
@@ -134,7 +131,6 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	if c.loop.IsBackingOff(key) {
 		return outcome.WhileBackingOff()
 	}
-	p, report.Withheld = plan.HoldReplacements(p, &report.Capacity)
 	if err := c.isCurrent(ctx, ls, &p); err != nil {
 		return err
 	}
@@ -225,9 +221,6 @@ func (c *localServiceController) conclude(ctx context.Context, ls *v1alpha1.Loca
 		c.loop.AddAfter(key, writer.ContestedFor)
 	} else if len(outcome.Written) > 0 && len(c.services.Contested.Fields(ls)) > 0 {
 		c.loop.AddAfterBackoff(key, batchPeriod) // What was written may have come back changed, too.
-	}
-	if report.Withheld.Any() {
-		c.loop.AddAfter(key, wait.Jitter(withheldInterval, 0.5)) // not together with others who want the same room
 	}
 	report.InPlace += len(outcome.Written) - counts[plan.Delete] - counts[plan.Retire]
 	report.Refused = outcome.Refused

@@ -95,7 +95,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
 	flags.StringVar(&o.namespaces, "namespaces", "", "`names` of the namespaces to work in, with commas between them; "+
-		"without it, all. Permissions are needed in these namespaces, and cluster-wide only for Nodes and ServiceCIDRs")
+		"without it, all. Permissions are needed in these namespaces, and cluster-wide only for Nodes")
 	flags.IntVar(&o.Workers, "workers", 256,
 		"`number` of LocalServices that are worked on at the same time, of which one namespace may have three quarters; "+
 			"what they write waits for its turn")

@@ -13,13 +13,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
-	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -56,8 +54,7 @@ type Caches struct {
 	HostnameSlices *Store[HostnameSlice]
 	Pods           *Pods
 
-	serviceCIDRs *Store[networkingv1.ServiceCIDR] // nil where the API server has none
-	gates        map[string]*gate                 // of the namespaces that are watched, none if all are
+	gates map[string]*gate                 // of the namespaces that are watched, none if all are
 }
 
 // Options are what caches are made of.
@@ -80,7 +77,7 @@ type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
 	c := &Caches{gates: newGates(o.Namespaces)}
-	var err [7]error
+	var err [6]error
 	none := cache.Indexers{}
 	localServices, localServicesErr := newStore("localservices."+v1alpha1.GroupName,
 		c.namespacedFrom(o.LocalServices, func(g *gate) <-chan struct{} { return g.filled }), readLocalService,
@@ -121,12 +118,7 @@ func New(o Options) (*Caches, error) {
 			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	})
 	if localServicesErr == nil {
-		err[6] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
-	}
-	if hasServiceCIDRs(o.Kube) {
-		c.serviceCIDRs, err[5] = newStore("servicecidrs.networking.k8s.io",
-			clusterWide(networkinginformers.NewServiceCIDRInformer(o.Kube, 0, cache.Indexers{})),
-			stripManagedFields[*networkingv1.ServiceCIDR], none, o.OnWatchError)
+		err[5] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
 	}
 	if err := errors.Join(err[:]...); err != nil {
 		return nil, fmt.Errorf("set up caches: %w", err)
@@ -142,13 +134,6 @@ func (c *Caches) endpointSlices(kube kubernetes.Interface, selector string) info
 	})
 }
 
-// hasServiceCIDRs reports whether the API server tells the addresses that it has for Services: from Kubernetes 1.33 on.
-func hasServiceCIDRs(kube kubernetes.Interface) bool {
-	resources, err := kube.Discovery().ServerResourcesForGroupVersion(networkingv1.SchemeGroupVersion.String())
-	return err == nil && slices.ContainsFunc(resources.APIResources,
-		func(r metav1.APIResource) bool { return r.Name == "servicecidrs" })
-}
-
 type runner interface {
 	run(context.Context)
 	synced(namespace string) []cache.InformerSynced
@@ -156,11 +141,7 @@ type runner interface {
 }
 
 func (c *Caches) stores() []runner {
-	all := []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
-	if c.serviceCIDRs != nil {
-		all = append(all, c.serviceCIDRs)
-	}
-	return all
+	return []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
 }
 
 // Start begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
@@ -257,18 +238,9 @@ func (c *Caches) Hostnames(ls *v1alpha1.LocalService) map[string]plan.EndpointSl
 // Capacity is what there will be when a LocalService has the Services that it wants, whatever of them is there already:
 // so it is the same all the time while they come.
 func (c *Caches) Capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
-	var cidrs []*networkingv1.ServiceCIDR
-	if c.serviceCIDRs != nil {
-		cidrs = slices.Collect(c.serviceCIDRs.All())
-	}
-	capacity := c.Services.capacity(ls, want, cidrs)
+	capacity := c.Services.capacity(ls, want)
 	capacity.IsPartial = len(c.gates) > 0
 	return capacity
-}
-
-func stripManagedFields[T metav1.Object](object T) (out T, err error) { //nolint:unparam // the signature of a transform
-	object.SetManagedFields(nil)
-	return object, nil
 }
 
 func indexReady(obj any) ([]string, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,37 +152,6 @@ func TestEchoes(t *testing.T) {
 	}
 	if got := c.Get("default", "other"); got != nil {
 		t.Errorf("another: %v", got)
-	}
-}
-
-// TestCapacityOfServiceCIDRs: free addresses are counted where the API server tells its ServiceCIDRs.
-func TestCapacityOfServiceCIDRs(t *testing.T) {
-	list := func(names ...string) *metav1.APIResourceList {
-		out := &metav1.APIResourceList{GroupVersion: "networking.k8s.io/v1"}
-		for _, name := range names {
-			out.APIResources = append(out.APIResources, metav1.APIResource{Name: name})
-		}
-		return out
-	}
-	for name, c := range map[string]struct {
-		resources []*metav1.APIResourceList
-		want      int
-	}{
-		"an API server that tells them":      {[]*metav1.APIResourceList{list("ingresses", "servicecidrs")}, 14},
-		"one that does not":                  {[]*metav1.APIResourceList{list("ingresses")}, -1},
-		"one that does not even know others": {nil, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			caches := newCaches(t, c.resources...)
-			if caches.serviceCIDRs != nil {
-				show(t, caches.serviceCIDRs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
-					Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.0.0.0/28"}}})
-			}
-			ls := testobject.LocalService(testobject.Specs["cluster IP"])
-			if got := caches.Capacity(ls, 1).FreeClusterIPs; got != c.want {
-				t.Errorf("%d free addresses, want %d", got, c.want)
-			}
-		})
 	}
 }
 

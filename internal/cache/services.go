@@ -1,11 +1,9 @@
 package cache
 
 import (
-	"net/netip"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,7 +21,6 @@ type Services struct {
 	owned      map[owner]*group
 	total      int
 	namespaces map[string]counts
-	addresses  map[corev1.IPFamily]int // cluster IPs
 }
 
 // owner is a LocalService. The UID alone is not enough: whoever may write a Service in another namespace may claim it.
@@ -41,8 +38,7 @@ type group struct {
 type counts struct{ services, clusterIPs int }
 
 func newServices(store *Store[Service]) (*Services, error) {
-	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{},
-		addresses: map[corev1.IPFamily]int{}}
+	s := &Services{Store: store, owned: map[owner]*group{}, namespaces: map[string]counts{}}
 	return s, store.OnChange(func(before, after *Service) {
 		s.change(before, after)
 		if after == nil {
@@ -85,11 +81,6 @@ func (s *Services) count(service *Service, n int) {
 	c := counts{services: n}
 	if service.hasClusterIP() {
 		c.clusterIPs = n
-	}
-	for _, ip := range service.ClusterIPs() {
-		if addr, err := netip.ParseAddr(ip); err == nil { // None is none.
-			s.addresses[familyOf(addr)] += n
-		}
 	}
 	s.total += n
 	namespace := service.GetNamespace()
@@ -167,28 +158,18 @@ func (s *Services) Shows(ls *v1alpha1.LocalService, change plan.Change, resource
 	return hasReached(cached, resourceVersion)
 }
 
-// capacity takes the ServiceCIDRs of the cluster, none if they are not known.
-func (s *Services) capacity(ls *v1alpha1.LocalService, want int, cidrs []*networkingv1.ServiceCIDR) plan.Capacity {
+func (s *Services) capacity(ls *v1alpha1.LocalService, want int) plan.Capacity {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	namespace := s.namespaces[ls.Namespace]
 	group := s.groupOf(ls)
 	owned := counts{len(group.byName), group.clusterIPs}
 	out := plan.Capacity{
-		InCluster:      s.total - owned.services + want,
-		InNamespace:    namespace.services - owned.services + want,
-		FreeClusterIPs: -1,
+		InCluster:   s.total - owned.services + want,
+		InNamespace: namespace.services - owned.services + want,
 	}
-	if ls.Spec.ClusterIP == corev1.ClusterIPNone || ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return out
-	}
-	out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
-	out.NeededClusterIPs = max(want-owned.clusterIPs, 0)
-	for _, family := range families(&ls.Spec, cidrs) {
-		free := max(sizeOf(cidrs, family)-s.addresses[family], 0)
-		if out.FreeClusterIPs < 0 || free < out.FreeClusterIPs {
-			out.FreeClusterIPs = free
-		}
+	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
+		out.ClusterIPsInNamespace = namespace.clusterIPs - owned.clusterIPs + want
 	}
 	return out
 }

@@ -32,9 +32,7 @@ type Report struct {
 	ContestedFields []string
 	// Waiting is the number of Services whose predecessor is still being deleted.
 	Waiting int
-	// Withheld is what limits have kept from being done.
-	Withheld plan.Withheld
-	// Capacity is how many Services there are and can be.
+	// Capacity is how many Services there are to be.
 	Capacity plan.Capacity
 	// Hostnames tells about mode Hostnames, nil for another one.
 	Hostnames *Hostnames
@@ -159,8 +157,6 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)
 	case r.Writing:
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
-	case r.Withheld.Any():
-		c.Reason, c.Message = withheld(&r.Withheld)
 	case len(r.Conflicts) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Conflicts)
 	case len(r.ContestedFields) > 0:
@@ -195,8 +191,7 @@ func (r *Report) ready() metav1.Condition {
 // API server refuses may pass the next time: why it does is for people to know.
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
-	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
-		v1alpha1.ReasonContested, v1alpha1.ReasonFewClusterIPs:
+	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken, v1alpha1.ReasonContested:
 		return true
 	}
 	return false
@@ -253,13 +248,6 @@ func isNotPermitted(err error) bool {
 	e, ok := errors.AsType[*WriteError](err)
 	return ok && e.Kind == EndpointSliceKind && apierrors.IsForbidden(e.Err) &&
 		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
-}
-
-// withheld says why a LocalService is not ready because of limits.
-func withheld(w *plan.Withheld) (reason, message string) {
-	return v1alpha1.ReasonFewClusterIPs, fmt.Sprintf("%d Services stay as they are, because not all of their "+
-		"successors would have a cluster IP, of which %d are free: use headless Services (clusterIP: None), or add "+
-		"a ServiceCIDR", w.Replaces, w.FreeClusterIPs)
 }
 
 // Same reports whether two statuses say the same. The numbers of NearCapacity alone say nothing new: they change with

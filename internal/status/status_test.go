@@ -287,7 +287,7 @@ func TestWarnings(t *testing.T) {
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
 		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),
 			near(v1alpha1.ReasonManyServices, "10002"), false},
-		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonFewClusterIPs, "1"),
+		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonManyEnvironmentVariables, "1"),
 			true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ var causes = map[string]struct {
 	"LocalServiceInvalid":        {nil, invalidSpec},
 	"LocalServiceConflicted":     {nil, takenName},
 	"LocalServiceContested":      {nil, contestedField},
-	"LocalServiceNearCapacity":   {nil, fewClusterIPs},
+	"LocalServiceNearCapacity":   {nil, manyServices},
 	"LocalServiceWritesRefused":  {map[string]string{"resource": "pods", "result": "Invalid"}, refusedLabels},
 	"LocalServicePodLabelsLate":  {nil, slowLabels},
 	"LocalServiceNodeFanoutSlow": {nil, slowServices},
@@ -136,9 +136,9 @@ spec: {policyName: NAMESPACE}
 	}
 }
 
-// fewClusterIPs asks for more addresses than the cluster has.
-func fewClusterIPs(s *scene) (cure func()) {
-	s.AddManyNodes(20)
+// manyServices asks for more Services with a cluster IP than pods of a namespace can do with.
+func manyServices(s *scene) (cure func()) {
+	s.AddManyNodes(1001)
 	s.Create("demo", framework.WithClusterIP)
 	return func() {
 		s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })

@@ -99,7 +99,7 @@ func TestMetrics(t *testing.T) {
 		ages[m[1]] = err == nil && age >= 0 && age < 120
 	}
 	want := map[string]bool{"localservices.localservice.dev": true, "nodes": true, "services": true, "pods": true,
-		"endpointslices.discovery.k8s.io": true, "servicecidrs.networking.k8s.io": true}
+		"endpointslices.discovery.k8s.io": true}
 	if err := framework.Equal("caches that are not old", ages, want); err != nil {
 		t.Error(err)
 	}

@@ -57,8 +57,6 @@ const (
 	// ReasonManyEnvironmentVariables: the Services with a cluster IP are so many that their environment variables may
 	// keep pods of the namespace from starting.
 	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
-	// ReasonFewClusterIPs: the cluster has fewer free addresses for Services than are needed.
-	ReasonFewClusterIPs = "FewClusterIPs"
 	// ReasonEnoughCapacity: there are not more Services than a cluster is known to stand.
 	ReasonEnoughCapacity = "EnoughCapacity"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
