@@ -70,7 +70,7 @@ func (h *hostnames) plan(ls *v1alpha1.LocalService, p *plan.Plan, report *status
 
 // look decides about the copies, and remembers which are to go.
 func (h *hostnames) look(ls *v1alpha1.LocalService) *published {
-	nodes, names := h.caches.Nodes.Selected(ls), &published{service: h.ours(ls, plan.Published)}
+	nodes, names := h.caches.Nodes.Named(ls), &published{service: h.ours(ls, plan.Published)}
 	names.Hostnames = plan.NewHostnames(ls, names.service, nodes.Label)
 	names.Copies = plan.ComputeCopies(plan.CopyInput{Hostnames: names.Hostnames, Source: h.ours(ls, plan.Source),
 		Published: names.service, Slices: h.caches.Hostnames(ls), Nodes: len(nodes.Names),
@@ -151,6 +151,9 @@ func (p *published) tell(report *status.Report, nodes []string) {
 // for not before something changes.
 func (h *hostnames) holdRetired(ls *v1alpha1.LocalService, p *plan.Plan, names *published, report *status.Report,
 	nodes []string) (again time.Duration) {
+	if p.Unselected != nil {
+		return 0 // The Services of the previous mode stay, and the report has their number.
+	}
 	if report.Retiring = p.Count(plan.Retire); report.Retiring == 0 {
 		return 0
 	}

@@ -124,7 +124,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	report := status.NewReport(&p, len(nodes))
 	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
-	report.Capacity = c.caches.Capacity(ls, templates.Count(nodes)-len(report.Conflicts))
+	report.Capacity = c.caches.Capacity(ls, p.Wanted-len(report.Conflicts))
 	names := c.hostnames.plan(ls, &p, &report, nodes)
 	// Names come first: pods change also while many Services are written.
 	outcome := c.hostnames.write(ctx, ls, names, &p, &report, func() error { return c.isOutdated(ls) })
@@ -157,7 +157,8 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	c.caches.Services.Owned(ls, func(byName map[string]plan.Service) {
 		owned = len(byName)
 		p = plan.Compute(plan.Input{Templates: templates, Nodes: nodes, Owned: byName, Ready: ready,
-			Lookup: func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
+			NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
+			Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) }})
 	})
 	return p, nodes, owned
 }

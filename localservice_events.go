@@ -33,6 +33,9 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
 		} else if is { // Hostnames may follow its labels. Labels that change all the time mend nothing that was refused.
 			c.loop.AddAside(keyOf(ls), batchPeriod)
+		} else if len(ls.Spec.NodeSelector) > 0 && (after == nil || ls.Spec.Mode == v1alpha1.ModeHostnames) {
+			// A LocalService that selects nothing keeps the Services of all nodes that exist, and names all nodes.
+			c.loop.AddAside(keyOf(ls), batchPeriod)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type Caches struct {
 	HostnameSlices *Store[HostnameSlice]
 	Pods           *Pods
 
-	gates map[string]*gate                 // of the namespaces that are watched, none if all are
+	gates map[string]*gate // of the namespaces that are watched, none if all are
 }
 
 // Options are what caches are made of.

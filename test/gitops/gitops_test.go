@@ -28,7 +28,6 @@ import (
 var answers = map[string]status.Status{
 	v1alpha1.ReasonServicesInPlace:  status.CurrentStatus,
 	v1alpha1.ReasonHostnamesInPlace: status.CurrentStatus,
-	v1alpha1.ReasonNoNodes:          status.CurrentStatus,
 
 	v1alpha1.ReasonWritingServices:  status.InProgressStatus,
 	v1alpha1.ReasonWaiting:          status.InProgressStatus,
@@ -39,6 +38,7 @@ var answers = map[string]status.Status{
 	v1alpha1.ReasonNameTaken:             status.FailedStatus,
 	v1alpha1.ReasonContested:             status.FailedStatus,
 	v1alpha1.ReasonHostnamesNotPermitted: status.FailedStatus,
+	v1alpha1.ReasonNoNodesSelected:       status.InProgressStatus,
 }
 
 // healths are the words of Argo CD for those of kstatus.

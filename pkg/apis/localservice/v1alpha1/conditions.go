@@ -36,8 +36,9 @@ const (
 	ReasonNoEndpointSlices = "NoEndpointSlices"
 	// ReasonChangingMode: the names of the mode before stay until those of the new one answer.
 	ReasonChangingMode = "ChangingMode"
-	// ReasonNoNodes: no node matches spec.nodeSelector. There is nothing to do, so the LocalService is ready.
-	ReasonNoNodes = "NoNodes"
+	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. Services of nodes
+	// that exist, and published names, are kept.
+	ReasonNoNodesSelected = "NoNodesSelected"
 	// ReasonWritingServices: Services are being created, changed or deleted.
 	ReasonWritingServices = "WritingServices"
 	// ReasonWriteFailed: the API server refused at least one write; the message has its answer.

@@ -301,7 +301,6 @@ type LocalServiceStatus struct {
 	// +optional
 	Ready string `json:"ready,omitempty"`
 
-
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
