@@ -21,14 +21,15 @@ var causes = map[string]struct {
 	labels map[string]string // of the alert
 	cause  func(s *scene) (cure func())
 }{
-	"LocalServiceNotReady":       {map[string]string{"reason": v1alpha1.ReasonWaiting}, keptByFinalizer},
-	"LocalServiceInvalid":        {nil, invalidSpec},
-	"LocalServiceConflicted":     {nil, takenName},
-	"LocalServiceContested":      {nil, contestedField},
-	"LocalServiceNearCapacity":   {nil, manyServices},
-	"LocalServiceWritesRefused":  {map[string]string{"resource": "pods", "result": "Invalid"}, refusedLabels},
-	"LocalServicePodLabelsLate":  {nil, slowLabels},
-	"LocalServiceNodeFanoutSlow": {nil, slowServices},
+	"LocalServiceNotReady":        {map[string]string{"reason": v1alpha1.ReasonWaiting}, keptByFinalizer},
+	"LocalServiceNoNodesSelected": {nil, typo},
+	"LocalServiceInvalid":         {nil, invalidSpec},
+	"LocalServiceConflicted":      {nil, takenName},
+	"LocalServiceContested":       {nil, contestedField},
+	"LocalServiceNearCapacity":    {nil, manyServices},
+	"LocalServiceWritesRefused":   {map[string]string{"resource": "pods", "result": "Invalid"}, refusedLabels},
+	"LocalServicePodLabelsLate":   {nil, slowLabels},
+	"LocalServiceNodeFanoutSlow":  {nil, slowServices},
 }
 
 // everyday has two apps with a ready pod on each of some nodes.
@@ -85,6 +86,17 @@ func invalidSpec(s *scene) (cure func()) {
 		s.MustKubectl("replace", "-f", framework.MustModuleFile(s.T, "artifacts", "examples", "crd.yaml"))
 		const spec = `{"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}`
 		s.MustKubectl("patch", "localservice", "demo", "--type=merge", "--patch="+spec)
+		s.WaitReady("demo")
+	}
+}
+
+// typo has a nodeSelector match no node any more.
+func typo(s *scene) (cure func()) {
+	s.AddNodes("a")
+	s.CreateReady("demo")
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "sdd" })
+	return func() {
+		s.Update("demo", func(ls *v1alpha1.LocalService) { delete(ls.Spec.NodeSelector, "disk") })
 		s.WaitReady("demo")
 	}
 }
