@@ -26,7 +26,6 @@ func TestWrongFlags(t *testing.T) {
 		{"-resync-period=-1s", "-resync-period=-1s must not be negative"},
 		{"-resync-period=soon", `invalid value "soon" for flag -resync-period`},
 		{"-leader-election-lease-duration=2s", "-leader-election-lease-duration=2s must be at least 3s"},
-		{"-metrics-per-localservice=-1", "-metrics-per-localservice=-1 must not be negative"},
 		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x", "-metrics-tls-cert-file and -metrics-tls-key-file need each"},
 		{"-metrics-tls-cert-file=x -metrics-tls-key-file=y", "-metrics-tls-cert-file needs -metrics-secure-address"},
 		{"-namespaces=", "-namespaces= has an empty name: leave the flag out to work in all namespaces"},
