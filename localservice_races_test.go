@@ -281,7 +281,8 @@ func TestLateEcho(t *testing.T) {
 		told, want []string
 	}{
 		"the node is gone": {func(f *fixture) { f.remove(testNode("node1")) },
-			[]string{"patch localservices/status demo 0/0 not Ready: NoNodesSelected"}, []string{"delete services demo-node1 uid=uid-demo-node1-1001"}},
+			[]string{"patch localservices/status demo 0/0 not Ready: NoNodesSelected"},
+			[]string{"delete services demo-node1 uid=uid-demo-node1-1001"}},
 		"the spec is another": {func(f *fixture) {
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
 				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true

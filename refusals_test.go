@@ -74,7 +74,8 @@ func TestDeletionAsksTheAPIServer(t *testing.T) {
 				ls := testLocalService(inPlace(1), func(ls *v1alpha1.LocalService) {
 					ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 				})
-				f := newFixture(t, ls, testService(ls, "node1"), testNode("other", "disk=ssd"), testService(ls, "other"))
+				f := newFixture(t, ls, testService(ls, "node1"), testNode("other", "disk=ssd"),
+					testService(ls, "other"))
 				for _, fake := range []*core.Fake{&f.kube.Fake, &f.nodes.Fake, &f.client.Fake} {
 					fake.PrependWatchReactor("*", func(core.Action) (bool, watch.Interface, error) {
 						return true, watch.NewFake(), nil

@@ -15,7 +15,8 @@ func TestCapacityCondition(t *testing.T) {
 	}{
 		"little": {plan.Capacity{InCluster: 10, InNamespace: 5},
 			"False EnoughCapacity", ""},
-		"just enough": {plan.Capacity{InCluster: 10000, InNamespace: 5000, ClusterIPsInNamespace: 1000}, "False EnoughCapacity", ""},
+		"just enough": {plan.Capacity{InCluster: 10000, InNamespace: 5000, ClusterIPsInNamespace: 1000},
+			"False EnoughCapacity", ""},
 		"full cluster": {plan.Capacity{InCluster: 10001, InNamespace: 5},
 			"True ManyServices", "cluster has 10001"},
 		"full namespace": {plan.Capacity{InCluster: 5001, InNamespace: 5001},

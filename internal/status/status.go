@@ -219,7 +219,8 @@ func (r *Report) noNodesSelected() string {
 // API server refuses may pass the next time: why it does is for people to know.
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
-	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken, v1alpha1.ReasonContested:
+	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
+		v1alpha1.ReasonContested:
 		return true
 	}
 	return false

@@ -35,8 +35,8 @@ func newLiveNodes(meta metadata.Interface) *liveNodes {
 		answers: utilcache.NewLRUExpireCache(maxLive)}
 }
 
-// IsCurrent returns nil if the API server has a LocalService, with the spec that the cache has. Its error is Stale if it
-// has been changed or deleted. It reads only metadata, which can be decoded whatever else there is.
+// IsCurrent returns nil if the API server has a LocalService, with the spec that the cache has. Its error is Stale if
+// it has been changed or deleted. It reads only metadata, which can be decoded whatever else there is.
 func IsCurrent(ctx context.Context, meta metadata.Interface, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

@@ -37,7 +37,8 @@ func (p *player) play(first bool) {
 	name := p.pick(localServices)
 	exists := p.specs[name] != nil
 	services := slices.Sorted(maps.Keys(p.services()))
-	others := nodes[min(len(nodes), 1):] // The first one stays selected: a selector that matches nothing deletes nothing.
+	// The first one stays selected: a selector that matches nothing deletes nothing.
+	others := nodes[min(len(nodes), 1):]
 	switch choice := p.random.IntN(13); {
 	case choice == 0 && len(nodes) < 6:
 		p.added++

@@ -36,8 +36,8 @@ const (
 	ReasonNoEndpointSlices = "NoEndpointSlices"
 	// ReasonChangingMode: the names of the mode before stay until those of the new one answer.
 	ReasonChangingMode = "ChangingMode"
-	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. Services of nodes
-	// that exist, and published names, are kept.
+	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. While no node
+	// matches spec.nodeSelector, Services of nodes that exist, and published names, are kept.
 	ReasonNoNodesSelected = "NoNodesSelected"
 	// ReasonWritingServices: Services are being created, changed or deleted.
 	ReasonWritingServices = "WritingServices"
