@@ -45,7 +45,9 @@ func selectSSD(ls *v1alpha1.LocalService) {
 func TestUnselected(t *testing.T) {
 	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
 	synctest.Test(t, func(t *testing.T) {
-		f := runLocalServices(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(selectSSD))
+		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(selectSSD))
+		stop := f.startLocalServices(4)
+		settle()
 		f.writes()
 		f.recorded()
 		f.edit(func(ls *v1alpha1.LocalService) {
@@ -57,12 +59,13 @@ func TestUnselected(t *testing.T) {
 		f.expect("events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so 2 ` +
 			`Services of nodes that exist are kept as they are. Correct spec.nodeSelector or the labels of the nodes`},
 			f.recorded())
+		stop()
 		f.deps.Caches = f.newCaches(false)
 		f.runLocalServices()
 		f.expect("writes of the next instance", nil, f.writes())
 		f.remove(testNode("b"))
 		settle()
-		if writes := f.writes(); len(f.services()) != 1 || len(writes) != 1 || !strings.HasPrefix(writes[0],
+		if writes := f.writes(); len(f.services()) != 1 || len(writes) != 2 || !strings.HasPrefix(writes[0],
 			"delete services demo-b") {
 			t.Errorf("writes when a node is gone: %v", writes)
 		}
@@ -76,7 +79,8 @@ func TestUnselected(t *testing.T) {
 		f.set(testNode("a", "disk=ssd"))
 		settle()
 		writes := strings.Join(f.writes(), "; ")
-		if strings.Contains(writes, "delete") || !strings.Contains(writes, kept) || !strings.Contains(writes, "1/1 Ready") {
+		if strings.Contains(writes, "delete") || !strings.Contains(writes, kept) ||
+			!strings.Contains(writes, "1/1 Ready") {
 			t.Errorf("writes when the node has lost its label, and got it again: %s", writes)
 		}
 	})
