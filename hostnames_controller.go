@@ -85,14 +85,10 @@ func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalS
 	}
 }
 
-// nodeChanged finds the EndpointSlices of LocalServices whose names depend on a node's labels.
-func (c *hostnamesController) nodeChanged(before, after *cache.Node) {
+// nodeChanged finds the EndpointSlices of all LocalServices: their names may depend on the labels of any node.
+func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	for ls := range c.caches.LocalServices.All() {
-		was := before != nil && plan.Selects(ls, before.Labels)
-		is := after != nil && plan.Selects(ls, after.Labels)
-		if was || is {
-			c.addAll(keyOf(ls))
-		}
+		c.addAll(keyOf(ls))
 	}
 }
 
@@ -123,7 +119,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	ls := c.localServiceOf(key)
 	if ls == nil {
 		c.observed.Forget(key)
-	return nil // The garbage collector deletes the copies with their Service.
+		return nil // The garbage collector deletes the copies with their Service.
 	}
 	names := namesOf(c.caches, c.slices, ls, c.nodeLabelKey)
 	change, isContested := names.Change(key.Name)
@@ -166,7 +162,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 
 // namesOf returns what is published of the names of a LocalService.
 func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Selected(ls).Label,
+	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Named(ls).Label,
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
 	names.Slices = caches.Hostnames(keyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {

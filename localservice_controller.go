@@ -92,7 +92,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
 		}
-		if was != is || is && isHostnames { // Hostnames may follow a node's labels.
+		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Services of nodes that exist.
+		if was != is || isHostnames || after == nil && len(ls.Spec.NodeSelector) > 0 {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
 		}
 	}
@@ -180,14 +181,15 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
 	templates.Leave(c.services.Contested.Fields(ls))
 	return plan.Compute(plan.Input{
-		Templates: templates,
-		Nodes:     c.caches.Nodes.Selected(ls).Names,
-		Owned:     c.caches.Services.Owned(ls),
-		Lookup:    func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
-		Ready:     c.caches.ReadyServices(ls),
-		Names:     namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
-		Capacity:  func(more int) plan.Capacity { return c.caches.Capacity(ls, more) },
-		Now:       c.clock.Now(),
+		Templates:  templates,
+		Nodes:      c.caches.Nodes.Selected(ls).Names,
+		Owned:      c.caches.Services.Owned(ls),
+		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
+		Ready:      c.caches.ReadyServices(ls),
+		Names:      namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
+		Capacity:   func(more int) plan.Capacity { return c.caches.Capacity(ls, more) },
+		Now:        c.clock.Now(),
 	})
 }
 

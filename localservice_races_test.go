@@ -184,7 +184,7 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 		"a node joins": {func(f *fixture) { f.set(testNode("node2")) },
 			[]string{"create services demo-node2", "patch localservices/status demo 2/2 Ready"}},
 		"the node is gone": {func(f *fixture) { f.remove(testNode("node1")) },
-			[]string{"delete services demo-node1 uid=uid-demo-node1-1001", "patch localservices/status demo 0/0 Ready"}},
+			[]string{"delete services demo-node1 uid=uid-demo-node1-1001", "patch localservices/status demo 0/0 not Ready: NoNodesSelected"}},
 		"the spec is another": {func(f *fixture) {
 			f.edit(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true })
 		}, []string{"patch localservices/status demo 1/1 Ready", `patch services demo-node1 ` +

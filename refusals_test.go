@@ -74,7 +74,8 @@ func TestDeletionAsksTheAPIServer(t *testing.T) {
 				ls := testLocalService(inPlace(1), func(ls *v1alpha1.LocalService) {
 					ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 				})
-				f := newFixture(t, ls, testService(ls, "node1"))
+				f := newFixture(t, ls, testService(ls, "node1"), testNode("other", "disk=ssd"),
+					testService(ls, "other"))
 				for _, fake := range []*core.Fake{&f.kube.Fake, &f.nodes.Fake, &f.client.Fake} {
 					fake.PrependWatchReactor("*", func(core.Action) (bool, watch.Interface, error) {
 						return true, watch.NewFake(), nil
@@ -102,8 +103,8 @@ func TestDeletionIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 1000
 		ls := testLocalService(inPlace(nodes))
-		objects := []runtime.Object{ls}
-		for i := range nodes {
+		objects := []runtime.Object{ls, testNode("ssd", "disk=ssd"), testService(ls, "ssd")}
+		for i := range nodes - 1 {
 			node := fmt.Sprintf("node%03d", i)
 			objects = append(objects, testNode(node), testService(ls, node))
 		}
@@ -119,7 +120,7 @@ func TestDeletionIsStopped(t *testing.T) {
 		})
 		f.runLocalServices()
 		f.set(testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"typo": "x"}
+			ls.Generation, ls.Spec.NodeSelector = 2, map[string]string{"disk": "ssd"}
 		}))
 		time.Sleep(time.Minute)
 		if deletions.Load() != 10 || len(f.services()) != nodes {

@@ -314,12 +314,11 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"flags": {
-			values: "flags: {v: 2, logging-format: json, max-services-per-namespace: 5000000, max-delete-fraction: 0.5, " +
+			values: "flags: {v: 2, logging-format: json, workers: 5000000, " +
 				"label-all-pods: true}",
 			check: func(t *testing.T, all objects) {
 				equal(t, []string{
-					"-label-all-pods=true", "-logging-format=json", "-max-delete-fraction=0.5",
-					"-max-services-per-namespace=5000000", "-v=2",
+					"-label-all-pods=true", "-logging-format=json", "-v=2", "-workers=5000000",
 				}, container(t, all).Args)
 			},
 		},

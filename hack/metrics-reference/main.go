@@ -44,7 +44,6 @@ func run() error {
 			return slices.Values([]*v1alpha1.LocalService{ls})
 		},
 		LastHeard:       func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
-		PerLocalService: 1,
 	})
 	metrics.SetInvalid(types.NamespacedName{Namespace: ls.Namespace, Name: ls.Name}, true)
 	families, err := legacyregistry.DefaultGatherer.Gather()

@@ -78,7 +78,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All,
-		LastHeard: deps.Caches.LastHeard, PerLocalService: opts.metricsPerLocalService})
+		LastHeard: deps.Caches.LastHeard})
 	work, err := newControllers(deps)
 	if err != nil {
 		return err

@@ -38,7 +38,6 @@ type Options struct {
 	httpAddress        string
 	profiling          bool
 
-	metricsPerLocalService          int
 	metricsSecureAddress            string
 	metricsCertFile, metricsKeyFile string
 
@@ -95,7 +94,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
 	flags.StringVar(&o.namespaces, "namespaces", "", "`names` of the namespaces to work in, with commas between them; "+
-		"without it, all. Permissions are needed in these namespaces, and cluster-wide only for Nodes and ServiceCIDRs")
+		"without it, all. Permissions are needed in these namespaces, and cluster-wide only for Nodes")
 	flags.IntVar(&o.Workers, "workers", 32,
 		"`number` of LocalServices that are synced at the same time, of which one namespace may have three quarters")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
@@ -105,9 +104,6 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
 		":8081", "`address` that serves /healthz, /readyz and, without -metrics-secure-address, /metrics; empty for none")
-	flags.IntVar(&o.metricsPerLocalService, "metrics-per-localservice", 0,
-		"`number` of LocalServices at most, the first by name, of which each has metrics of its own: "+
-			"localservice_status; 0 for none")
 	flags.StringVar(&o.metricsSecureAddress, "metrics-secure-address", "",
 		"`address` that serves /metrics over TLS, to those whose bearer token may get it, instead of -http-address")
 	flags.StringVar(&o.metricsCertFile, "metrics-tls-cert-file", "",
@@ -142,7 +138,6 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 		"a Service: choose another one", o.NodeLabelKey)
 	must(o.Workers >= 1, "-workers=%d must be at least 1", o.Workers)
 	must(o.WriteConcurrency >= 1, "-write-concurrency=%d must be at least 1", o.WriteConcurrency)
-	must(o.metricsPerLocalService >= 0, "-metrics-per-localservice=%d must not be negative", o.metricsPerLocalService)
 	must((o.metricsCertFile == "") == (o.metricsKeyFile == ""), "-metrics-tls-cert-file and -metrics-tls-key-file "+
 		"need each other")
 	must(o.metricsCertFile == "" || o.metricsSecureAddress != "", "-metrics-tls-cert-file needs -metrics-secure-address")

@@ -131,7 +131,6 @@ type permission struct {
 var (
 	clusterPermissions = []permission{
 		{"", "nodes", "", "", []string{"get", "list", "watch"}},
-		{"networking.k8s.io", "servicecidrs", "", "", []string{"list", "watch"}},
 	}
 	namespacePermissions = []permission{
 		{v1alpha1.GroupName, "localservices", "", "", []string{"get", "list", "watch"}},

@@ -80,6 +80,16 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) *Selection {
 	return n.selection(ls)()
 }
 
+// Named returns the nodes that mode Hostnames names: those that a LocalService selects. While it selects none, they are
+// all nodes, so that the names which are published stay and follow the pods.
+func (n *Nodes) Named(ls *v1alpha1.LocalService) *Selection {
+	selected := n.Selected(ls)
+	if plan.SelectsNothing(ls, len(selected.Names)) {
+		return n.Selected(&v1alpha1.LocalService{})
+	}
+	return selected
+}
+
 // selection returns what finds out which nodes a LocalService selects: once for all who ask, of whom those with another
 // nodeSelector do not wait.
 func (n *Nodes) selection(ls *v1alpha1.LocalService) func() *Selection {

@@ -61,9 +61,8 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 // capacity is what there will be when a LocalService has so many Services more.
 func (s *Services) capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
 	out := plan.Capacity{
-		InCluster:      s.count() + more,
-		InNamespace:    s.countByIndex(ls.Namespace, servicesByNamespace, ls.Namespace) + more,
-		FreeClusterIPs: -1,
+		InCluster:   s.count() + more,
+		InNamespace: s.countByIndex(ls.Namespace, servicesByNamespace, ls.Namespace) + more,
 	}
 	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
 		out.ClusterIPsInNamespace = s.countByIndex(ls.Namespace, clusterIPsByNamespace, ls.Namespace) + more

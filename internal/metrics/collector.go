@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -24,10 +23,6 @@ var (
 		"taken) or contested (somebody else changes fields). One of mode Hostnames desires two.", "state")
 	namesDesc = desc("names", "Names of nodes, or groups of nodes, of all LocalServices by state: desired, or ready "+
 		"(with a ready endpoint).", "state")
-	perLocalServiceDesc = desc("status", "Services and names of one LocalService by state, as in localservice_services, "+
-		"with names and names_ready. Only with the flag -metrics-per-localservice.", "namespace", "name", "state")
-	leftOutDesc = desc("status_left_out", "LocalServices that have no series localservice_status, because the flag "+
-		"-metrics-per-localservice allows no more. Only with that flag.")
 	cacheAgeDesc = desc("cache_age_seconds", "Time since the API server has sent anything for the cache of a resource: "+
 		"at rest it sends a bookmark about every minute.", "resource")
 )
@@ -41,14 +36,11 @@ func desc(name, help string, labels ...string) *metrics.Desc {
 var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonServicesInPlace:       metav1.ConditionTrue,
 	v1alpha1.ReasonHostnamesInPlace:      metav1.ConditionTrue,
-	v1alpha1.ReasonNoNodes:               metav1.ConditionTrue,
 	v1alpha1.ReasonInvalidSpec:           metav1.ConditionFalse,
 	v1alpha1.ReasonHostnamesNotPermitted: metav1.ConditionFalse,
 	v1alpha1.ReasonWriteFailed:           metav1.ConditionFalse,
+	v1alpha1.ReasonNoNodesSelected:       metav1.ConditionFalse,
 	v1alpha1.ReasonWritingServices:       metav1.ConditionFalse,
-	v1alpha1.ReasonTooManyServices:       metav1.ConditionFalse,
-	v1alpha1.ReasonFewClusterIPs:         metav1.ConditionFalse,
-	v1alpha1.ReasonDeletionHeld:          metav1.ConditionFalse,
 	v1alpha1.ReasonNameTaken:             metav1.ConditionFalse,
 	v1alpha1.ReasonContested:             metav1.ConditionFalse,
 	v1alpha1.ReasonWaiting:               metav1.ConditionFalse,
@@ -68,14 +60,11 @@ type Collector struct {
 	LocalServices func() iter.Seq[*v1alpha1.LocalService]
 	// LastHeard is when the API server has sent something for the cache of a resource.
 	LastHeard func() map[string]time.Time
-	// PerLocalService is how many LocalServices at most have metrics of their own.
-	PerLocalService int
 }
 
 // DescribeWithStability tells which metrics there are.
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namesDesc, perLocalServiceDesc,
-		leftOutDesc, cacheAgeDesc} {
+	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namesDesc, cacheAgeDesc} {
 		ch <- d
 	}
 }
@@ -119,26 +108,6 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for resource, at := range c.LastHeard() {
 		ch <- metrics.NewLazyConstMetric(cacheAgeDesc, metrics.GaugeValue, time.Since(at).Seconds(), resource)
 	}
-	if c.PerLocalService > 0 {
-		c.collectEach(gauge)
-	}
-}
-
-// collectEach tells of the first LocalServices in the order of their namespaces and names, so that those which have
-// series are the same each time.
-func (c *Collector) collectEach(gauge func(desc *metrics.Desc, value int, labels ...string)) {
-	all := slices.SortedFunc(c.LocalServices(), func(a, b *v1alpha1.LocalService) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	first := all[:min(len(all), c.PerLocalService)]
-	for _, ls := range first {
-		n := numbersOf(ls)
-		of := func(state string, value int) { gauge(perLocalServiceDesc, value, ls.Namespace, ls.Name, state) }
-		n.services(of)
-		of("names", n.names)
-		of("names_ready", n.namesReady)
-	}
-	gauge(leftOutDesc, len(all)-len(first))
 }
 
 // labelsOf are the labels of a condition, and whether it is one of ours. There is a fixed number of them.

@@ -54,9 +54,9 @@ func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
 }
 
 // newCollector registers a collector of LocalServices with a registry of its own.
-func newCollector(perLocalService int, all ...*v1alpha1.LocalService) metrics.KubeRegistry {
+func newCollector(all ...*v1alpha1.LocalService) metrics.KubeRegistry {
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(&Collector{PerLocalService: perLocalService,
+	registry.CustomMustRegister(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) },
 		LastHeard:     func() map[string]time.Time { return nil }})
 	return registry
@@ -79,7 +79,7 @@ func TestCollector(t *testing.T) {
 	SetFindings(types.NamespacedName{Namespace: "default", Name: "taken"}, Findings{Conflicted: 2, Contested: 3})
 	SetFindings(types.NamespacedName{Namespace: "default", Name: "gone"}, Findings{Conflicted: 9})
 	t.Cleanup(func() { found.Clear() })
-	got := series(t, newCollector(0,
+	got := series(t, newCollector(
 		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"), is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
 		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
@@ -124,23 +124,6 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// TestPerLocalService: only as many LocalServices have series as are allowed, always the same, and the others are
-// counted.
-func TestPerLocalService(t *testing.T) {
-	got := series(t, newCollector(2,
-		localService("c", "", 1, 1, 1), localService("b", v1alpha1.ModeHostnames, 7, 2, 6), localService("a", "", 4, 3, 2)))
-	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "status") })
-	want := map[string]float64{"status_left_out{}": 1}
-	for name, values := range map[string][6]float64{"a": {4, 3, 0, 0, 4, 2}, "b": {2, 2, 0, 0, 7, 6}} {
-		for i, state := range []string{"desired", "in_place", "conflicted", "contested", "names", "names_ready"} {
-			want[fmt.Sprintf("status{name=%s,namespace=default,state=%s}", name, state)] = values[i]
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestCacheAge: the age is the time since something has come, and there is none before.
 func TestCacheAge(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
@@ -160,7 +143,7 @@ func TestCacheAge(t *testing.T) {
 // TestLint: names, units and help texts follow the rules of Prometheus, and every metric has a prefix and is ALPHA.
 func TestLint(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: "demo"}
-	Register(&Collector{PerLocalService: 1,
+	Register(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
 			return slices.Values([]*v1alpha1.LocalService{localService("demo", "", 1, 1, 1)})
 		},
@@ -181,7 +164,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	// None is forgotten: what is here has a series from the beginning, or was given one above.
-	if want := len(own) + 7; len(families) != want {
+	if want := len(own) + 5; len(families) != want {
 		t.Errorf("%d metrics, want %d", len(families), want)
 	}
 }
@@ -224,13 +207,9 @@ func BenchmarkCollector(b *testing.B) {
 			is("Progressing", "False", "ServicesInPlace"), is("Conflicted", "False", "NoConflict"),
 			is("Contested", "False", "NotContested"), is("NearCapacity", "False", "EnoughCapacity")))
 	}
-	for _, n := range []int{0, 100} {
-		b.Run(fmt.Sprintf("per LocalService %d", n), func(b *testing.B) {
-			registry := newCollector(n, all...)
-			b.ReportAllocs()
-			for b.Loop() {
-				gather(b, registry)
-			}
-		})
+	registry := newCollector(all...)
+	b.ReportAllocs()
+	for b.Loop() {
+		gather(b, registry)
 	}
 }

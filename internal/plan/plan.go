@@ -46,6 +46,8 @@ type Change struct {
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service
+	// IfNodeGone has a Delete happen only if the API server knows no node of the Service any more.
+	IfNodeGone bool
 }
 
 // Plan is what to do to bring the Services of a LocalService to its spec.
@@ -66,6 +68,8 @@ type Plan struct {
 	Retirement Retirement
 	// Capacity is how many Services there will be when the plan is carried out.
 	Capacity Capacity
+	// Unselected is set if the nodeSelector matches no node.
+	Unselected *Unselected
 }
 
 // Input is what a plan is computed from.
@@ -77,6 +81,8 @@ type Input struct {
 	Owned map[string]Service
 	// Lookup returns the Service of a name that is not in Owned, or nil if the name is free.
 	Lookup func(name string) Service
+	// NodeExists reports whether there is a node of a name, selected or not.
+	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
 	// Names is what is published of the names of mode Hostnames. While the LocalService has another mode already, they are
@@ -94,7 +100,11 @@ func Compute(in Input) Plan {
 	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte
+	selectsNothing := SelectsNothing(in.localService(), len(in.Nodes))
 	for _, template := range in.Templates {
+		if selectsNothing && in.createsNothing() {
+			break
+		}
 		c := comparison{Template: template}
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			name = template.appendName(name[:0], node)
@@ -122,6 +132,9 @@ func Compute(in Input) Plan {
 	plan.ContestedFields = sets.List(contested)
 	if wanted < len(in.Owned) {
 		plan.Changes = append(plan.Changes, orphans(in)...)
+	}
+	if selectsNothing {
+		plan.Changes, plan.Unselected = in.keepUnselected(plan.Changes)
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	if in.Templates[0].purpose != ForNode {

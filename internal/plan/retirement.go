@@ -27,6 +27,10 @@ type Retirement struct {
 // retire takes the deletion of the Services of the previous mode out of a plan until nobody needs them any more: all
 // that is reached by their names is reached by the new ones, and has been for a while.
 func (p *Plan) retire(in *Input) {
+	if p.Unselected != nil {
+		p.Retirement = Retirement{Services: p.Unselected.Retiring, Unanswered: -1}
+		return
+	}
 	r := Retirement{Services: p.Count(Retire)}
 	if r.Services == 0 {
 		return

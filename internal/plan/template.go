@@ -78,9 +78,6 @@ func (t Templates) nodes(selected []string) []string {
 	return []string{""}
 }
 
-// Count is how many Services there are to be, for so many selected nodes.
-func (t Templates) Count(selected []string) int { return len(t) * len(t.nodes(selected)) }
-
 // isOfOtherMode reports whether a Service of the LocalService that nobody wants is one of another mode than it has now.
 func (t Templates) isOfOtherMode(service string) bool {
 	ls := t[0].owner.Name

@@ -72,14 +72,33 @@ func (o *oracle) selected(ls *v1alpha1.LocalService) (out []*corev1.Node) {
 
 // names are those of the Services that a LocalService wants, with their nodes.
 func (o *oracle) names(ls *v1alpha1.LocalService) map[string]string {
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return map[string]string{ls.Name: "", naming.ServiceName(ls.Name, "/hostnames"): ""}
-	}
 	names := map[string]string{}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		both := map[string]string{ls.Name: "", naming.ServiceName(ls.Name, "/hostnames"): ""}
+		for name := range both {
+			service := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
+			if !o.selectsNothing(ls) || service != nil && metav1.IsControlledBy(service, ls) {
+				return both
+			}
+		}
+		return names
+	}
 	for _, node := range o.selected(ls) {
 		names[naming.ServiceName(ls.Name, node.Name)] = node.Name
 	}
 	return names
+}
+
+// selectsNothing reports whether a nodeSelector matches no node: then nothing of a node that exists is deleted.
+func (o *oracle) selectsNothing(ls *v1alpha1.LocalService) bool {
+	return len(ls.Spec.NodeSelector) > 0 && len(o.selected(ls)) == 0
+}
+
+// isKept reports whether a Service that no node wants is to stay because its LocalService selects nothing.
+func (o *oracle) isKept(uid types.UID, service *corev1.Service) bool {
+	node := service.Annotations[v1alpha1.NodeAnnotationKey]
+	exists := slices.ContainsFunc(o.nodes, func(n *corev1.Node) bool { return n.Name == node })
+	return o.selectsNothing(o.ls(uid)) && (node == "" || exists)
 }
 
 // hostname is the name that a node has with mode Hostnames, "" for none.
@@ -111,6 +130,7 @@ func (o *oracle) problems() []problem {
 			return ref != nil && ls.UID == ref.UID && ls.Namespace == key.Namespace
 		}
 		if slices.ContainsFunc(o.locals, isOf) && !slices.ContainsFunc(o.wanted[key], isOurs) &&
+			!o.isKept(ref.UID, service) &&
 			!(isOfMode(ref.Name, service) != o.mode(ref.UID) && (o.isTaken(ref.UID) || o.hasOwnPods(ref.UID))) {
 			o.fail("a Service that nobody wants", "%s", key)
 		}
@@ -277,7 +297,11 @@ func contains(all, part map[string]string) bool {
 // checkHostnames compares what is published with the pods, and returns how many names there are, and answer.
 func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names, ready int) {
 	all, answer, want, have := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, node := range o.selected(ls) {
+	named := o.selected(ls)
+	if o.selectsNothing(ls) && len(o.names(ls)) > 0 {
+		named = o.nodes
+	}
+	for _, node := range named {
 		hostname := o.hostname(ls, node)
 		if hostname == "" {
 			continue
@@ -299,10 +323,13 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			have[fmt.Sprint(valueOf(e.Hostname), e.Addresses[0], *e.Conditions.Ready)] = true
 		}
 	}
-	if conflicts == 0 && !maps.Equal(want, have) {
+	if conflicts == 0 && len(o.names(ls)) > 0 && !maps.Equal(want, have) {
 		o.fail("names that are not as the pods", "%s: %v instead of %v", ls.Name, have, want)
 	}
 	maps.DeleteFunc(answer, func(_ string, is bool) bool { return !is })
+	if o.selectsNothing(ls) {
+		return 0, 0
+	}
 	return len(all), len(answer)
 }
 
@@ -327,7 +354,7 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 		o.fail("a status with other numbers", "%s: %d nodes, %d Services, ready %s, instead of %d, %d, %s", ls.Name,
 			status.Nodes, status.Services, status.Ready, nodes, services, text)
 	}
-	for kind, is := range map[string]bool{v1alpha1.ConditionReady: conflicts == 0,
+	for kind, is := range map[string]bool{v1alpha1.ConditionReady: conflicts == 0 && nodes > 0,
 		v1alpha1.ConditionConflicted: conflicts > 0, v1alpha1.ConditionContested: false,
 		v1alpha1.ConditionStalled: conflicts > 0, v1alpha1.ConditionProgressing: false} {
 		isRetiring := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring) != nil

@@ -24,15 +24,11 @@ func IsNearCapacity(c *plan.Capacity) bool { return nearCapacity(c).Status == me
 
 func nearCapacity(c *plan.Capacity) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}
-	var atLeast, atMost string
+	var atLeast string
 	if c.IsPartial {
-		atLeast, atMost = "at least ", "at most "
+		atLeast = "at least "
 	}
 	switch {
-	case c.FreeClusterIPs >= 0 && c.NeededClusterIPs > c.FreeClusterIPs:
-		out.Reason = v1alpha1.ReasonFewClusterIPs
-		out.Message = fmt.Sprintf("%d Services still need a cluster IP, and %s%d addresses are free: use headless "+
-			"Services (clusterIP: None), or add a ServiceCIDR", c.NeededClusterIPs, atMost, c.FreeClusterIPs)
 	case c.ClusterIPsInNamespace > clusterIPServicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyEnvironmentVariables
 		out.Message = fmt.Sprintf("the namespace has %d Services with a cluster IP; each becomes environment "+

@@ -13,20 +13,16 @@ func TestCapacityCondition(t *testing.T) {
 		want     string
 		says     string
 	}{
-		"little": {plan.Capacity{InCluster: 10, InNamespace: 5, FreeClusterIPs: -1},
+		"little": {plan.Capacity{InCluster: 10, InNamespace: 5},
 			"False EnoughCapacity", ""},
-		"just enough": {plan.Capacity{InCluster: 10000, InNamespace: 5000, ClusterIPsInNamespace: 1000,
-			NeededClusterIPs: 3, FreeClusterIPs: 3}, "False EnoughCapacity", ""},
-		"full cluster": {plan.Capacity{InCluster: 10001, InNamespace: 5, FreeClusterIPs: -1},
+		"just enough": {plan.Capacity{InCluster: 10000, InNamespace: 5000, ClusterIPsInNamespace: 1000},
+			"False EnoughCapacity", ""},
+		"full cluster": {plan.Capacity{InCluster: 10001, InNamespace: 5},
 			"True ManyServices", "cluster has 10001"},
-		"full namespace": {plan.Capacity{InCluster: 5001, InNamespace: 5001, FreeClusterIPs: -1},
+		"full namespace": {plan.Capacity{InCluster: 5001, InNamespace: 5001},
 			"True ManyServices", "namespace has 5001"},
-		"environment variables": {plan.Capacity{ClusterIPsInNamespace: 1001, FreeClusterIPs: -1},
+		"environment variables": {plan.Capacity{ClusterIPsInNamespace: 1001},
 			"True ManyEnvironmentVariables", "1001 Services with a cluster IP"},
-		"addresses": {plan.Capacity{NeededClusterIPs: 4, FreeClusterIPs: 3}, "True FewClusterIPs",
-			"4 Services still need a cluster IP, and 3"},
-		"no address left": {plan.Capacity{NeededClusterIPs: 1, FreeClusterIPs: 0}, "True FewClusterIPs",
-			"0 addresses are free"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := nearCapacity(&c.capacity)

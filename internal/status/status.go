@@ -29,7 +29,9 @@ type Report struct {
 	ContestedFields []string
 	// Waiting is the number of Services whose predecessor is still being deleted.
 	Waiting int
-	// Capacity is how many Services there are and can be.
+	// Unselected is what stays because the nodeSelector matches no node, nil if it matches one.
+	Unselected *plan.Unselected
+	// Capacity is how many Services there are to be.
 	Capacity plan.Capacity
 	// Hostnames tells about mode Hostnames, nil for another one.
 	Hostnames *Hostnames
@@ -62,6 +64,7 @@ func NewReport(p *plan.Plan) Report {
 		Waiting:         p.Count(plan.Wait),
 		Retirement:      p.Retirement,
 		Capacity:        p.Capacity,
+		Unselected:      p.Unselected,
 	}
 }
 
@@ -129,6 +132,8 @@ func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation in
 	c := metav1.Condition{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionFalse,
 		ObservedGeneration: generation, Reason: v1alpha1.ReasonChangingMode}
 	switch {
+	case r.Unselected != nil:
+		c.Message = "the Services of the previous mode stay while no node is selected"
 	case r.Retirement.Unanswered == 0, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRetiring):
 		c.Status = metav1.ConditionTrue
 		c.Message = fmt.Sprintf("the new names answer; the Services of the mode before are deleted after %s, when no "+
@@ -160,6 +165,8 @@ func (r *Report) ready() metav1.Condition {
 	case r.Waiting > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Waiting)
+	case r.Unselected != nil:
+		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.Hostnames != nil && r.Hostnames.Unpublished:
 		c.Reason = v1alpha1.ReasonNoEndpointSlices
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
@@ -168,11 +175,7 @@ func (r *Report) ready() metav1.Condition {
 		c.Message = fmt.Sprintf("%d EndpointSlices of an earlier Service are being deleted before their names can be used "+
 			"again", r.Hostnames.Waiting)
 	case r.Nodes == 0:
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonNoNodes
-		c.Message = "no node matches spec.nodeSelector, so there is no Service to make"
-		if r.Hostnames != nil {
-			c.Message = "no node matches spec.nodeSelector, or has the label spec.groupBy, so there is no name to publish"
-		}
+		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.Hostnames != nil:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
 		c.Message = "every name is published"
@@ -183,12 +186,33 @@ func (r *Report) ready() metav1.Condition {
 	return c
 }
 
+// noNodesSelected says why a LocalService has no node, and what stays for that reason.
+func (r *Report) noNodesSelected() string {
+	switch {
+	case r.Unselected == nil && r.Hostnames != nil:
+		return "no node has the label that spec.groupBy names, or there is no node, so there is no name to publish"
+	case r.Unselected == nil:
+		return "the cluster has no node"
+	}
+	message := fmt.Sprintf("no node matches spec.nodeSelector %q", truncate(r.Unselected.Selector, causeLength))
+	switch {
+	case r.Hostnames != nil && r.InPlace > 0:
+		message += ", so no name is taken away: every node has its name"
+	case r.Unselected.Kept == 0:
+		return message + ", so there is nothing to create"
+	}
+	if r.Unselected.Kept > 0 {
+		message += fmt.Sprintf(", so %d Services of nodes that exist are kept as they are", r.Unselected.Kept)
+	}
+	return message + ". Correct spec.nodeSelector or the labels of the nodes"
+}
+
 // isStalled reports whether nothing will become of what Ready tells before somebody edits something. A write that the
 // API server refuses may pass the next time: why it does is for people to know.
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
 	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
-		v1alpha1.ReasonContested, v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices, v1alpha1.ReasonFewClusterIPs:
+		v1alpha1.ReasonContested:
 		return true
 	}
 	return false
@@ -199,7 +223,8 @@ func (r *Report) progressing() metav1.Condition {
 		Reason: v1alpha1.ReasonServicesInPlace, Message: "there is nothing left to write"}
 	switch {
 	case r.Writing || r.Waiting > 0 ||
-		len(r.Refused) == 0 && r.Hostnames != nil && (r.Hostnames.Unpublished || r.Hostnames.Waiting > 0):
+		len(r.Refused) == 0 && r.Unselected == nil && r.Hostnames != nil &&
+			(r.Hostnames.Unpublished || r.Hostnames.Waiting > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:
@@ -207,7 +232,7 @@ func (r *Report) progressing() metav1.Condition {
 	case len(r.Refused) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
-	case r.Retirement.Services > 0:
+	case r.Retirement.Services > 0 && r.Unselected == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
 		c.Message = "the Services of the mode before are still there"
 	}
@@ -273,8 +298,8 @@ func sameMessage(a, b *metav1.Condition) bool {
 	if a.Reason == v1alpha1.ReasonWriteFailed { // Which Services were tried, and how many, is nothing new.
 		return causes(a.Message).Equal(causes(b.Message))
 	}
-	return a.Message == b.Message || a.Type == v1alpha1.ConditionNearCapacity &&
-		withoutNumbers(a.Message) == withoutNumbers(b.Message)
+	onlyWords := a.Type == v1alpha1.ConditionNearCapacity || a.Reason == v1alpha1.ReasonNoNodesSelected
+	return a.Message == b.Message || onlyWords && withoutNumbers(a.Message) == withoutNumbers(b.Message)
 }
 
 func withoutNumbers(s string) string {
@@ -297,7 +322,7 @@ func needsAttention(c *metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,
-			v1alpha1.ReasonDeletionHeld, v1alpha1.ReasonTooManyServices, v1alpha1.ReasonHostnamesNotPermitted}, c.Reason)
+			v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNoNodesSelected}, c.Reason)
 	}
 	return false
 }

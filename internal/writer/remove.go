@@ -71,7 +71,7 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 	if err != nil {
 		return fmt.Errorf("is its node %s gone? %w", node, err)
 	}
-	if labels != nil && change.Template.Wants(node, labels, change.Name) {
+	if labels != nil && (change.IfNodeGone || change.Template.Wants(node, labels, change.Name)) {
 		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
 	}
 	return remove(ctx, client, change.Current, mayRemove)

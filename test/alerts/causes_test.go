@@ -21,14 +21,15 @@ var causes = map[string]struct {
 	labels map[string]string // of the alert
 	cause  func(s *scene) (cure func())
 }{
-	"LocalServiceNotReady":       {map[string]string{"reason": v1alpha1.ReasonWaiting}, keptByFinalizer},
-	"LocalServiceInvalid":        {nil, invalidSpec},
-	"LocalServiceConflicted":     {nil, takenName},
-	"LocalServiceContested":      {nil, contestedField},
-	"LocalServiceNearCapacity":   {nil, fewClusterIPs},
-	"LocalServiceWritesRefused":  {map[string]string{"resource": "pods", "result": "Invalid"}, refusedLabels},
-	"LocalServicePodLabelsLate":  {nil, slowLabels},
-	"LocalServiceNodeFanoutSlow": {nil, slowServices},
+	"LocalServiceNotReady":        {map[string]string{"reason": v1alpha1.ReasonWaiting}, keptByFinalizer},
+	"LocalServiceNoNodesSelected": {nil, typo},
+	"LocalServiceInvalid":         {nil, invalidSpec},
+	"LocalServiceConflicted":      {nil, takenName},
+	"LocalServiceContested":       {nil, contestedField},
+	"LocalServiceNearCapacity":    {nil, manyServices},
+	"LocalServiceWritesRefused":   {map[string]string{"resource": "pods", "result": "Invalid"}, refusedLabels},
+	"LocalServicePodLabelsLate":   {nil, slowLabels},
+	"LocalServiceNodeFanoutSlow":  {nil, slowServices},
 }
 
 // everyday has two apps with a ready pod on each of some nodes.
@@ -89,6 +90,17 @@ func invalidSpec(s *scene) (cure func()) {
 	}
 }
 
+// typo has a nodeSelector match no node any more.
+func typo(s *scene) (cure func()) {
+	s.AddNodes("a")
+	s.CreateReady("demo")
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "sdd" })
+	return func() {
+		s.Update("demo", func(ls *v1alpha1.LocalService) { delete(ls.Spec.NodeSelector, "disk") })
+		s.WaitReady("demo")
+	}
+}
+
 // takenName has a Service of somebody else have a name.
 func takenName(s *scene) (cure func()) {
 	taken := "demo-" + s.AddNodes("a", "b")[0]
@@ -136,9 +148,9 @@ spec: {policyName: NAMESPACE}
 	}
 }
 
-// fewClusterIPs asks for more addresses than the cluster has.
-func fewClusterIPs(s *scene) (cure func()) {
-	s.AddManyNodes(20)
+// manyServices asks for more Services with a cluster IP than pods of a namespace can do with.
+func manyServices(s *scene) (cure func()) {
+	s.AddManyNodes(1001)
 	s.Create("demo", framework.WithClusterIP)
 	return func() {
 		s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })

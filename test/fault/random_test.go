@@ -37,20 +37,22 @@ func (p *player) play(first bool) {
 	name := p.pick(localServices)
 	exists := p.specs[name] != nil
 	services := slices.Sorted(maps.Keys(p.services()))
+	// The first one stays selected: a selector that matches nothing deletes nothing.
+	others := nodes[min(len(nodes), 1):]
 	switch choice := p.random.IntN(13); {
 	case choice == 0 && len(nodes) < 6:
 		p.added++
 		p.addNode(fmt.Sprintf("m%d", p.added))
-	case choice == 1 && len(nodes) > 1:
-		p.deleteNode(p.pick(nodes))
-	case choice == 2 && len(nodes) > 1: // gone and there again
-		node := p.pick(nodes)
+	case choice == 1 && len(others) > 0:
+		p.deleteNode(p.pick(others))
+	case choice == 2 && len(others) > 0: // gone and there again
+		node := p.pick(others)
 		p.deleteNode(node)
 		p.addNode(strings.TrimPrefix(node, p.NodeName("")))
-	case choice == 3 && len(nodes) > 0:
-		p.labelNode(p.pick(nodes), p.pick([]string{"ssd", "hdd"}))
-	case choice == 4 && len(nodes) > 0: // off and on again
-		node := p.pick(nodes)
+	case choice == 3 && len(others) > 0:
+		p.labelNode(p.pick(others), p.pick([]string{"ssd", "hdd"}))
+	case choice == 4 && len(others) > 0: // off and on again
+		node := p.pick(others)
 		p.labelNode(node, "hdd")
 		p.labelNode(node, "ssd")
 	case choice == 5 && exists:

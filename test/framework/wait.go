@@ -74,8 +74,14 @@ func (s *Scene) WaitNotReady(name, reason, says string) *v1alpha1.LocalService {
 	})
 }
 
-// CheckReady returns nil if a LocalService reports that it is ready.
+// CheckReady returns nil if a LocalService reports that it is ready, or that nothing is missing but nodes to select.
 func CheckReady(ls *v1alpha1.LocalService) error {
+	if ls.Status.Nodes == 0 { // It is as ready as it can be.
+		return errors.Join(
+			CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNoNodesSelected),
+			CheckCondition(ls, v1alpha1.ConditionProgressing, metav1.ConditionFalse, ""),
+		)
+	}
 	return errors.Join(
 		CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionTrue, ""),
 		CheckCondition(ls, v1alpha1.ConditionProgressing, metav1.ConditionFalse, ""),

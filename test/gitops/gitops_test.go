@@ -28,7 +28,6 @@ import (
 var answers = map[string]status.Status{
 	v1alpha1.ReasonServicesInPlace:  status.CurrentStatus,
 	v1alpha1.ReasonHostnamesInPlace: status.CurrentStatus,
-	v1alpha1.ReasonNoNodes:          status.CurrentStatus,
 
 	v1alpha1.ReasonWritingServices:  status.InProgressStatus,
 	v1alpha1.ReasonWaiting:          status.InProgressStatus,
@@ -38,10 +37,8 @@ var answers = map[string]status.Status{
 	v1alpha1.ReasonInvalidSpec:           status.FailedStatus,
 	v1alpha1.ReasonNameTaken:             status.FailedStatus,
 	v1alpha1.ReasonContested:             status.FailedStatus,
-	v1alpha1.ReasonDeletionHeld:          status.FailedStatus,
-	v1alpha1.ReasonTooManyServices:       status.FailedStatus,
-	v1alpha1.ReasonFewClusterIPs:         status.FailedStatus,
 	v1alpha1.ReasonHostnamesNotPermitted: status.FailedStatus,
+	v1alpha1.ReasonNoNodesSelected:       status.InProgressStatus,
 }
 
 // healths are the words of Argo CD for those of kstatus.
@@ -83,24 +80,21 @@ func reports(yield func(report.Report)) {
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
 			errors.New(`User "u" cannot create resource "endpointslices"`))}
 	refused := [][]error{nil, {errors.New("exceeded quota")}, {slice}}
-	withheld := []plan.Withheld{{}, {Creates: 1}, {Replaces: 1}, {Deletes: 1}}
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
 	hostnames := []*report.Hostnames{nil, {}, {Unpublished: true}, {Waiting: 1}}
 	for bits := range 1 << 7 {
 		has := func(bit int) int { return bits >> bit & 1 }
 		for _, r := range refused {
-			for _, w := range withheld {
-				for _, h := range hostnames {
-					one := report.Report{Nodes: 3 * has(0), Waiting: has(1), Writing: has(2) == 1, Retiring: 2 * has(3),
-						Conflicts:       taken[:has(4)],
-						ContestedFields: []string{"type"}[:has(5)],
-						Refused:         r, Withheld: w, Hostnames: h}
-					if has(6) == 1 {
-						one.Invalid = errors.New("bad")
-					}
-					yield(one)
+			for _, h := range hostnames {
+				one := report.Report{Nodes: 3 * has(0), Waiting: has(1), Writing: has(2) == 1, Retiring: 2 * has(3),
+					Conflicts:       taken[:has(4)],
+					ContestedFields: []string{"type"}[:has(5)],
+					Refused:         r, Hostnames: h}
+				if has(6) == 1 {
+					one.Invalid = errors.New("bad")
 				}
+				yield(one)
 			}
 		}
 	}

@@ -66,6 +66,7 @@ func (s *scene) makeFence(in *scene) *fence {
 	s.T.Helper()
 	f := &fence{scene: in, node: in.Namespace}
 	f.CreateNode(f.node, nil)
+	f.CreateNode(f.node+"-stays", nil) // A selector that matches nothing would delete nothing.
 	f.CreateReady(fenceName)
 	return f
 }

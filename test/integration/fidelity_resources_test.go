@@ -154,10 +154,7 @@ func randomLocal(p *pair) request {
 	version, uid := pick(p, "no", "no", "current", "stale"), pick(p, "right", "right", "right", "right", "no", "wrong")
 	status := apply.LocalServiceStatus().WithObservedGeneration(int64(p.IntN(2))).WithNodes(int32(p.IntN(2))).
 		WithServices(2).WithReadyNodes(0).WithReady(pick(p, "0/1", "1/1"))
-	if p.IntN(3) == 0 {
-		status.WithHeldServices(3)
-	}
-	what := fmt.Sprint(*status.ObservedGeneration, *status.Nodes, *status.Ready, status.HeldServices != nil)
+	what := fmt.Sprint(*status.ObservedGeneration, *status.Nodes, *status.Ready)
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionStalled} {
 		if p.IntN(3) > 0 {
 			state := pick(p, metav1.ConditionTrue, metav1.ConditionFalse)

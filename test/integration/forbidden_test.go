@@ -50,7 +50,7 @@ var impossible = map[string]string{
 	"localservices.localservice.dev":        writes + others,
 	"localservices.localservice.dev/status": "get update",
 	"localservices.localservice.dev/finalizers":                    "patch",
-	"servicecidrs.networking.k8s.io":                               "get " + writes,
+	"servicecidrs.networking.k8s.io":                               reads + " " + writes,
 	"networkpolicies.networking.k8s.io":                            reads + " " + writes,
 	"deployments.apps":                                             reads + " " + writes,
 	"daemonsets.apps":                                              reads + " " + writes,

@@ -163,6 +163,7 @@ func (s *scene) deleteSlice(name string) {
 func (s *scene) newSliceFence() (pass func()) {
 	s.T.Helper()
 	f := newScene(s.T, s.Cluster, s.Namespace+"-fence")
+	f.AddNodes("fence")
 	f.CreateReady("demo", framework.WithHostnames)
 	return func() {
 		f.T.Helper()

@@ -25,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "metrics")
 	s.AddNodes("a", "b") // before the controller starts: no LocalService waits for them
-	controller := s.newCandidate("controller", "-metrics-per-localservice=2")
+	controller := s.newCandidate("controller")
 	s.waitLeading(controller)
 	s.CreateReady("fine")
 	s.CreateService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "taken-" + s.NodeName("a")},
@@ -57,9 +57,6 @@ func TestMetrics(t *testing.T) {
 	condition := func(name, reason, status string, count int) string {
 		return fmt.Sprintf(`localservice_localservices{condition=%q,reason=%q,status=%q} %d`, name, reason, status, count)
 	}
-	of := func(name, state string, count int) string {
-		return fmt.Sprintf(`localservice_status{name=%q,namespace=%q,state=%q} %d`, name, s.Namespace, state, count)
-	}
 	tells("three LocalServices",
 		condition("Ready", v1alpha1.ReasonServicesInPlace, "True", 1),
 		condition("Ready", v1alpha1.ReasonNameTaken, "False", 1),
@@ -75,8 +72,6 @@ func TestMetrics(t *testing.T) {
 		`localservice_services{state="contested"} 0`,
 		`localservice_names{state="desired"} 6`,
 		`localservice_names{state="ready"} 0`,
-		of("fine", "desired", 2), of("fine", "in_place", 2), of("names", "names", 2),
-		"localservice_status_left_out 1",
 		`localservice_service_writes_total{action="Create",result="success"} 5`,
 		`localservice_service_writes_total{action="Replace",result="success"} 0`,
 		`localservice_node_fanout_seconds_count 0`,
@@ -99,7 +94,7 @@ func TestMetrics(t *testing.T) {
 		ages[m[1]] = err == nil && age >= 0 && age < 120
 	}
 	want := map[string]bool{"localservices.localservice.dev": true, "nodes": true, "services": true, "pods": true,
-		"endpointslices.discovery.k8s.io": true, "servicecidrs.networking.k8s.io": true}
+		"endpointslices.discovery.k8s.io": true}
 	if err := framework.Equal("caches that are not old", ages, want); err != nil {
 		t.Error(err)
 	}

@@ -78,7 +78,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	asked := cluster.Audit.Since(began).ByController().Where(func(r *framework.Request) bool {
 		return r.ObjectRef.Namespace == other.Namespace ||
-			r.ObjectRef.Namespace == "" && r.ObjectRef.Resource != "nodes" && r.ObjectRef.Resource != "servicecidrs" &&
+			r.ObjectRef.Namespace == "" && r.ObjectRef.Resource != "nodes" &&
 				r.ObjectRef.Resource != "selfsubjectaccessreviews" && r.ObjectRef.Resource != ""
 	})
 	if len(asked) > 0 {
@@ -91,7 +91,7 @@ func splitShipped(t *testing.T) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
 	t.Helper()
 	shipped := allShipped(t)
 	for _, rule := range shipped.Rules {
-		if resource := rule.Resources[0]; resource == "nodes" || resource == "servicecidrs" {
+		if rule.Resources[0] == "nodes" {
 			ofCluster = append(ofCluster, rule)
 		} else {
 			ofNamespace = append(ofNamespace, rule)

@@ -79,7 +79,7 @@ func (s *scene) randomFields(random *rand.Rand) []string {
 		}
 		texts = append(texts, pick(w.values...))
 	}
-	disk := pick("", "", ", disk: ssd", ", disk: hdd", ", disk: none")
+	disk := pick("", "", ", disk: ssd", ", disk: hdd")
 	return append(texts, fmt.Sprintf("nodeSelector: {%s: %s%s}", framework.SceneLabel, s.Namespace, disk))
 }
 

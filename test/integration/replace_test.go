@@ -22,9 +22,6 @@ func TestReplacementIsRefused(t *testing.T) {
 	t.Parallel()
 	const nodes = 20
 	newFamily := func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilies = []corev1.IPFamily{"IPv6"} }
-	// Fewer addresses than Services that want one.
-	small := framework.NewCluster(t, dualStack("10.96.0.0/28"))
-	small.NewController(t, "-v=4")
 	const failed = v1alpha1.ReasonWriteFailed
 	for name, c := range map[string]struct {
 		cluster      *framework.Cluster
@@ -43,8 +40,6 @@ func TestReplacementIsRefused(t *testing.T) {
 			s.deny("services", admissionregistrationv1.Create, "!object.metadata.name.contains('-n01')",
 				s.tryService("x-n01"))
 		}, framework.WithClusterIP, failed, "refused by a policy", "-n01"},
-		"too few addresses": {small, func(*scene) {}, framework.WithClusterIP,
-			v1alpha1.ReasonFewClusterIPs, "stay as they are", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -477,13 +477,6 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							Format:      "",
 						},
 					},
-					"heldServices": {
-						SchemaProps: spec.SchemaProps{
-							Description: "heldServices is the number of Services that there were when the controller's flag -max-delete-fraction began to withhold deletions or replacements. It is there as long as some are withheld, and they are measured against it.",
-							Type:        []string{"integer"},
-							Format:      "int32",
-						},
-					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{

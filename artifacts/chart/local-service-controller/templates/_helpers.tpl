@@ -108,9 +108,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch] # get: is it really gone?
-- apiGroups: [networking.k8s.io] # how many addresses there are for Services
-  resources: [servicecidrs]
-  verbs: [list, watch]
 {{ end }}
 
 {{- define "lsc.hostnamesRules" -}}

@@ -36,8 +36,9 @@ const (
 	ReasonNoEndpointSlices = "NoEndpointSlices"
 	// ReasonChangingMode: the names of the mode before stay until those of the new one answer.
 	ReasonChangingMode = "ChangingMode"
-	// ReasonNoNodes: no node matches spec.nodeSelector. There is nothing to do, so the LocalService is ready.
-	ReasonNoNodes = "NoNodes"
+	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. While no node
+	// matches spec.nodeSelector, Services of nodes that exist, and published names, are kept.
+	ReasonNoNodesSelected = "NoNodesSelected"
 	// ReasonWritingServices: Services are being created, changed or deleted.
 	ReasonWritingServices = "WritingServices"
 	// ReasonWriteFailed: the API server refused at least one write; the message has its answer.
@@ -52,19 +53,11 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotContested: the Services are stored as they are written.
 	ReasonNotContested = "NotContested"
-	// ReasonDeletionHeld: more Services would be deleted, or replaced, at once than the controller's flag
-	// -max-delete-fraction allows.
-	ReasonDeletionHeld = "DeletionHeld"
-	// ReasonTooManyServices: the namespace would have more Services than the controller's flag
-	// -max-services-per-namespace allows, so none is created.
-	ReasonTooManyServices = "TooManyServices"
 	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to stand.
 	ReasonManyServices = "ManyServices"
 	// ReasonManyEnvironmentVariables: the Services with a cluster IP are so many that their environment variables may
 	// keep pods of the namespace from starting.
 	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
-	// ReasonFewClusterIPs: the cluster has fewer free addresses for Services than are needed.
-	ReasonFewClusterIPs = "FewClusterIPs"
 	// ReasonEnoughCapacity: there are not more Services than a cluster is known to stand.
 	ReasonEnoughCapacity = "EnoughCapacity"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.

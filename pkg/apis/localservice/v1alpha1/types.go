@@ -301,11 +301,6 @@ type LocalServiceStatus struct {
 	// +optional
 	Ready string `json:"ready,omitempty"`
 
-	// heldServices is the number of Services that there were when the controller's flag -max-delete-fraction began to
-	// withhold deletions or replacements. It is there as long as some are withheld, and they are measured against it.
-	// +optional
-	HeldServices int32 `json:"heldServices,omitempty"`
-
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known

@@ -10,9 +10,6 @@ const (
 	// NodeAnnotationKey is the annotation on every generated Service that holds the whole name of its node,
 	// also where that name is too long for a label value.
 	NodeAnnotationKey = "localservice.dev/node"
-	// AllowDeletionAnnotationKey is the annotation on a LocalService that, with the value "true", lets the controller
-	// delete more of its Services at once than its flag -max-delete-fraction allows.
-	AllowDeletionAnnotationKey = "localservice.dev/allow-deletion"
 	// AppliedMetadataAnnotationKey is the annotation on a generated Service that lists the label and annotation
 	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
 	// somebody else has set.

@@ -155,9 +155,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
-    - name: heldServices
-      type:
-        scalar: numeric
     - name: nodes
       type:
         scalar: numeric

@@ -38,9 +38,6 @@ type LocalServiceStatusApplyConfiguration struct {
 	ReadyNodes *int32 `json:"readyNodes,omitempty"`
 	// ready is readyNodes of nodes, for people to read: 2/3.
 	Ready *string `json:"ready,omitempty"`
-	// heldServices is the number of Services that there were when the controller's flag -max-delete-fraction began to
-	// withhold deletions or replacements. It is there as long as some are withheld, and they are measured against it.
-	HeldServices *int32 `json:"heldServices,omitempty"`
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
@@ -92,14 +89,6 @@ func (b *LocalServiceStatusApplyConfiguration) WithReadyNodes(value int32) *Loca
 // If called multiple times, the Ready field is set to the value of the last call.
 func (b *LocalServiceStatusApplyConfiguration) WithReady(value string) *LocalServiceStatusApplyConfiguration {
 	b.Ready = &value
-	return b
-}
-
-// WithHeldServices sets the HeldServices field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the HeldServices field is set to the value of the last call.
-func (b *LocalServiceStatusApplyConfiguration) WithHeldServices(value int32) *LocalServiceStatusApplyConfiguration {
-	b.HeldServices = &value
 	return b
 }
 

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Unselected describes what a plan keeps because the nodeSelector matches no node. Most likely that is a mistake, so
+// nothing of a node that still exists is deleted. It depends on no flag and remembers nothing: the same caches give the
+// same plan at the next sync, after a restart, and to the next leader.
+type Unselected struct {
+	// Selector is the nodeSelector, as kubectl takes it.
+	Selector string
+	// Kept is the number of Services that stay although nothing wants them, and Retiring that of those among them which
+	// belong to the previous mode.
+	Kept, Retiring int
+}
+
+// SelectsNothing reports whether a LocalService has a nodeSelector that matches no node, by the number of nodes that it
+// selects.
+func SelectsNothing(ls *v1alpha1.LocalService, selected int) bool {
+	return selected == 0 && len(ls.Spec.NodeSelector) > 0
+}
+
+// keepUnselected takes the deletions out of a plan of a LocalService that selects no node, but for those of Services
+// whose node is gone. These are deleted only if the API server knows no such node either.
+func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
+	kept := &Unselected{Selector: labels.FormatLabels(in.localService().Spec.NodeSelector)}
+	changes = slices.DeleteFunc(changes, func(change Change) bool {
+		if change.Action != Delete && change.Action != Retire {
+			return false
+		}
+		if node := change.Current.Node(); node != "" && !in.NodeExists(node) {
+			return false
+		}
+		kept.Kept++
+		if change.Action == Retire {
+			kept.Retiring++
+		}
+		return true
+	})
+	for i := range changes {
+		if changes[i].Action == Delete || changes[i].Action == Retire {
+			changes[i].Action, changes[i].IfNodeGone = Delete, true
+		}
+	}
+	return changes, kept
+}
+
+// localService is the LocalService that the plan is for.
+func (in *Input) localService() *v1alpha1.LocalService { return in.Templates[0].owner }
+
+// createsNothing reports whether a LocalService that selects no node has nothing to bring up to date. In mode Hostnames
+// its two Services are created when it first selects a node, and kept up to date from then on.
+func (in *Input) createsNothing() bool {
+	for _, template := range in.Templates {
+		if _, isOwned := in.Owned[template.name("")]; isOwned && template.purpose != ForNode {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+func selecting(pairs ...string) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) {
+		ls.Spec.NodeSelector = map[string]string{}
+		for _, pair := range pairs {
+			key, value, _ := strings.Cut(pair, "=")
+			ls.Spec.NodeSelector[key] = value
+		}
+	}
+}
+
+// TestUnselected: a nodeSelector that matches no node takes nothing away of a node that exists.
+func TestUnselected(t *testing.T) {
+	for name, c := range map[string]struct {
+		ls       *v1alpha1.LocalService
+		owned    []*corev1.Service
+		selected []string
+		exist    []string
+		want     string // changes
+		kept     Unselected
+		wanted   int
+	}{
+		"nothing there": {ls: localService(selecting("disk=x")), exist: []string{"a"}},
+		"all nodes exist": {ls: localService(selecting("disk=x", "b=c")), owned: generatedFor("a", "b"),
+			exist: []string{"a", "b"}, kept: Unselected{Selector: "b=c,disk=x", Kept: 2}, wanted: 2},
+		"outdated, and left so": {ls: localService(selecting("disk=x"), specs["not ready addresses"]),
+			owned: generatedFor("a"), exist: []string{"a"}, kept: Unselected{Kept: 1}, wanted: 1},
+		"a node is gone": {ls: localService(selecting("disk=x")), owned: generatedFor("a", "b"),
+			exist: []string{"a"}, want: "Delete demo-b if its node is gone", kept: Unselected{Kept: 1}, wanted: 1},
+		"all nodes are gone": {ls: localService(selecting("disk=x")), owned: generatedFor("a"),
+			want: "Delete demo-a if its node is gone"},
+		"one is selected": {ls: localService(selecting("disk=x")), owned: generatedFor("a", "b"),
+			selected: []string{"a"}, exist: []string{"a", "b"}, want: "Delete demo-b", wanted: 1},
+		"no nodeSelector": {ls: localService(), owned: generatedFor("a"), want: "Delete demo-a"},
+		"new names":       {ls: localService(selecting("disk=x"), hostnamesMode), exist: []string{"a"}},
+		"names": {ls: localService(selecting("disk=x"), hostnamesMode), owned: published(),
+			exist: []string{"a"}, wanted: 2},
+		"names of which a Service is missing": {ls: localService(selecting("disk=x"), hostnamesMode),
+			owned: published()[:1], want: "Create demo", wanted: 2},
+		"names instead of Services": {ls: localService(selecting("disk=x"), hostnamesMode),
+			owned: generatedFor("a", "b"), exist: []string{"a"}, want: "Delete demo-b if its node is gone",
+			kept: Unselected{Kept: 1, Retiring: 1}, wanted: 1},
+		"Services instead of names": {ls: localService(selecting("disk=x")),
+			owned: append(published(), generatedFor("a")...), exist: []string{"a"},
+			kept: Unselected{Kept: 3, Retiring: 2}, wanted: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owned := map[string]Service{}
+			for _, service := range c.owned {
+				owned[service.Name] = kept(service)
+			}
+			got := Compute(Input{Templates: templates(t, c.ls), Nodes: c.selected, Owned: owned,
+				NodeExists: func(node string) bool { return slices.Contains(c.exist, node) },
+				Lookup:     func(string) Service { return nil }})
+			var changes []string
+			for _, change := range got.Changes {
+				text := string(change.Action) + " " + change.Name
+				if change.IfNodeGone {
+					text += " if its node is gone"
+				}
+				changes = append(changes, text)
+			}
+			if text := strings.Join(changes, ", "); text != c.want || got.Wanted != c.wanted {
+				t.Errorf("changes %q, want %q; %d Services wanted, want %d", text, c.want, got.Wanted, c.wanted)
+			}
+			selectsNothing := len(c.ls.Spec.NodeSelector) > 0 && len(c.selected) == 0
+			if (got.Unselected != nil) != selectsNothing {
+				t.Fatalf("unselected: %+v", got.Unselected)
+			}
+			if c.kept.Selector == "" {
+				c.kept.Selector = "disk=x"
+			}
+			if selectsNothing && *got.Unselected != c.kept {
+				t.Errorf("kept %+v, want %+v", *got.Unselected, c.kept)
+			}
+		})
+	}
+}
+
+// generatedFor are the Services that a LocalService has made for nodes.
+func generatedFor(nodes ...string) (services []*corev1.Service) {
+	templates, err := NewTemplates(localService(), nodeLabelKey)
+	if err != nil {
+		panic(err) // A mistake in the test.
+	}
+	for _, node := range nodes {
+		services = append(services, stored(templates[0].Service(node)))
+	}
+	return services
+}
+
+// published are the two Services of mode Hostnames.
+func published() (services []*corev1.Service) {
+	templates, err := NewTemplates(localService(hostnamesMode), nodeLabelKey)
+	if err != nil {
+		panic(err) // A mistake in the test.
+	}
+	for _, template := range templates {
+		services = append(services, stored(template.Service("")))
+	}
+	return services
+}
