@@ -162,29 +162,35 @@ func TestWriteSlice(t *testing.T) {
 			if c.edit != nil {
 				c.edit(f)
 			}
-			change := f.changes[c.action]
-			_, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-			refused := f.slices.Refused(f.ls, []plan.CopyChange{change})
-			outcome := ""
-			switch {
-			case len(refused) > 0:
-				outcome = "refused"
-			case reconcile.IsStale(err):
-				outcome = "stale"
-			case err != nil:
-				outcome = "failed"
-			}
-			if requests := f.took(); !slices.Equal(requests, c.want) || outcome != c.outcome ||
-				report != (outcome == "refused") || outcome == "refused" && err != nil {
-				t.Errorf("%v: %q, report %t, %v; want %v: %q", requests, outcome, report, err, c.want, c.outcome)
-			}
-			if err != nil && !strings.Contains(err.Error(), " EndpointSlice default/s1-named: ") {
-				t.Errorf("the error names no EndpointSlice: %v", err)
-			}
-			if want := c.outcome == "" && c.action != plan.Delete; f.isObserved() != want {
-				t.Errorf("to be observed: %t, want %t", f.isObserved(), want)
-			}
+			f.checkWrite(c.action, c.want, c.outcome)
 		})
+	}
+}
+
+// checkWrite checks the requests that a change takes, and what becomes of it: "", refused, stale or failed.
+func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcome string) {
+	f.t.Helper()
+	change := f.changes[action]
+	_, report, err := f.slices.Write(f.t.Context(), f.ls, &change, f.names)
+	refused := f.slices.Refused(f.ls, []plan.CopyChange{change})
+	outcome := ""
+	switch {
+	case len(refused) > 0:
+		outcome = "refused"
+	case reconcile.IsStale(err):
+		outcome = "stale"
+	case err != nil:
+		outcome = "failed"
+	}
+	if requests := f.took(); !slices.Equal(requests, want) || outcome != wantOutcome ||
+		report != (outcome == "refused") || outcome == "refused" && err != nil {
+		f.t.Errorf("%v: %q, report %t, %v; want %v: %q", requests, outcome, report, err, want, wantOutcome)
+	}
+	if err != nil && !strings.Contains(err.Error(), " EndpointSlice default/s1-named: ") {
+		f.t.Errorf("the error names no EndpointSlice: %v", err)
+	}
+	if is := wantOutcome == "" && action != plan.Delete; f.isObserved() != is {
+		f.t.Errorf("to be observed: %t, want %t", f.isObserved(), is)
 	}
 }
 
