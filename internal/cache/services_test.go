@@ -71,7 +71,6 @@ func TestCapacityCounts(t *testing.T) {
 	})
 	expect := func(when string, ls *v1alpha1.LocalService, more int, want plan.Capacity) {
 		t.Helper()
-		want.FreeClusterIPs = -1
 		if diff := cmp.Diff(want, c.Capacity(ls, more)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
@@ -99,7 +98,7 @@ func TestCapacityIsPartial(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := plan.Capacity{InCluster: 2, InNamespace: 1, FreeClusterIPs: -1, IsPartial: true}
+	want := plan.Capacity{InCluster: 2, InNamespace: 1, IsPartial: true}
 	if diff := cmp.Diff(want, c.Capacity(testobject.LocalService(), 0)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -141,7 +141,7 @@ const (
 // copied, and only what the Published Service controls is changed: labels anybody may write.
 func (n *Names) Copies() Copies {
 	out := Copies{Ready: map[string]bool{}}
-	if n.Source == nil || n.Published == nil {
+	if n == nil || n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
 	for name, slice := range n.Slices {

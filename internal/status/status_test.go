@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 		"no names selected any more": {Report{InPlace: 2, Unselected: &plan.Unselected{Selector: "disk=x"},
 			Hostnames: &Hostnames{Unpublished: true}}, "False NoNodesSelected",
 			"False ServicesInPlace", "False NoConflict", "no name is taken away: every node has its name. Correct"},
-		"no nodes selected, in the middle of a change of mode": {Report{Retiring: 2, Unanswered: -1,
+		"no nodes selected, in the middle of a change of mode": {Report{Retirement: plan.Retirement{Services: 2, Unanswered: -1},
 			Hostnames: &Hostnames{}, Unselected: &plan.Unselected{Kept: 2, Retiring: 2}},
 			"False NoNodesSelected", "False ServicesInPlace",
 			"False NoConflict", "2 Services"},
@@ -75,8 +75,15 @@ func TestStatus(t *testing.T) {
 		"forbidden by a policy": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError("no")}},
 			"False WriteFailed", "True WriteFailed", "False NoConflict",
 			"1 write failed: create EndpointSlice default/x: endpointslices"},
-		"the mode is changed": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Retiring: 3}, "True HostnamesInPlace",
-			"True ChangingMode", "False NoConflict", "every name"},
+		"the mode is changed": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{},
+			Retirement: plan.Retirement{Services: 3}}, "True HostnamesInPlace", "True ChangingMode", "False NoConflict",
+			"every name"},
+		"failed, while others are written": {Report{Nodes: 3, Refused: []error{errors.New("quota")}, Waiting: 1},
+			"False WriteFailed", "True WritingServices", "False NoConflict", "1 write failed: quota"},
+		"names wait, and some are refused": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Waiting: 2},
+			Refused: []error{errors.New("no")}}, "False WriteFailed", "True WriteFailed", "False NoConflict", "no"},
+		"conflict and contested": {Report{Nodes: 3, Conflicts: conflicts("demo-b"), ContestedFields: []string{"type"}},
+			"False NameTaken", "False ServicesInPlace", "True NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
@@ -110,43 +117,47 @@ func sliceError(why string) error {
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
 }
 
-// TestRetiring: since when the Services of another mode are not needed, and until when they stay. A change of the spec
-// begins anew, and an invalid one changes nothing.
+// TestRetiring: since when the Services of the previous mode are not needed, and until when they stay. A change of the
+// spec begins again, and an invalid one changes nothing.
 func TestRetiring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-		tell := func(report Report) {
+		retire := func(services, unanswered int) {
+			report := Report{Retirement: plan.Retirement{Services: services, Unanswered: unanswered}}
 			ls.Status = report.Status(ls.Status, ls.Generation)
 		}
 		want := func(what string, left time.Duration, known bool, says string) {
 			t.Helper()
-			got, gotKnown := LeftToRetire(ls, time.Now())
+			got, gotKnown := plan.LeftToRetire(ls, time.Now())
 			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-			isTold := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
-			if gotKnown != known || got < left || got > left+2*time.Second || !isTold {
-				t.Errorf("%s: %v, known %v, and told is %v; want %v, %v and %q", what, got, gotKnown, c, left, known, says)
+			isReported := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
+			if gotKnown != known || got < left || got > left+2*time.Second || !isReported {
+				t.Errorf("%s: %v, known %v, and the condition is %v; want %v, %v and %q", what, got, gotKnown, c, left,
+					known, says)
 			}
 		}
-		tell(Report{})
+		retire(0, 0)
 		want("nothing to retire", 0, false, "")
-		tell(Report{Retiring: 3, Unanswered: -1})
+		retire(3, -1)
 		want("the new ones are not there", 0, false, "until all new names are published")
-		tell(Report{Retiring: 3, Unanswered: 2})
+		retire(3, 2)
 		want("some do not answer", 0, false, "2 nodes answer through those only")
-		tell(Report{Retiring: 3})
-		want("all answer", RetireAfter, true, "the new names answer")
+		retire(3, 0)
+		want("all answer", plan.RetireAfter, true, "the new names answer")
 		time.Sleep(20 * time.Second)
-		tell(Report{Retiring: 3})
-		want("a while later", RetireAfter-20*time.Second, true, "the new names answer")
+		retire(3, 0)
+		want("a while later", plan.RetireAfter-20*time.Second, true, "the new names answer")
+		retire(3, 1)
+		want("a pod is not ready for a moment", plan.RetireAfter-20*time.Second, true, "the new names answer")
 		ls.Generation++
 		want("the spec has changed", 0, false, "the new names answer")
-		tell(Report{Invalid: errors.New("bad")})
+		ls.Status = (&Report{Invalid: errors.New("bad")}).Status(ls.Status, ls.Generation)
 		want("it is invalid", 0, false, "the new names answer")
-		tell(Report{Retiring: 3})
-		want("all answer again", RetireAfter, true, "the new names answer")
+		retire(3, 0)
+		want("all answer again", plan.RetireAfter, true, "the new names answer")
 		time.Sleep(time.Minute)
 		want("the time is over", 0, true, "the new names answer")
-		tell(Report{})
+		retire(0, 0)
 		want("they are gone", 0, false, "")
 	})
 }
@@ -299,6 +310,12 @@ func TestWarnings(t *testing.T) {
 		"fails for another Service": {
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-a: no"),
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-b: no"), false},
+		"fails for several Services": {
+			ready(v1alpha1.ReasonWriteFailed, "1 write failed: create Service default/demo-a: no"),
+			ready(v1alpha1.ReasonWriteFailed, "12 writes failed: 12 × create Service: no"), false},
+		"fails for several reasons": {
+			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 2 × create Service: no"),
+			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
 		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),

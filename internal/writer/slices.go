@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +129,10 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	client := s.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
 	switch change.Action {
 	case plan.Create:
-		if err = cmp.Or(s.isCurrent(ctx, ls), s.isThere(ctx, names.Published)); err != nil {
+		if err = s.isCurrent(ctx, ls); err == nil {
+			err = s.isThere(ctx, names.Published)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		asked = plan.Copy(change, names.Published, names.Hostnames)
@@ -139,7 +141,10 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		asked = plan.Copy(change, names.Published, names.Hostnames)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
-		if err = cmp.Or(s.isCurrent(ctx, ls), s.isGone(ctx, client, change)); err != nil {
+		if err = s.isCurrent(ctx, ls); err == nil {
+			err = s.isGone(ctx, client, change)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		uid, version := change.Current.GetUID(), change.Current.GetResourceVersion()

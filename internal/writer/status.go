@@ -61,8 +61,10 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 
 // write writes the status of a LocalService. One that has been deleted has none: the watch will tell.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
-	// The UID keeps it from a successor of the same name, which would begin with conditions that are not its own.
-	object := apply.LocalService(ls.Name, ls.Namespace).WithUID(ls.UID).WithStatus(applyConfiguration(after))
+	// The resource version keeps it from a successor of the same name, which would begin with conditions that are not its
+	// own, and from a LocalService that was changed: the API server does not look at the UID.
+	object := apply.LocalService(ls.Name, ls.Namespace).WithResourceVersion(ls.ResourceVersion).
+		WithStatus(applyConfiguration(after))
 	written, err := s.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
 		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
@@ -76,7 +78,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 		return nil // The answer has the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
-	if apierrors.IsConflict(err) { // It was recreated; or the API server is busy.
+	if apierrors.IsConflict(err) { // It was changed or recreated; or the API server is busy.
 		return reconcile.Stale(err)
 	}
 	return err

@@ -72,8 +72,9 @@ func TestStatus(t *testing.T) {
 			if (err != nil) != c.fails || reconcile.IsStale(err) != c.stale {
 				t.Errorf("%v", err)
 			}
-			if diff := cmp.Diff(after, sent.Status); diff != "" || sent.UID != f.ls.UID || sent.Name != f.ls.Name {
-				t.Errorf("to %s (UID %q) (-want +got):\n%s", sent.Name, sent.UID, diff)
+			if diff := cmp.Diff(after, sent.Status); diff != "" || sent.ResourceVersion != f.ls.ResourceVersion ||
+				sent.Name != f.ls.Name {
+				t.Errorf("to %s (version %q) (-want +got):\n%s", sent.Name, sent.ResourceVersion, diff)
 			}
 			isObserved := f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
 			if isObserved != (c.answer == nil) {
