@@ -117,7 +117,7 @@ func TestHostnamesLabelTakenOffSource(t *testing.T) {
 		})
 }
 
-// TestChangeOfModeWhilePodsChange: pods that come and go all the time do not keep the mode before for ever.
+// TestChangeOfModeWhilePodsChange: pods that come and go all the time do not keep the previous mode for ever.
 func TestChangeOfModeWhilePodsChange(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a"), testNode("b")}, func(w *hostnamesWorld) {
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })

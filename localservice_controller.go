@@ -41,7 +41,7 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 // whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
 //
 // A sync decides by the caches alone. It waits until they have observed what the last sync wrote, so that nothing has to
-// be remembered about it. It writes for half a second at most; what is left is planned again, at the end of the queue.
+// be remembered about it. It writes for half a second at most; the rest is planned again, at the end of the queue.
 type localServiceController struct {
 	recorder     app.Recorder
 	clock        clock.PassiveClock
@@ -75,8 +75,8 @@ func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*l
 		c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged leaves nothing out: a sync that finds everything in place costs less than to remember what this
-// controller wrote itself.
+// localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering what
+// this controller wrote itself.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if after == nil {
 		after = before // The garbage collector deletes its Services, but a metric may be about it.
@@ -259,7 +259,7 @@ func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Pl
 
 // reportInvalid reports that a spec cannot be turned into Services.
 func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
-	if status.TellsInvalid(ls, invalid) {
+	if status.ReportsInvalid(ls, invalid) {
 		return nil
 	}
 	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {

@@ -31,7 +31,7 @@ const eventLabelRefused = "NodeLabelRefused"
 
 // podController copies the name of a pod's node into the pod's node label. It watches Pods that have a node, and
 // LocalServices to know which pods to label; it owns that one label, of the pods that a LocalService selects, or of all
-// pods if told so; it writes nothing else, and never takes a label away.
+// pods with -label-all-pods; it writes nothing else, and never removes a label.
 type podController struct {
 	kube         kubernetes.Interface
 	recorder     app.Recorder
@@ -45,7 +45,7 @@ type podController struct {
 	waits        *metrics.Waits // of pods since they were scheduled
 
 	// labelledAtBinding is whether the pod that was scheduled last had its label from the beginning: then the admission
-	// policy works, and there is nothing left to write. nil until one is seen. Only the event handler uses it.
+	// policy works, and nothing remains to be written. nil until one is seen. Only the event handler uses it.
 	labelledAtBinding *bool
 }
 
@@ -91,7 +91,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.waits.Take(keyOf(before)) // Its successor waits for itself.
 		return
 	}
-	// Those that are there at the start tell nothing of today's bindings.
+	// Pods that exist at the start say nothing about today's bindings.
 	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced(after.GetNamespace())
 	if isScheduled {
 		c.podScheduled(after)
@@ -179,7 +179,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 }
 
 // wantsLabel reports whether a pod's node label is to be written: it is missing or wrong, and the pod concerns us.
-// Completed pods serve nobody, and are left as they are.
+// Completed pods serve nobody, and stay unchanged.
 func (c *podController) wantsLabel(p *cache.Pod) bool {
 	return p.Node() != "" && !p.Labelled() && !p.Completed() && (c.all || c.caches.Selecting(p))
 }

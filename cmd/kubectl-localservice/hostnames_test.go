@@ -90,7 +90,7 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 }
 
 func TestHostnamesOutput(t *testing.T) {
-	const retiring = "The mode is being changed: the names of the mode before, demo-<node>, are still there until " +
+	const retiring = "The mode is being changed: the names of the previous mode, demo-<node>, are still there until " +
 		"2030-01-02T03:04:36Z.\n"
 	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames needs " +
 		"the permission to write EndpointSlices"

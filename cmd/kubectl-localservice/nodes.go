@@ -51,7 +51,7 @@ admission policies work, or by a write of the controller for each pod. It goes b
 counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
 newest is AtBinding, ByController or, if the pods do not show it, empty. With mode: Hostnames, pods need no label.
 
-After a change of the mode, the names are those of the new one, and a line says how long those of the mode before are
+After a change of the mode, the names are those of the new one, and a line says how long those of the previous mode are
 still there. In -o json and -o yaml that is the field message of the list.
 
 With -o name, the Services that are there are listed, as other commands take them.

@@ -18,7 +18,7 @@ type Recorder struct {
 }
 
 // Record records an event. The recorder of client-go counts an event that differs from an earlier one only in its note
-// as the same again, and drops the note; so that none is lost, a hash of the note tells them apart in the action.
+// as the same again, and drops the note; so that none is lost, a hash of the note in the action distinguishes them.
 func (r Recorder) Record(regarding runtime.Object, eventType, reason, note string) {
 	if len(note) > maxEventNote {
 		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"

@@ -153,7 +153,7 @@ func (c *preflight) missing(ctx context.Context, needed []permission) (missing [
 				metav1.CreateOptions{})
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-				return nil, nil // We may not ask what we may do: then the work itself will tell.
+				return nil, nil // Not authorized to review access: the work itself will show it.
 			case err != nil:
 				return nil, fmt.Errorf("the API server at %s does not say what we may do: %w", c.host, err)
 			case !review.Status.Allowed:
@@ -178,7 +178,7 @@ func (p *permission) describe(verb string) string {
 	return what
 }
 
-// wait checks until nothing is missing but in namespaces, and tells in the log what it waits for. Its error is that of
+// wait checks until nothing is missing but in namespaces, and logs what it waits for. Its error is that of
 // ctx.
 func (c *preflight) wait(ctx context.Context) error { return waitUntil(ctx, c.check, retryInterval) }
 
@@ -191,7 +191,7 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 		if err == nil {
 			return ctx.Err()
 		}
-		// The cause may be told in other words at each attempt.
+		// The cause may have other words at each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
 		if ctx.Err() == nil && complaints.isNews("", message, repeatInterval) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
@@ -204,7 +204,7 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 	}
 }
 
-// watchErrorHandler tells what is wrong when a resource cannot be listed or watched, once and not at every retry of
+// watchErrorHandler logs what is wrong when a resource cannot be listed or watched, once and not at every retry of
 // the reflector, which has its own backoff.
 func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
 	complaints := newComplaints()

@@ -16,7 +16,7 @@ import (
 // warningInterval is how often the same warning of the API server is logged again: each write of a fan-out has it.
 const warningInterval = 24 * time.Hour
 
-// observe has the clients of a configuration tell in the log when the API server cannot be reached any more, and when
+// observe has the clients of a configuration log when the API server cannot be reached any more, and when
 // it can again, once each: a watch that cannot be begun anew says nothing of its own accord. It also has them log each
 // warning of the API server only once, and caches know when something has come for them.
 func observe(config *rest.Config) {
@@ -27,7 +27,7 @@ func observe(config *rest.Config) {
 	config.WarningHandlerWithContext = warnings{newComplaints()}
 }
 
-// What is known of an API server. Before it is reached for the first time, preflight tells what is the matter.
+// What is known of an API server. Before it is reached for the first time, preflight logs what is wrong.
 const (
 	notReachedYet int32 = iota
 	reachable

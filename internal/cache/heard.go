@@ -9,7 +9,7 @@ import (
 )
 
 // heard is when the API server has sent something last for one cache: an event, a bookmark, a part of a list. Only the
-// transport knows: informers do not tell of bookmarks, which are all that comes at rest.
+// transport knows: informers do not report bookmarks, which are all that comes at rest.
 type heard struct{ nanoseconds atomic.Int64 }
 
 // at is the zero time until something has come.
@@ -22,11 +22,11 @@ func (h *heard) at() time.Time {
 
 type heardKey struct{}
 
-// in has the requests that are made with a context tell when something comes.
+// in returns a context whose requests record when something comes.
 func (h *heard) in(ctx context.Context) context.Context { return context.WithValue(ctx, heardKey{}, h) }
 
-// Hear has the cache that a request is made for, if it is for one, know when something of the answer comes. The
-// transport of clients calls it for each answer. A refusal tells nothing of the cluster.
+// Hear records, for the cache that a request is made for, if it is for one, when something of the answer comes. The
+// transport of clients calls it for each answer. A refusal says nothing about the cluster.
 func Hear(request *http.Request, response *http.Response) {
 	if h, ok := request.Context().Value(heardKey{}).(*heard); ok && response.StatusCode < http.StatusBadRequest {
 		response.Body = &hearing{response.Body, h}

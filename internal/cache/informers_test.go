@@ -99,7 +99,7 @@ func (registration) HasSynced() bool { return true }
 // TestOnChange: what is told of the events of an informer, also of a deletion that the watch has missed.
 func TestOnChange(t *testing.T) {
 	informer := &handlers{}
-	store := &Store[Node]{informers: clusterWide(informer), told: map[string][]cache.InformerSynced{}}
+	store := &Store[Node]{informers: clusterWide(informer), notified: map[string][]cache.InformerSynced{}}
 	var got [][2]*Node
 	if err := store.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
 		t.Fatal(err)

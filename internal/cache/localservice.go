@@ -18,7 +18,7 @@ import (
 
 // NewLocalServiceInformer makes informers of LocalServices as they are stored: a typed client could read none of them
 // any more if one did not fit the type, as when the CustomResourceDefinition is an older one, or edited. Every resync,
-// 0 for never, they are told as changed although they are not.
+// 0 for never, they are reported as changed although they are not.
 func NewLocalServiceInformer(client dynamic.Interface,
 	resync time.Duration) func(namespace string) cache.SharedIndexInformer {
 	return func(namespace string) cache.SharedIndexInformer {

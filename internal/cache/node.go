@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Node is what the cache keeps of a Node: what tells whether a LocalService selects it.
+// Node is what the cache keeps of a Node: its name and labels, by which a LocalService selects it.
 type Node struct {
 	Identity
 	Labels Labels

@@ -146,8 +146,8 @@ func (p *Pods) lastHeard() (resource string, at time.Time) {
 	return podsResource, time.Time{}
 }
 
-// HasSynced reports whether all pods of a namespace have been told that were there when the watch began, if they are
-// wanted.
+// HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began, if pods
+// are wanted.
 func (p *Pods) HasSynced(namespace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

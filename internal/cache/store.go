@@ -16,14 +16,14 @@ type Store[T any] struct {
 	resource  string
 	informers informers
 	heard     byNamespace[*heard]
-	told      byNamespace[[]cache.InformerSynced] // who has been told of all objects from the start
+	notified  byNamespace[[]cache.InformerSynced] // the handlers that have seen all objects from the start
 }
 
-// newStore makes a store of informers. trim makes little of a whole object.
+// newStore makes a store of informers. trim keeps only the fields of an object that are read.
 func newStore[T, Full any](resource string, informers informers, trim func(Full) (*T, error), indexers cache.Indexers,
 	onWatchError OnWatchError) (*Store[T], error) {
 	s := &Store[T]{resource: resource, informers: informers, heard: byNamespace[*heard]{},
-		told: byNamespace[[]cache.InformerSynced]{}}
+		notified: byNamespace[[]cache.InformerSynced]{}}
 	for namespace, informer := range informers {
 		err := informer.SetTransform(func(obj any) (any, error) {
 			if full, ok := obj.(Full); ok {
@@ -40,7 +40,7 @@ func newStore[T, Full any](resource string, informers informers, trim func(Full)
 		if err != nil {
 			return s, err
 		}
-		s.heard[namespace], s.told[namespace] = &heard{}, []cache.InformerSynced{informer.HasSynced}
+		s.heard[namespace], s.notified[namespace] = &heard{}, []cache.InformerSynced{informer.HasSynced}
 	}
 	return s, nil
 }
@@ -151,7 +151,7 @@ func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 		if err != nil {
 			return fmt.Errorf("watch changes: %w", err)
 		}
-		s.told[namespace] = append(s.told[namespace], registration.HasSynced)
+		s.notified[namespace] = append(s.notified[namespace], registration.HasSynced)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *Store[T]) run(ctx context.Context) {
 	running.Wait()
 }
 
-// lastHeard is about the watch that is behind the others, of those that have told anything yet.
+// lastHeard is about the watch that is behind the others, of those on which something has come.
 func (s *Store[T]) lastHeard() (resource string, at time.Time) {
 	for _, h := range s.heard {
 		if last := h.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
@@ -174,5 +174,5 @@ func (s *Store[T]) lastHeard() (resource string, at time.Time) {
 	return s.resource, at
 }
 
-// synced are what tells whether all is known of a namespace.
-func (s *Store[T]) synced(namespace string) []cache.InformerSynced { return s.told.of(namespace) }
+// synced returns the functions that report whether everything in a namespace is known.
+func (s *Store[T]) synced(namespace string) []cache.InformerSynced { return s.notified.of(namespace) }

@@ -62,7 +62,7 @@ type Collector struct {
 	LastHeard func() map[string]time.Time
 }
 
-// DescribeWithStability tells which metrics there are.
+// DescribeWithStability describes the metrics.
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namesDesc, cacheAgeDesc} {
 		ch <- d
@@ -144,7 +144,7 @@ type numbers struct {
 	names, namesReady int
 }
 
-// numbersOf are those that the status of a LocalService tells, and those that it does not count.
+// numbersOf returns the numbers in the status of a LocalService, and those that it does not count.
 func numbersOf(ls *v1alpha1.LocalService) numbers {
 	n := numbers{desired: int(ls.Status.Nodes), inPlace: int(ls.Status.Services),
 		findings: findingsOf(types.NamespacedName{Namespace: ls.Namespace, Name: ls.Name}),
@@ -164,10 +164,10 @@ func (n *numbers) add(other numbers) {
 	n.namesReady += other.namesReady
 }
 
-// services calls tell with each state of Services.
-func (n *numbers) services(tell func(state string, n int)) {
-	tell("desired", n.desired)
-	tell("in_place", n.inPlace)
-	tell("conflicted", n.findings.Conflicted)
-	tell("contested", n.findings.Contested)
+// services calls report with each state of Services.
+func (n *numbers) services(report func(state string, n int)) {
+	report("desired", n.desired)
+	report("in_place", n.inPlace)
+	report("conflicted", n.findings.Conflicted)
+	report("contested", n.findings.Contested)
 }

@@ -28,7 +28,7 @@ func SetInvalid(key types.NamespacedName, isInvalid bool) {
 	}
 }
 
-// SetFindings tells what a sync of a LocalService has found.
+// SetFindings records what a sync of a LocalService has found.
 func SetFindings(key types.NamespacedName, findings Findings) {
 	if findings == (Findings{}) {
 		found.Delete(key)
@@ -37,7 +37,7 @@ func SetFindings(key types.NamespacedName, findings Findings) {
 	}
 }
 
-// Forget is told of a LocalService that is gone.
+// Forget forgets a LocalService that is gone.
 func Forget(key types.NamespacedName) {
 	SetInvalid(key, false)
 	found.Delete(key)

@@ -34,7 +34,7 @@ type Hostnames struct {
 type LabelOfSelected func(node, key string) (value string, isSelected bool)
 
 // NewHostnames makes the Hostnames of a LocalService. published is the Service that has the names: while the
-// LocalService has another mode already, it tells how the names go. It is nil if there is none.
+// LocalService already has another mode, its annotation has the groupBy of the names. It is nil if there is none.
 func NewHostnames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Hostnames {
 	h := &Hostnames{localService: ls, groupBy: ls.Spec.GroupBy, label: label}
 	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
@@ -215,7 +215,7 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, is
 	case change.Current == nil:
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.GetUID()):
-		change.Action = Wait // It is of a Service that is gone, and will go with that.
+		change.Action = Wait // It belongs to a Service that is gone, and is deleted with it.
 	case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager &&
 		change.Current.Controller() != (Controller{}):
 	case n.IsContested != nil && n.IsContested(change.Current, want):

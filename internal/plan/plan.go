@@ -23,11 +23,11 @@ const (
 	// Adopt makes the LocalService the controller of a Service that it had before and nothing controls now, and brings
 	// the Service up to date.
 	Adopt Action = "Adopt"
-	// Replace deletes a Service and creates it anew, because a field differs that the API does not let change.
+	// Replace deletes and recreates a Service, because a field differs that the API does not let change.
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"
-	// Retire removes a Service of the mode that the LocalService had before.
+	// Retire removes a Service of the previous mode of the LocalService.
 	Retire Action = "Retire"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
@@ -42,7 +42,7 @@ type Change struct {
 	Template *Template
 	// Name of the Service.
 	Name string
-	// Node is the name of the node that the Service is for, "" for none, and for one that is to go.
+	// Node is the name of the node that the Service is for, "" for none, and for a Service that is deleted.
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service

@@ -44,7 +44,7 @@ func (p *Plan) retire(in *Input) {
 	left, known := LeftToRetire(ls, in.Now)
 	isDue := false
 	switch {
-	case r.Unanswered != 0: // An event will tell.
+	case r.Unanswered != 0: // An event will follow.
 	case !known:
 		r.Again = RetireAfter
 	case left > 0:
@@ -61,8 +61,8 @@ func (p *Plan) retire(in *Input) {
 	})
 }
 
-// LeftToRetire is how long the names of the previous mode have to stay yet, and whether that is known: not before the
-// status of a LocalService tells that the new ones answer.
+// LeftToRetire returns how long the names of the previous mode still have to stay, and whether that is known: not
+// before the status of a LocalService reports that the new ones answer.
 func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration, known bool) {
 	retiring := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
 	if retiring == nil || retiring.Status != metav1.ConditionTrue || retiring.ObservedGeneration != ls.Generation {

@@ -20,7 +20,7 @@ func newFairQueue[K comparable](tenant func(K) string) *fairQueue[K] {
 	return &fairQueue[K]{tenant: tenant, share: 1, running: map[string]int{}, waiting: map[string][]K{}}
 }
 
-// setWorkers tells how many workers there are, of which one in four, or at least one, is left to other tenants. No key
+// setWorkers sets the number of workers, of which one in four, or at least one, is reserved for other tenants. No key
 // must be waiting.
 func (q *fairQueue[K]) setWorkers(n int) {
 	q.mu.Lock()

@@ -1,5 +1,5 @@
-// Package status tells in the status and the events of a LocalService what was found and done. It has no client and no
-// state: everything is a function of its arguments.
+// Package status reports in the status and the events of a LocalService what was found and done. It has no client and
+// no state: everything is a function of its arguments.
 package status
 
 import (
@@ -33,7 +33,7 @@ type Report struct {
 	Unselected *plan.Unselected
 	// Capacity is how many Services there are to be.
 	Capacity plan.Capacity
-	// Hostnames tells about mode Hostnames, nil for another one.
+	// Hostnames is about mode Hostnames, nil for another mode.
 	Hostnames *Hostnames
 	// Retirement is about the Services of the previous mode.
 	Retirement plan.Retirement
@@ -82,7 +82,7 @@ func (r *Report) AddNames(copies *plan.Copies, refused []error) {
 // EndpointsField is the name of what is contested of an EndpointSlice.
 const EndpointsField = "endpoints"
 
-// Status returns the status that tells the report. It is old itself, timestamps included, where nothing has changed.
+// Status returns the status that the report leads to. Where nothing has changed it equals old, timestamps included.
 func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alpha1.LocalServiceStatus {
 	status := *old.DeepCopy()
 	status.ObservedGeneration = generation
@@ -105,25 +105,25 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	}
-	r.tellRetiring(&status, generation)
+	r.setRetiring(&status, generation)
 	return status
 }
 
-// TellsInvalid reports whether the status of a LocalService says already why its spec is invalid.
-func TellsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
+// ReportsInvalid reports whether the status of a LocalService already says why its spec is invalid.
+func ReportsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
 	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == v1alpha1.ReasonInvalidSpec && ready.Message == invalid.Error() &&
 		ready.ObservedGeneration == ls.Generation
 }
 
-// tellRetiring tells since when the Services of the mode before are not needed any more. After a change of the spec
-// that begins anew; not while pods come and go, which are not known under both names at the same moment.
-func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
+// setRetiring sets the condition since when the Services of the previous mode are not needed any more. A change of the
+// spec resets it. Pods that come and go do not: they are not known under both names at the same moment.
+func (r *Report) setRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
 	if r.Invalid != nil {
 		return
 	}
-	told := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring)
-	if told != nil && (r.Retirement.Services == 0 || told.ObservedGeneration != generation) {
+	current := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring)
+	if current != nil && (r.Retirement.Services == 0 || current.ObservedGeneration != generation) {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRetiring)
 	}
 	if r.Retirement.Services == 0 {
@@ -136,13 +136,13 @@ func (r *Report) tellRetiring(status *v1alpha1.LocalServiceStatus, generation in
 		c.Message = "the Services of the previous mode stay while no node is selected"
 	case r.Retirement.Unanswered == 0, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRetiring):
 		c.Status = metav1.ConditionTrue
-		c.Message = fmt.Sprintf("the new names answer; the Services of the mode before are deleted after %s, when no "+
-			"cache of DNS says any more that the new ones do not exist", plan.RetireAfter)
+		c.Message = fmt.Sprintf("the new names answer; the Services of the previous mode are deleted after %s, "+
+			"once negative DNS caches have expired", plan.RetireAfter)
 	case r.Retirement.Unanswered > 0:
-		c.Message = fmt.Sprintf("the Services of the mode before stay: %d nodes answer through those only",
+		c.Message = fmt.Sprintf("the Services of the previous mode stay: %d nodes answer through those only",
 			r.Retirement.Unanswered)
 	default:
-		c.Message = "the Services of the mode before stay until all new names are published"
+		c.Message = "the Services of the previous mode stay until all new names are published"
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
 }
@@ -207,8 +207,8 @@ func (r *Report) noNodesSelected() string {
 	return message + ". Correct spec.nodeSelector or the labels of the nodes"
 }
 
-// isStalled reports whether nothing will become of what Ready tells before somebody edits something. A write that the
-// API server refuses may pass the next time: why it does is for people to know.
+// isStalled reports whether the reason of Ready stays until somebody edits something. A write that the API server
+// refuses may succeed the next time, so it does not count.
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
 	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
@@ -234,7 +234,7 @@ func (r *Report) progressing() metav1.Condition {
 			"again"
 	case r.Retirement.Services > 0 && r.Unselected == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
-		c.Message = "the Services of the mode before are still there"
+		c.Message = "the Services of the previous mode are still there"
 	}
 	return c
 }

@@ -83,8 +83,8 @@ func causes(message string) sets.Set[string] {
 // moreCauses ends a message that does not have all causes.
 const moreCauses = " more causes"
 
-// Summarize tells writes that failed by cause, counted, in an order that depends on nothing else. Of a single one the
-// Service is named.
+// Summarize groups writes that failed by cause and counts them, in an order that depends on nothing else. Of a single
+// one it names the Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*WriteError](errs[0]); isWrite {
@@ -135,17 +135,17 @@ func summarizeConflicts(conflicts []plan.Change) string {
 		"or rename those, or give this LocalService another name", len(conflicts), names)
 }
 
-// verbs are the words for actions, in errors and in events, in the order in which events tell them.
+// verbs are the words for actions, in errors and in events, in the order in which events list them.
 var verbs = []struct {
 	action              plan.Action
 	infinitive, written string
 }{
-	{plan.Create, "create", "created"},
-	{plan.Adopt, "adopt", "adopted"},
-	{plan.Update, "update", "updated"},
-	{plan.Replace, "replace", "replaced"},
-	{plan.Delete, "delete", "deleted"},
-	{plan.Retire, "delete", "deleted of the mode before"},
+	{plan.Create, "create", "created %d"},
+	{plan.Adopt, "adopt", "adopted %d"},
+	{plan.Update, "update", "updated %d"},
+	{plan.Replace, "replace", "replaced %d"},
+	{plan.Delete, "delete", "deleted %d"},
+	{plan.Retire, "delete", "deleted %d from the previous mode"},
 }
 
 func infinitive(action plan.Action) string {
@@ -157,12 +157,12 @@ func infinitive(action plan.Action) string {
 	return cmp.Or(string(action), "write")
 }
 
-// Written tells what was written, "" for nothing: "Services: created 3, deleted 1".
+// Written says what was written, "" for nothing: "Services: created 3, deleted 1".
 func Written(counts map[plan.Action]int) string {
 	var parts []string
 	for _, v := range verbs {
 		if n := counts[v.action]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %d", v.written, n))
+			parts = append(parts, fmt.Sprintf(v.written, n))
 		}
 	}
 	if len(parts) == 0 {

@@ -20,7 +20,7 @@ const (
 )
 
 // Contested knows the fields that somebody else sets as often as they are written, as the API server's answers have
-// shown: without it, they would be written at every sync. A LocalService whose spec has changed begins anew.
+// shown: without it, they would be written at every sync. A LocalService whose spec has changed starts afresh.
 type Contested struct{ fields *utilcache.LRUExpireCache }
 
 func newContested() Contested { return Contested{utilcache.NewLRUExpireCache(maxContested)} }

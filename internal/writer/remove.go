@@ -29,7 +29,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change *p
 	// The API server looks last whether the name is free, when nothing else is left to refuse.
 	_, err := client.Create(ctx, successor, dryRun)
 	if apierrors.IsAlreadyExists(err) {
-		// What it would store it tells only about a name that is free.
+		// It reports what it would store only for a name that is free.
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
 		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
@@ -48,7 +48,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change *p
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
 	created, err := client.Create(ctx, successor, options)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		// A dry run does not tell all, such as that no address is left. What came before may have used up the time.
+		// A dry run does not find everything, such as an exhausted address range. The time may be used up.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
 		if _, backErr := client.Create(ctx, template.Restored(change.Current), options); backErr != nil {

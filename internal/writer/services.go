@@ -31,8 +31,8 @@ const (
 	Timeout = 30 * time.Second
 	// syncTime is how long one sync begins writes. The LocalService then waits for its next turn, and is planned again.
 	syncTime = 500 * time.Millisecond
-	// ObserveAfter is when what was written is looked at again, whatever the watch tells: it may be gone before the watch
-	// told that it was there.
+	// ObserveAfter is when the controller looks again at what it wrote, whatever the watch reports: an object may be
+	// deleted before the watch has shown that it existed.
 	ObserveAfter = 5 * time.Second
 )
 
@@ -127,8 +127,8 @@ func (o *Outcome) Err(key types.NamespacedName) error {
 	return nil
 }
 
-// actions are those of writes, in the order in which they are made. Deletions come first, because they make room where a quota
-// has none; adoptions need none. Replacements come late, and alone, because they take away what serves; and last what
+// actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
+// in a quota; adoptions need none. Replacements come late, and alone, because they delete what serves; and last what
 // nobody needs any more.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
 

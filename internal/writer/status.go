@@ -59,7 +59,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	return 0, s.write(ctx, ls, &after)
 }
 
-// write writes the status of a LocalService. One that has been deleted has none: the watch will tell.
+// write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
 	// The resource version keeps it from a successor of the same name, which would begin with conditions that are not its
 	// own, and from a LocalService that was changed: the API server does not look at the UID.

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// wantRetired waits until LocalService demo has only these Services, and fails if those of the mode before have gone
+// wantRetired waits until LocalService demo has only these Services, and fails if those of the previous mode have gone
 // earlier than DNS may remember that the new names do not exist, or much later. The new ones answer since the last of
 // some requests.
 func (s *scene) wantRetired(ls *v1alpha1.LocalService, answer func() framework.Requests, services ...string) {
@@ -25,7 +25,8 @@ func (s *scene) wantRetired(ls *v1alpha1.LocalService, answer func() framework.R
 	gone := s.Requests().Resource("services").Verb("delete").Where(framework.Succeeded).First()
 	stayed := gone.Sub(answer().Last())
 	if stayed < plan.RetireAfter || stayed > plan.RetireAfter+busy*5*time.Second {
-		s.Fatalf("the Services of the mode before stayed for %v after the new names; want %v", stayed, plan.RetireAfter)
+		s.Fatalf("the Services of the previous mode stayed for %v after the new names; want %v", stayed,
+			plan.RetireAfter)
 	}
 	s.waitRetiring("")
 }

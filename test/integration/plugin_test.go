@@ -135,7 +135,7 @@ func pluginWithHostnames(t *testing.T, cluster *framework.Cluster) {
 	s.wantPlugin([]string{"B=" + b + " 0/1 PodsNotReady", "a=a 1/2 PodsNotReady", nodes[3] + "= 0/0 NodeWithoutName"},
 		"nodes", "demo", "-o", format)
 	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = "", "" })
-	s.wantPlugin([]string{"Services: The mode is being changed: the names of the mode before, <node>.demo,"},
+	s.wantPlugin([]string{"Services: The mode is being changed: the names of the previous mode, <node>.demo,"},
 		"nodes", "demo", "-o", "go-template={{.mode}}: {{slice .message 0 69}}\n")
 	s.Must(restarted.Stop())
 }

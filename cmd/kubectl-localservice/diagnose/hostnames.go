@@ -125,7 +125,7 @@ func nodesWithHostname(in Input) map[string]labels.Set {
 	return nodes
 }
 
-// retiring says, after a change of the mode, that the names of the mode before are still there, and until when.
+// retiring says, after a change of the mode, that the names of the previous mode are still there, and until when.
 func retiring(ls *v1alpha1.LocalService) string {
 	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
 	if c == nil {
@@ -138,5 +138,6 @@ func retiring(ls *v1alpha1.LocalService) string {
 	if left, known := plan.LeftToRetire(ls, c.LastTransitionTime.Time); known {
 		until = " until " + c.LastTransitionTime.Add(left).UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("The mode is being changed: the names of the mode before, %s, are still there%s.", before, until)
+	return fmt.Sprintf("The mode is being changed: the names of the previous mode, %s, are still there%s.", before,
+		until)
 }

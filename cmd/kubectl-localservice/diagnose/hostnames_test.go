@@ -279,7 +279,7 @@ func TestRetiring(t *testing.T) {
 		"<node>.demo, are still there until 2030-01-02T03:04:36Z.": localService(told("True", 2)),
 	} {
 		if want != "" {
-			want = "The mode is being changed: the names of the mode before, " + want
+			want = "The mode is being changed: the names of the previous mode, " + want
 		}
 		if got := Nodes(Input{LocalService: ls}).Message; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -40,7 +40,7 @@ type NodeList struct {
 	Mode         v1alpha1.Mode `json:"mode"`
 	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
 	GroupBy string `json:"groupBy"`
-	// Message says what concerns all names: that those of the mode before are still there, or why none is known.
+	// Message says what concerns all names: that those of the previous mode are still there, or why none is known.
 	Message    string     `json:"message"`
 	NodeLabels NodeLabels `json:"nodeLabels"`
 	Items      []Node     `json:"items"`

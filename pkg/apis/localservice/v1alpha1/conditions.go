@@ -14,9 +14,9 @@ const (
 	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
 	// known to stand.
 	ConditionNearCapacity = "NearCapacity"
-	// ConditionRetiring is there while a LocalService whose mode was changed has the Services of the mode before. It is
-	// True from when all names of the new mode answer; a while later, when no cache of DNS answers any more that they do
-	// not exist, those Services are deleted.
+	// ConditionRetiring is there while a LocalService whose mode was changed has the Services of the previous mode. It
+	// becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative DNS
+	// caches have expired.
 	ConditionRetiring = "Retiring"
 	// ConditionStalled is there, and True, while the LocalService is not ready and will not be until somebody edits
 	// something: its spec, or whatever the message names. It has the reason and the message of Ready. kstatus, by which
@@ -34,7 +34,7 @@ const (
 	ReasonHostnamesNotPermitted = "HostnamesNotPermitted"
 	// ReasonNoEndpointSlices: Kubernetes has not published the pods of mode Hostnames yet.
 	ReasonNoEndpointSlices = "NoEndpointSlices"
-	// ReasonChangingMode: the names of the mode before stay until those of the new one answer.
+	// ReasonChangingMode: the names of the previous mode stay until those of the new one answer.
 	ReasonChangingMode = "ChangingMode"
 	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. While no node
 	// matches spec.nodeSelector, Services of nodes that exist, and published names, are kept.

@@ -3,7 +3,7 @@ package v1alpha1
 // Labels, annotations and other names.
 const (
 	// DefaultNodeLabelKey is the pod label that holds the name of the pod's node, unless the controller
-	// was told another one (flag -node-label-key).
+	// has another one (flag -node-label-key).
 	DefaultNodeLabelKey = "vm/rack"
 	// OwnerLabelKey is the label on every generated Service that holds the name of its LocalService.
 	OwnerLabelKey = "owner"
@@ -11,11 +11,11 @@ const (
 	// also where that name is too long for a label value.
 	NodeAnnotationKey = "localservice.dev/node"
 	// AppliedMetadataAnnotationKey is the annotation on a generated Service that lists the label and annotation
-	// keys that came from spec.serviceMetadata, so that a key dropped there can be told from one that
+	// keys that came from spec.serviceMetadata, so that a key dropped there can be distinguished from one that
 	// somebody else has set.
 	AppliedMetadataAnnotationKey = "localservice.dev/applied-metadata"
 	// HostnamesLabelKey is the label on the Services and EndpointSlices of a LocalService with mode: Hostnames. Its value
-	// tells what each is for.
+	// says what each is for.
 	HostnamesLabelKey = "localservice.dev/hostnames"
 	// HostnamesSource is the value of HostnamesLabelKey on the Service that selects the pods, and on its EndpointSlices,
 	// which Kubernetes keeps.
