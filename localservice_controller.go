@@ -195,11 +195,10 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 
 // announce records an event, before anything is written, of what somebody may not have meant: once, when it begins.
 func (c *localServiceController) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
-	owned := len(c.caches.Services.Owned(ls))
-	if plan.IsMassDeletion(*p, owned) && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
+	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
 		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
 			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
-				p.Count(plan.Delete), owned))
+				p.Count(plan.Delete), p.Owned))
 	}
 }
 

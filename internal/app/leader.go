@@ -20,11 +20,10 @@ import (
 // whether the Lease is renewed in time.
 func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
 	work func(context.Context)) error {
-	hostname, err := os.Hostname()
+	lock, err := newLock(kube, opts)
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	identity := hostname + "_" + string(uuid.NewUUID())
 	electionCtx, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var started atomic.Bool
@@ -32,11 +31,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: opts.leaderElectionID,
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: opts.leaderElectionNamespace, Name: opts.leaderElectionID},
-			Client:     kube.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-		},
+		Lock: lock,
 		// A standby notices a renewal up to a retry late, and looks whether the Lease has ended once in a retry, each
 		// with jitter. All of that is to be over within the duration that the operator chose.
 		LeaseDuration:   opts.leaseDuration * 25 / 30,
@@ -57,7 +52,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(leader string) {
-				if leader != identity {
+				if leader != lock.Identity() {
 					klog.FromContext(ctx).Info("Standing by", "leader", leader)
 				}
 			},
@@ -82,4 +77,44 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	}
 	return errors.New("the Lease was lost to another instance, or could not be renewed in time: this instance " +
 		"stops, so that it can be started anew as a standby")
+}
+
+// newLock makes the Lease of this instance.
+func newLock(kube kubernetes.Interface, opts *Options) (resourcelock.Interface, error) {
+	hostname, err := os.Hostname()
+	return finishingLock{&resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: opts.leaderElectionNamespace, Name: opts.leaderElectionID},
+		Client:     kube.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname + "_" + string(uuid.NewUUID())},
+	}}, err
+}
+
+// finishingLock finishes a request about the Lease that a stop meets: cut off, it would be logged as an error, and the
+// Lease could not be given back before it is known who holds it.
+type finishingLock struct{ resourcelock.Interface }
+
+// finish returns a context that ends at the deadline of another one, and not when that is canceled.
+func finish(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
+		return context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	}
+	return context.WithCancel(context.WithoutCancel(ctx))
+}
+
+func (l finishingLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, cancel := finish(ctx)
+	defer cancel()
+	return l.Interface.Get(ctx)
+}
+
+func (l finishingLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := finish(ctx)
+	defer cancel()
+	return l.Interface.Create(ctx, record)
+}
+
+func (l finishingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := finish(ctx)
+	defer cancel()
+	return l.Interface.Update(ctx, record)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 var leaderOptions = &Options{leaderElectionNamespace: "kube-system", leaderElectionID: "demo",
@@ -112,5 +113,45 @@ func TestStandbyStops(t *testing.T) {
 		}
 		stop()
 		<-stopped
+	})
+}
+
+// TestFinishing: a request about the Lease that a stop meets is finished, unless its own time is over.
+func TestFinishing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := kubefake.NewClientset()
+		lock, err := newLock(kube, leaderOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		late, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		for name, c := range map[string]struct {
+			ctx  context.Context
+			want error
+		}{"stopped": {stopped, nil}, "late": {late, context.DeadlineExceeded}} {
+			ctx, cancel := finish(c.ctx)
+			if got := ctx.Err(); !errors.Is(got, c.want) {
+				t.Errorf("%s: %v, want %v", name, got, c.want)
+			}
+			cancel()
+		}
+		seen := 0
+		kube.PrependReactor("*", "leases", func(core.Action) (bool, runtime.Object, error) {
+			seen++
+			return false, nil, nil
+		})
+		if err := lock.Create(stopped, resourcelock.LeaderElectionRecord{HolderIdentity: "x"}); err != nil {
+			t.Error(err)
+		}
+		record, _, err := lock.Get(stopped)
+		if err != nil || record.HolderIdentity != "x" {
+			t.Errorf("%v, %v", record, err)
+		}
+		if err := lock.Update(stopped, *record); err != nil || seen != 3 {
+			t.Errorf("%v; %d requests", err, seen)
+		}
 	})
 }

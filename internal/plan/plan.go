@@ -54,8 +54,8 @@ type Change struct {
 type Plan struct {
 	// Changes has an entry for every Service that is not as it should be, by name.
 	Changes []Change
-	// InPlace is the number of Services that are in place and up to date.
-	InPlace int
+	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
+	Owned, InPlace int
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready endpoint.
 	Nodes, Ready int
 	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
@@ -96,7 +96,7 @@ type Input struct {
 
 // Compute compares the Services that should be with those that are.
 func Compute(in Input) Plan {
-	plan := Plan{Nodes: len(in.Nodes), Copies: in.Names.Copies()}
+	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies()}
 	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte

@@ -169,7 +169,7 @@ func TestSlowRefusals(t *testing.T) {
 			return forbidden
 		}
 		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		if len(requests) != 1 || out.More || len(out.Refused) != 1 || out.RetryAfter == 0 {
+		if len(requests) != 5 || out.More || len(out.Refused) != 5 || out.RetryAfter == 0 {
 			t.Errorf("%v: %+v", requests, out)
 		}
 	})

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
+
+// errGone is returned for a deletion of a Service that is gone already: the watch may be late to tell.
+var errGone = errors.New("it is gone already")
 
 // contestedError says that a Service was not replaced, because its successor would not be as it should, either.
 type contestedError struct{ fields []string }
@@ -42,7 +46,7 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change *p
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
 	}
-	if err := remove(ctx, client, change.Current, mayRemove); err != nil {
+	if err := remove(ctx, client, change.Current, mayRemove); err != nil && err != errGone {
 		return nil, err
 	}
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
@@ -88,7 +92,7 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, current pl
 	err := client.Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if apierrors.IsNotFound(err) {
-		return nil // It has gone already.
+		return errGone
 	}
 	return err
 }

@@ -29,8 +29,11 @@ import (
 const (
 	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
 	Timeout = 30 * time.Second
-	// syncTime is how long one sync begins writes. The LocalService then waits for its next turn, and is planned again.
-	syncTime = 500 * time.Millisecond
+	// One sync begins writes for syncTime; where the API server is slow, for slowSyncTime, or until it has begun syncWrites,
+	// which is time for many at once. The LocalService then waits for its next turn, and is planned again.
+	syncTime     = 500 * time.Millisecond
+	slowSyncTime = 10 * syncTime
+	syncWrites   = 64
 	// ObserveAfter is when the controller looks again at what it wrote, whatever the watch reports: an object may be
 	// deleted before the watch has shown that it existed.
 	ObserveAfter = 5 * time.Second
@@ -136,7 +139,7 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // Those that were refused a moment ago are not tried. If there is anything to write, the LocalService is first read from
 // the API server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes []plan.Change) Outcome {
-	w := &execution{Services: s, ls: ls, ends: s.Clock.Now().Add(syncTime),
+	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
 		out: Outcome{Counts: map[plan.Action]int{}, Contested: sets.Set[string]{}}}
 	isCurrent := false
 	for _, action := range actions {
@@ -173,10 +176,11 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes
 // execution is the work on the changes of one plan.
 type execution struct {
 	*Services
-	ls   *v1alpha1.LocalService
-	ends time.Time
+	ls    *v1alpha1.LocalService
+	began time.Time
 
 	mu        sync.Mutex
+	writes    int // that were begun
 	hasFailed bool
 	out       Outcome
 }
@@ -276,7 +280,8 @@ func (w *execution) mayBegin(ctx context.Context, action plan.Action) error {
 		return errUnsafe
 	case (action == plan.Replace || action == plan.Update) && len(w.out.Contested) > 0:
 		return errContested
-	case !w.Clock.Now().Before(w.ends):
+	}
+	if time := w.Clock.Since(w.began); time >= slowSyncTime || time >= syncTime && w.writes >= syncWrites {
 		return errTimeUp
 	}
 	return nil
@@ -284,11 +289,17 @@ func (w *execution) mayBegin(ctx context.Context, action plan.Action) error {
 
 // one makes one change.
 func (w *execution) one(ctx context.Context, change *plan.Change) error {
+	w.mu.Lock()
+	w.writes++
+	w.mu.Unlock()
 	service, err := w.write(ctx, change)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if contested, ok := errors.AsType[*contestedError](err); ok {
 		w.out.Contested.Insert(contested.fields...)
+		return nil
+	}
+	if err == errGone {
 		return nil
 	}
 	if err != nil {
@@ -328,6 +339,9 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 			service, err = client.Patch(writing, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
+	}
+	if errors.Is(err, errGone) {
+		return nil, errGone
 	}
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {

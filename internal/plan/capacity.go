@@ -2,9 +2,9 @@ package plan
 
 // IsMassDeletion reports whether a plan deletes so many of a LocalService's Services that it may be a mistake, and
 // should be announced: most of them, and more than one.
-func IsMassDeletion(plan Plan, owned int) bool {
-	deletes := plan.Count(Delete)
-	return deletes > 1 && 2*deletes > owned
+func (p *Plan) IsMassDeletion() bool {
+	deletes := p.Count(Delete)
+	return deletes > 1 && 2*deletes > p.Owned
 }
 
 // Capacity is how many Services there are to be, with all that a LocalService wants.
