@@ -41,7 +41,8 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 // whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
 //
 // A sync decides by the caches alone. It waits until they have observed what the last sync wrote, so that nothing has to
-// be remembered about it. It writes for half a second at most; the rest is planned again, at the end of the queue.
+// be remembered about it. It writes for half a second, longer where the API server is slow; the rest is planned again,
+// at the end of the queue.
 type localServiceController struct {
 	recorder     app.Recorder
 	clock        clock.PassiveClock

@@ -56,8 +56,8 @@ func TestMemories(t *testing.T) {
 	table := memoriesInDocs(t)
 	for _, name := range slices.Sorted(maps.Keys(isMemory)) {
 		if _, isPlumbing := plumbing[name]; isMemory[name] && !table[name] && !isPlumbing {
-			t.Errorf("%s may remember something between syncs: look for a rule that needs no memory; if there is none, "+
-				"add it to the table in docs/design.md", name)
+			t.Errorf("%s may remember something between syncs: look for a rule that needs no memory; if there is "+
+				"none, add it to the table in docs/design.md", name)
 		}
 	}
 	for name := range plumbing {
@@ -92,8 +92,8 @@ func memoriesInDocs(t *testing.T) map[string]bool {
 		table[match[2]+" "+match[1]] = true
 	}
 	if rows := strings.Count(section, "\n|") - 2; rows != len(table) {
-		t.Errorf("%d rows of the table in docs/design.md, of which %d can be read: each has a field, its requirement, its "+
-			"bound, and what breaks without it", rows, len(table))
+		t.Errorf("%d rows of the table in docs/design.md, of which %d can be read: each has a field, its requirement, "+
+			"its bound, and what breaks without it", rows, len(table))
 	}
 	return table
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// errGone is returned for a deletion of a Service that is gone already: the watch may be late to tell.
+// errGone is returned for a deletion of a Service that is already gone: the watch may lag.
 var errGone = errors.New("it is gone already")
 
 // contestedError says that a Service was not replaced, because its successor would not be as it should, either.

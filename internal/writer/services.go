@@ -29,8 +29,8 @@ import (
 const (
 	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
 	Timeout = 30 * time.Second
-	// One sync begins writes for syncTime; where the API server is slow, for slowSyncTime, or until it has begun syncWrites,
-	// which is time for many at once. The LocalService then waits for its next turn, and is planned again.
+	// One sync begins writes for syncTime; where the API server is slow, for slowSyncTime, or until it has begun
+	// syncWrites, which is time for many at once. The LocalService then waits for its next turn, and is planned again.
 	syncTime     = 500 * time.Millisecond
 	slowSyncTime = 10 * syncTime
 	syncWrites   = 64
