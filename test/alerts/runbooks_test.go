@@ -78,7 +78,7 @@ func TestRunbooks(t *testing.T) {
 	kubectl := kubectlHelp{t: t, texts: map[string]string{}}
 	for _, name := range alerts {
 		book := readRunbook(t, name)
-		want := []string{"# " + name, "## Meaning", "## Impact", "## How to look", "## How to mend"}
+		want := []string{"# " + name, "## Meaning", "## Impact", "## How to look", "## How to fix it"}
 		if got := heading.FindAllString(block.ReplaceAllString(book.text, ""), -1); !slices.Equal(got, want) {
 			t.Errorf("%s has the headings %q, want %q", name, got, want)
 		}
