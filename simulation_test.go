@@ -61,10 +61,11 @@ func replicate(ctx context.Context, r simulation.Replica) {
 		panic(err)
 	}
 	deps.Shuffle = r.Shuffle
-	work, err := newControllers(deps)
+	work, remembers, err := newRemembering(deps)
 	if err != nil {
 		panic(err)
 	}
+	r.Remembers(remembers)
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()

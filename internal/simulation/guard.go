@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type guard struct {
 	edited  map[types.NamespacedName]time.Time
 	gone    map[types.UID]time.Time // LocalServices that are deleted, or being deleted
 	owners  map[types.UID]string    // the namespaces of all LocalServices that there have been
+	seen    map[string]bool         // the UIDs and keys of all objects that there have been
 	changed time.Time               // when anything was last that is asked for follows from
 }
 
@@ -56,7 +58,7 @@ const mostMistaken = 3
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{server: server, story: story, names: map[types.NamespacedName]*demand{},
-		traces: map[types.NamespacedName]trace{},
+		traces: map[types.NamespacedName]trace{}, seen: map[string]bool{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
 	server.ObserveRefusals(g.refused)
@@ -138,6 +140,9 @@ func (g *guard) isSlow() bool {
 
 // look is called for every write that has taken place, with the lock of the API server held.
 func (g *guard) look(w Write) {
+	if w.Before == nil && w.Resource != "leases" && w.Resource != "events" && w.Resource != "namespaces" {
+		g.seen[string(w.After.GetUID())], g.seen[strings.TrimPrefix(w.Key.String(), "/")] = true, true
+	}
 	if isReplica(w.By) {
 		g.judge(w)
 	}

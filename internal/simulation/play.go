@@ -30,6 +30,8 @@ type Replica struct {
 	// Shuffle is what rand.Shuffle is, the same each time that the history is played.
 	Shuffle func(n int, swap func(i, j int))
 	Record  func(object, eventType, reason, note string)
+	// Remembers takes what returns what the program remembers of objects that are gone, by their UIDs and keys.
+	Remembers func(func(gone map[string]bool) []string)
 }
 
 // Failure is what is wrong with the controllers, as a history has shown.
@@ -66,6 +68,8 @@ type replica struct {
 	endpoint *Endpoint
 	stop     context.CancelFunc
 	done     chan struct{}
+	// remembers is what the program has given to Replica.Remembers.
+	remembers func(gone map[string]bool) []string
 }
 
 // Play has a history happen, and returns what is wrong, nil for nothing. It must be called in a bubble of
@@ -309,22 +313,5 @@ func (w *world) rest() {
 	}
 	for _, e := range w.endpoints() {
 		w.guard.checkRate(e)
-	}
-}
-
-// vanish deletes everything in one of four histories, after which no Service of a LocalService must be there.
-func (w *world) vanish() {
-	if w.guard.hasFailed() || w.history.Seed%4 > 0 {
-		return
-	}
-	w.story.add("everything is deleted")
-	for _, ls := range List[*v1alpha1.LocalService](w.server) {
-		_ = w.remove(ls)
-	}
-	time.Sleep(3 * time.Minute)
-	for _, service := range List[*corev1.Service](w.server) {
-		if ref := metav1.GetControllerOf(service); ref != nil && ref.Kind == v1alpha1.Kind {
-			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))
-		}
 	}
 }
