@@ -50,8 +50,8 @@ func (o *oracle) fail(kind, format string, args ...any) {
 	o.found = append(o.found, problem{kind, fmt.Sprintf(format, args...)})
 }
 
-// mayStay reports whether a Service may be there that a LocalService controls: one that it wants, or one of the previous
-// mode as long as its names cannot be given up.
+// mayStay reports whether a LocalService may have a Service: one that it wants, or one of the previous mode as long as
+// its names cannot be given up.
 func (o *oracle) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	if _, isWanted := o.names(ls)[service.Name]; isWanted {
 		return true
@@ -106,11 +106,11 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			ready += min(len(o.answering(ls, node)), 1)
 		}
 	}
-	nodes := len(names)
+	nodes, services := len(names), len(names)-conflicts
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		nodes, ready = o.checkHostnames(ls, conflicts)
 	}
-	o.checkStatus(ls, nodes, len(names)-conflicts, ready, conflicts)
+	o.checkStatus(ls, nodes, services, ready, conflicts)
 }
 
 // checkService compares a Service with what the API server would make of the one that is wanted.
@@ -126,23 +126,14 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 			s.Spec.Ports[i].NodePort = 0
 		}
 	}
-	isFromBefore := ls.Spec.ServiceMetadata == nil &&
-		(have.Annotations["example.com/note"] == "a" || have.Labels["team"] == "a")
+	if ls.Spec.ServiceMetadata == nil && (have.Annotations["example.com/note"] == "a" || have.Labels["team"] == "a") {
+		o.fail("a Service with metadata of before", "%s", name)
+	}
 	have = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: shared(have.Labels, want.Labels),
 		Annotations: shared(have.Annotations, want.Annotations)}, Spec: have.Spec}
 	if !apiequality.Semantic.DeepEqual(want, have) {
 		o.fail("a Service that is not as it should be", "%s: %s", name, strings.Join(differences(want, have), ", "))
 	}
-	if isFromBefore {
-		o.fail("a Service with metadata of before", "%s", name)
-	}
-}
-
-// shared are the pairs of all that part has, too, be it with another value.
-func shared(all, part map[string]string) map[string]string {
-	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool { _, is := part[key]; return !is })
-	return out
 }
 
 // checkHostnames compares what is published with the pods, and returns how many names there are, and answer.
@@ -161,9 +152,12 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 	if conflicts == 0 && !maps.Equal(want, have) {
 		o.fail("names that are not as the pods", "%s: %v instead of %v", ls.Name, have, want)
 	}
-	names = len(answers)
-	maps.DeleteFunc(answers, func(_ string, is bool) bool { return !is })
-	return names, len(answers)
+	for _, is := range answers {
+		if is {
+			ready++
+		}
+	}
+	return len(answers), ready
 }
 
 func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts int) {

@@ -125,6 +125,13 @@ func serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
 	return s
 }
 
+// shared are the pairs of all that part has, too, be it with another value.
+func shared(all, part map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key, _ string) bool { _, is := part[key]; return !is })
+	return out
+}
+
 func selectorOf(ls *v1alpha1.LocalService, node string) map[string]string {
 	out := maps.Clone(ls.Spec.Selector)
 	if node != "" {
