@@ -24,7 +24,9 @@ func (w *world) vanish() {
 			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))
 		}
 	}
-	w.forget()
+	if w.history.Replicas == 1 { // Each second of an election costs as much as a change.
+		w.forget()
+	}
 }
 
 // memorable is how long something may be remembered of what is gone.
