@@ -124,17 +124,20 @@ func do(do string, on func(d *drawing) string, how ...string) kind {
 	}}
 }
 
-func edit(d *drawing) Step {
-	how := spec(d)
-	if rapid.Bool().Draw(d.T, "two") {
-		how += "," + spec(d)
+// variants are what a spec becomes in one go.
+func variants(d *drawing, most int) string {
+	out := spec(d)
+	for range rapid.IntRange(0, most-1).Draw(d.T, "more") {
+		out += "," + spec(d)
 	}
-	return Step{Do: "edit", On: local(d), How: how}
+	return out
 }
 
-func apply(d *drawing) Step { return Step{Do: "apply", On: local(d), How: spec(d)} }
+func edit(d *drawing) Step { return Step{Do: "edit", On: local(d), How: variants(d, 2)} }
 
-func recreate(d *drawing) Step { return Step{Do: "recreate", On: local(d), How: spec(d)} }
+func apply(d *drawing) Step { return Step{Do: "apply", On: local(d), How: variants(d, 3)} }
+
+func recreate(d *drawing) Step { return Step{Do: "recreate", On: local(d), How: variants(d, 3)} }
 
 // spoil has somebody change a Service that is ours, most likely.
 var spoil = do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...)

@@ -1,6 +1,9 @@
 package simulation
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Shrink returns the shortest history that it finds, from one that has failed, which still fails in the same way. It
 // tries at most so many.
@@ -26,9 +29,11 @@ func Shrink(h *History, failure *Failure, most int, play func(*History) *Failure
 		}
 	}
 	for i := range h.Steps {
-		smaller := h.clone()
-		if smaller.Steps[i].After = 0; h.Steps[i].After > 0 {
-			try(smaller)
+		for _, simplify := range simplerSteps {
+			smaller := h.clone()
+			if simplify(&smaller.Steps[i]); smaller.Steps[i] != h.Steps[i] {
+				try(smaller)
+			}
 		}
 	}
 	return h, failure
@@ -60,4 +65,11 @@ var simpler = []func(*History){
 	func(h *History) { h.Addresses = plenty },
 	func(h *History) { h.Nodes = 1 },
 	func(h *History) { h.Nodes = 0 },
+}
+
+// simplerSteps makes a step simpler.
+var simplerSteps = []func(*Step){
+	func(s *Step) { s.After = 0 },
+	func(s *Step) { s.How = s.How[strings.Index(s.How, ",")+1:] },
+	func(s *Step) { s.How, _, _ = strings.Cut(s.How, ",") },
 }
