@@ -154,7 +154,8 @@ func quotas(d *drawing) string { return d.of("namespace", "a", "b") }
 var often = []kind{
 	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
 	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),
-	do("return-node", node), do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone="),
+	do("return-node", node, "", "300ms", "1s"),
+	do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone="),
 	do("take-back", local), do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation"),
 	do("delete", local, "", "", "Orphan", "Foreground"), {"recreate", recreate},
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
@@ -191,7 +192,7 @@ func stalls(d *drawing) Step { return lasting(d, Step{Do: "stall", On: watched(d
 func lags(d *drawing) Step {
 	s := Step{Do: "lag", On: watched(d)}
 	s.For = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 700 * time.Millisecond,
-		2 * time.Second}).Draw(d.T, "for")
+		2 * time.Second, 4 * time.Second}).Draw(d.T, "for")
 	return s
 }
 
