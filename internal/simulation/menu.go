@@ -9,8 +9,8 @@ import (
 )
 
 // menu chooses what can happen in one history. In half of the histories about half of everything is left out, or three
-// quarters: actions, faults, delays, and the nodes, names and specs that they are about. What takes a few certain things
-// in a row is found much sooner where few other things happen. 0 leaves nothing out.
+// quarters: actions, faults, delays, and the nodes, names and specs that they are about. What takes a few certain
+// things in a row is found much sooner where few other things happen. 0 leaves nothing out.
 type menu uint64
 
 func drawMenu(t *rapid.T) menu {
