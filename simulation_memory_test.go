@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing/synctest"
 	"unsafe"
 
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
@@ -30,6 +31,7 @@ func newRemembering(deps app.Dependencies) (work func(context.Context), remember
 		running.Wait()
 	}
 	remembers = func(gone map[string]bool) []string {
+		synctest.Wait() // Nobody writes then what is read here without a lock.
 		m := &memory{gone: gone, seen: map[unsafe.Pointer]bool{}}
 		m.walk("localServiceController", reflect.ValueOf(localServices))
 		m.walk("podController", reflect.ValueOf(pods))
