@@ -43,7 +43,7 @@ func run() error {
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
 			return slices.Values([]*v1alpha1.LocalService{ls})
 		},
-		LastHeard:       func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
+		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
 	})
 	metrics.SetInvalid(types.NamespacedName{Namespace: ls.Namespace, Name: ls.Name}, true)
 	families, err := legacyregistry.DefaultGatherer.Gather()

@@ -167,8 +167,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts int) {
 	status, text := ls.Status, fmt.Sprintf("%d/%d", ready, nodes)
 	if status.ObservedGeneration != ls.Generation {
-		o.fail("a status of another generation", "%s: %d instead of %d", ls.Name, status.ObservedGeneration,
-			ls.Generation)
+		o.fail("a status of another generation", "%s: %d, not %d", ls.Name, status.ObservedGeneration, ls.Generation)
 		return
 	}
 	isHostnames, isConflicted := ls.Spec.Mode == v1alpha1.ModeHostnames, conflicts > 0
