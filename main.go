@@ -50,18 +50,35 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
+// controllers are all controllers of an instance.
+type controllers struct {
+	localServices *localServiceController
+	hostnames     *hostnamesController
+	pods          *podController
+	options       *app.Options
+}
+
+func makeControllers(deps app.Dependencies) (*controllers, error) {
+	c, errs := &controllers{options: deps.Options}, [3]error{}
+	c.hostnames, errs[0] = newHostnamesController(deps)
+	c.localServices, errs[1] = newLocalServiceController(deps, c.hostnames.slices)
+	c.pods, errs[2] = newPodController(deps)
+	c.hostnames.report = c.localServices.loop.Add
+	return c, errors.Join(errs[:]...)
+}
+
+// newControllers makes the controllers, and returns what has them work until its context is done.
 func newControllers(deps app.Dependencies) (work func(context.Context), err error) {
-	hostnames, err1 := newHostnamesController(deps)
-	localServices, err2 := newLocalServiceController(deps, hostnames.slices)
-	pods, err3 := newPodController(deps)
-	hostnames.report = localServices.loop.Add
-	return func(ctx context.Context) {
-		var running sync.WaitGroup
-		running.Go(func() { localServices.Run(ctx, deps.Options.Workers) })
-		running.Go(func() { hostnames.Run(ctx, deps.Options.WriteConcurrency) })
-		running.Go(func() { pods.Run(ctx, deps.Options.WriteConcurrency) })
-		running.Wait()
-	}, errors.Join(err1, err2, err3)
+	c, err := makeControllers(deps)
+	return c.run, err
+}
+
+func (c *controllers) run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.localServices.Run(ctx, c.options.Workers) })
+	running.Go(func() { c.hostnames.Run(ctx, c.options.WriteConcurrency) })
+	running.Go(func() { c.pods.Run(ctx, c.options.WriteConcurrency) })
+	running.Wait()
 }
 
 // namespaceOf is the tenant that a key belongs to.

@@ -61,10 +61,11 @@ func replicate(ctx context.Context, r simulation.Replica) {
 		panic(err)
 	}
 	deps.Shuffle = r.Shuffle
-	work, err := newControllers(deps)
+	work, remembers, err := newRemembering(deps)
 	if err != nil {
 		panic(err)
 	}
+	r.Remembers(remembers)
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()
@@ -93,6 +94,8 @@ const (
 	batch = 20
 	// few are played where no time is given: the race detector makes each take a second.
 	few = 5
+	// tries is how many histories are played to find a short one that fails.
+	tries = 400
 )
 
 // TestSimulation plays random histories: a few, or as many as there is time for in $SIMULATE. $SEED is that of the
@@ -113,22 +116,24 @@ func TestSimulation(t *testing.T) {
 		set(t, "rapid.checks", few)
 	}
 	set(t, "rapid.nofailfile", true)
+	set(t, "rapid.shrinktime", 0) // It knows nothing of histories.
 	for first := true; first || time.Since(began) < span; first = false {
 		set(t, "rapid.seed", seed)
 		seed += 1 << 32
 		rapid.Check(t, func(rt *rapid.T) {
 			h := simulation.Generator().Draw(rt, "history")
-			played++
-			failure := play(t, h)
-			// What happens at one moment happens in no certain order: while a failure is made shorter, only what
-			// shows it twice is taken.
-			if failure != nil && failed != "" {
-				failure = play(t, h)
+			if failed == "" {
+				played++
+				if failure := play(t, h); failure != nil {
+					// What happens at one moment happens in no certain order, so that it may not show itself again.
+					h, failure = simulation.Shrink(h, failure, tries, func(h *simulation.History) *simulation.Failure {
+						return play(t, h)
+					})
+					failed = "\n" + h.String() + failure.String()
+				}
 			}
-			if failure != nil {
-				failed = cmp.Or(failed, "\n"+h.String()+failure.String())
-				rt.Log(failure)
-				rt.Fatal("the history shows something wrong")
+			if failed != "" {
+				rt.Fatal("the history shows something wrong: see below for a shorter one")
 			}
 		})
 	}

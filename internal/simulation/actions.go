@@ -73,10 +73,13 @@ func newNode(name string) *corev1.Node {
 		"zone": zone}}}
 }
 
+// returnNode removes a node, which comes back after a while.
 func returnNode(w *world, s Step) error {
 	if err := w.remove(newNode(s.On)); err != nil {
 		return err
 	}
+	gone, _ := time.ParseDuration(s.How) // none for at once
+	time.Sleep(gone)
 	return w.server.Create(userName, newNode(s.On))
 }
 

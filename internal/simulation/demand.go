@@ -24,6 +24,7 @@ func (g *guard) update(w Write) {
 			d := g.demandOf(w.Key)
 			d.creates++
 			d.deletes++
+			d.touched = time.Now()
 		}
 		return
 	}
@@ -44,7 +45,7 @@ func (g *guard) update(w Write) {
 	}
 	g.changed = time.Now()
 	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
-	for key, wants := range newOracle(g.server).wanted {
+	for key, wants := range newSnapshot(g.server).wanted {
 		for _, want := range wants {
 			now[key] += string(want.ls.UID) + " " + formOfSpec(&want.ls.Spec)
 			isEdited[key] = isEdited[key] || g.isExcused() || time.Since(g.edited[keyOf(want.ls)]) < reaction
@@ -55,7 +56,7 @@ func (g *guard) update(w Write) {
 	}
 	for key, d := range g.names {
 		if signature := now[key]; signature != d.signature {
-			d.signature, d.since = signature, time.Now()
+			d.signature, d.since, d.isByNode = signature, time.Now(), w.Resource == "nodes"
 			d.creates++
 			d.deletes++
 			if isEdited[key] && w.Resource == "nodes" {

@@ -194,7 +194,10 @@ func (e *Endpoint) serve(r *request) *http.Response {
 		code, object = http.StatusCreated, r.table.newObject()
 		if err = decode(r.Request, object); err == nil {
 			object.SetNamespace(r.key.Namespace)
-			object, err = e.server.create(e.name, r.table, object, dryRun)
+			sent := object
+			if object, err = e.server.create(e.name, r.table, object, dryRun); err != nil {
+				object = sent
+			}
 		}
 	case "update":
 		object, err = e.server.update(r.update(e.name), func(Object) (Object, error) {
@@ -214,11 +217,27 @@ func (e *Endpoint) serve(r *request) *http.Response {
 		}
 	}
 	if err != nil {
+		e.refuse(r, object, err)
 		return refusal(r.Request, err)
 	}
 	object.GetObjectKind().SetGroupVersionKind(r.table.kind)
 	f := formOf(r.Request, r.table)
 	return answer(r.Request, code, f.contentType(), f.encode(object))
+}
+
+// refuse has observers look at a write that is refused.
+func (e *Endpoint) refuse(r *request, sent Object, err error) {
+	if r.Method == http.MethodGet {
+		return
+	}
+	refused := Refused{By: e.name, Verb: r.verb(), Resource: r.table.name, Key: r.key, Sent: sent,
+		DryRun: r.URL.Query().Get("dryRun") != "", Err: err}
+	if stored := r.table.objects[r.key]; stored != nil {
+		refused.Stored = stored.object
+	}
+	for _, observe := range e.server.refusals {
+		observe(refused)
+	}
 }
 
 func (r *request) update(by string) update {

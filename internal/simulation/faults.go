@@ -34,6 +34,9 @@ const (
 	Late Outcome = "late"
 )
 
+var outcomes = []string{string(Forbidden), string(Invalid), string(Conflict), string(Busy), string(Internal),
+	string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late)}
+
 const (
 	// lateBy is how much later a late request is carried out, and hangsFor how long a connection stays that hangs.
 	lateBy   = 20 * time.Second

@@ -19,6 +19,7 @@ const (
 // Generator returns random histories. What they shrink to is short, and has as little in it as possible.
 func Generator() *rapid.Generator[*History] {
 	return rapid.Custom(func(t *rapid.T) *History {
+		d := &drawing{T: t, menu: drawMenu(t)}
 		h := &History{
 			Seed:      rapid.Uint64Range(0, 1<<20).Draw(t, "seed"),
 			Replicas:  1,
@@ -31,8 +32,8 @@ func Generator() *rapid.Generator[*History] {
 		}
 		// Half of the histories have nothing going wrong between the replicas and the API server.
 		isCalm := rapid.Bool().Draw(t, "calm")
-		h.Steps = beginning(t)
-		for _, steps := range rapid.SliceOfN(step(isCalm), fewest, most).Draw(t, "steps") {
+		h.Steps = beginning(d)
+		for _, steps := range rapid.SliceOfN(step(d, isCalm), fewest, most).Draw(t, "steps") {
 			h.Steps = append(h.Steps, steps...)
 		}
 		return h
@@ -40,11 +41,11 @@ func Generator() *rapid.Generator[*History] {
 }
 
 // beginning is what most histories begin with, so that there is something to go wrong.
-func beginning(t *rapid.T) []Step {
+func beginning(d *drawing) []Step {
 	var out []Step
-	for _, kind := range []kind{apply, runPod, apply, runPod} {
-		if rapid.IntRange(0, 9).Draw(t, "begin") > 0 {
-			out = append(out, kind(t))
+	for _, kind := range []func(*drawing) Step{apply, runPod, apply, runPod} {
+		if rapid.IntRange(0, 9).Draw(d.T, "begin") > 0 {
+			out = append(out, kind(d))
 		}
 	}
 	return out
@@ -54,149 +55,156 @@ var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second,
 	150 * time.Second}
 
-// step is what happens next: one thing or, often, a burst of things while some watch tells nothing.
-func step(isCalm bool) *rapid.Generator[[]Step] {
-	kinds := often
+// step is what happens next: one thing or, often, a burst of things while some watch tells nothing, or tells it late.
+func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
+	usual := offered(d.menu, "do", often)
+	kinds := usual
 	if !isCalm {
-		kinds = slices.Concat(often, faulty)
+		kinds = slices.Concat(usual, offered(d.menu, "do", faulty))
 	}
+	all, short := offered(d.menu, "after", delays), offered(d.menu, "after", delays[:6])
 	return rapid.Custom(func(t *rapid.T) []Step {
+		d := &drawing{T: t, menu: d.menu}
 		if rapid.IntRange(0, 1<<16).Draw(t, "nothing") == 0 {
 			return nil // Steps that a failure does not need shrink to this.
 		}
-		out := []Step{rapid.SampledFrom(kinds).Draw(t, "do")(t)}
-		out[0].After = rapid.SampledFrom(delays).Draw(t, "after")
+		out := []Step{rapid.SampledFrom(kinds).Draw(t, "do").make(d)}
+		out[0].After = rapid.SampledFrom(all).Draw(t, "after")
 		for range rapid.SampledFrom([]int{0, 0, 0, 2, 3}).Draw(t, "burst") {
-			s := rapid.SampledFrom(often).Draw(t, "do")(t)
-			s.After = rapid.SampledFrom(delays[:6]).Draw(t, "after")
+			s := rapid.SampledFrom(usual).Draw(t, "do").make(d)
+			s.After = rapid.SampledFrom(short).Draw(t, "after")
 			out = append(out, s)
 		}
 		if !isCalm && len(out) > 1 {
-			out = append([]Step{stalls(t)}, out...)
+			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags}).Draw(t, "late")
+			out = append([]Step{late(d)}, out...)
 			out[0].After, out[1].After = out[1].After, 0
 		}
 		return out
 	})
 }
 
-func of(t *rapid.T, what string, from ...string) string { return rapid.SampledFrom(from).Draw(t, what) }
-
-func local(t *rapid.T) string {
-	return of(t, "namespace", "a", "a", "a", "b") + "/" + of(t, "name", "x", "x", "x", "y", "x-n0")
+func local(d *drawing) string {
+	return d.of("namespace", "a", "a", "a", "b") + "/" + d.of("name", "x", "x", "x", "y", "x-n0")
 }
 
-func service(t *rapid.T) string {
-	ls := local(t)
-	switch rapid.IntRange(0, 7).Draw(t, "which") {
-	case 6:
+func service(d *drawing) string {
+	ls := local(d)
+	switch d.of("which", "node", "node", "node", "node", "node", "node", "published", "source") {
+	case "published":
 		return ls
-	case 7:
+	case "source":
 		return ls + "-hostnames"
 	}
-	return ls + "-" + of(t, "node", "n0", "n1", "n2", "n0-n1", "n4")
+	return ls + "-" + d.of("node", "n0", "n1", "n2", "n0-n1", "n4")
 }
 
-func node(t *rapid.T) string { return of(t, "node", append(nodes[:3:3], nodes...)...) }
+func node(d *drawing) string { return d.of("node", append(nodes[:3:3], nodes...)...) }
 
-func pod(t *rapid.T) string {
-	return of(t, "namespace", "a", "a", "a", "b") + "/p" + of(t, "pod", "0", "1", "2", "3")
+func pod(d *drawing) string {
+	return d.of("namespace", "a", "a", "a", "b") + "/p" + d.of("pod", "0", "1", "2", "3")
 }
 
-func spec(t *rapid.T) string {
-	return of(t, "spec", slices.Sorted(maps.Keys(specs))...)
+func spec(d *drawing) string { return d.of("spec", slices.Sorted(maps.Keys(specs))...) }
+
+// kind is a kind of steps, by its name.
+type kind struct {
+	name string
+	make func(d *drawing) Step
 }
 
-type kind = func(t *rapid.T) Step
+func (k kind) String() string { return k.name }
 
-func do(do string, on func(t *rapid.T) string, how ...string) kind {
-	return func(t *rapid.T) Step {
-		s := Step{Do: do, On: on(t)}
+func do(do string, on func(d *drawing) string, how ...string) kind {
+	return kind{do, func(d *drawing) Step {
+		s := Step{Do: do, On: on(d)}
 		if len(how) > 0 {
-			s.How = of(t, "how", how...)
+			s.How = d.of(do, how...)
 		}
 		return s
-	}
+	}}
 }
 
-func edit(t *rapid.T) Step {
-	how := spec(t)
-	if rapid.Bool().Draw(t, "two") {
-		how += "," + spec(t)
+// variants are what a spec becomes in one go.
+func variants(d *drawing, most int) string {
+	out := spec(d)
+	for range rapid.IntRange(0, most-1).Draw(d.T, "more") {
+		out += "," + spec(d)
 	}
-	return Step{Do: "edit", On: local(t), How: how}
+	return out
 }
 
-func apply(t *rapid.T) Step { return Step{Do: "apply", On: local(t), How: spec(t)} }
+func edit(d *drawing) Step { return Step{Do: "edit", On: local(d), How: variants(d, 2)} }
+
+func apply(d *drawing) Step { return Step{Do: "apply", On: local(d), How: variants(d, 3)} }
+
+func recreate(d *drawing) Step { return Step{Do: "recreate", On: local(d), How: variants(d, 3)} }
 
 // spoil has somebody change a Service that is ours, most likely.
-func spoil(t *rapid.T) Step {
-	return do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...)(t)
+var spoil = do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...)
+
+func runPod(d *drawing) Step {
+	return Step{Do: "add-pod", On: pod(d), How: node(d) + d.of("add-pod", "", "", "", ",stale", ",other", ",starting")}
 }
 
-func runPod(t *rapid.T) Step {
-	return Step{Do: "add-pod", On: pod(t), How: node(t) + of(t, "how", "", "", "", ",stale", ",other", ",starting")}
-}
+func nothing(*drawing) string { return "" }
+
+func quotas(d *drawing) string { return d.of("namespace", "a", "b") }
 
 // often is what people and clusters do: what they do more often is there more often.
 var often = []kind{
-	apply, apply, edit, edit, edit,
-	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node), do("return-node",
-		node),
+	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
+	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),
+	do("return-node", node, "", "300ms", "1s"),
 	do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone="),
 	do("take-back", local), do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation"),
-	do("delete", local, "", "", "Orphan", "Foreground"), func(t *rapid.T) Step {
-		return Step{Do: "recreate", On: local(t), How: spec(t)}
-	},
+	do("delete", local, "", "", "Orphan", "Foreground"), {"recreate", recreate},
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
 	do("drop-service", service), do("drop-service", service),
 	spoil, spoil, spoil, spoil,
 	do("edit-slice", local, "labels", "owner", "endpoints"), do("drop-slice", local),
-	runPod, runPod, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod), do("complete-pod", pod),
-	do("restart", func(*rapid.T) string { return "" }),
-	do("quota", func(t *rapid.T) string { return of(t, "namespace", "a", "b") }, "", "", "2", "5"),
+	{"add-pod", runPod}, {"add-pod", runPod}, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod),
+	do("complete-pod", pod), do("restart", nothing), do("quota", quotas, "", "", "2", "5"),
 }
 
 var durations = []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, 2 * time.Minute}
 
-func lasting(t *rapid.T, s Step) Step {
-	s.For = rapid.SampledFrom(durations).Draw(t, "for")
+func lasting(d *drawing, s Step) Step {
+	s.For = rapid.SampledFrom(offered(d.menu, "for", durations)).Draw(d.T, "for")
 	return s
 }
 
-// watched are the resources that controllers watch.
-var watched = []string{"localservices", "nodes", "services", "endpointslices", "pods"}
+func watched(d *drawing) string {
+	return d.of("resource", "localservices", "nodes", "services", "endpointslices", "pods")
+}
 
 // faulty is what goes wrong.
 var faulty = []kind{
-	stalls, stalls, stalls, fails, fails, fails, crashes, crashes,
-	func(t *rapid.T) Step {
-		s := Step{Do: "lag", On: of(t, "resource", watched...)}
-		s.For = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 700 * time.Millisecond,
-			2 * time.Second}).Draw(t, "for")
-		return s
-	},
-	do("break", func(t *rapid.T) string { return of(t, "resource", watched...) }),
-	do("compact", func(t *rapid.T) string { return of(t, "resource", watched...) }),
-	func(t *rapid.T) Step { return lasting(t, Step{Do: "pause"}) },
-	// Not strips-labels: see testdata/histories/labels-stripped-from-hostnames.txt.
-	do("admission", func(*rapid.T) string { return "" }, "sets-affinity", "sets-label", "sets-policy", "sets-zone",
-		"strips-hostname", "strips-node", "strips-owner", "", "", ""),
-	do("end-namespace", func(*rapid.T) string { return "b" }),
+	{"stall", stalls}, {"stall", stalls}, {"stall", stalls}, {"fail", fails}, {"fail", fails}, {"fail", fails},
+	{"crash", crashes}, {"crash", crashes}, {"lag", lags}, do("break", watched), do("compact", watched),
+	{"pause", func(d *drawing) Step { return lasting(d, Step{Do: "pause"}) }},
+	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-zone", "strips-hostname",
+		"strips-labels", "strips-node", "strips-owner", "", "", ""),
+	do("end-namespace", func(*drawing) string { return "b" }),
 }
 
-func stalls(t *rapid.T) Step { return lasting(t, Step{Do: "stall", On: of(t, "resource", watched...)}) }
+func stalls(d *drawing) Step { return lasting(d, Step{Do: "stall", On: watched(d)}) }
 
-func fails(t *rapid.T) Step {
-	on := of(t, "requests", "create,services", "create,services", "patch,services", "delete,services",
+func lags(d *drawing) Step {
+	s := Step{Do: "lag", On: watched(d)}
+	s.For = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 700 * time.Millisecond,
+		2 * time.Second, 4 * time.Second}).Draw(d.T, "for")
+	return s
+}
+
+func fails(d *drawing) Step {
+	on := d.of("requests", "create,services", "create,services", "patch,services", "delete,services",
 		"patch,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
-		"update,endpointslices",
-		"patch,pods", "create,services,n1", "create,events", "")
-	return lasting(t, Step{Do: "fail", On: on, How: of(t, "outcome", string(Forbidden), string(Invalid), string(
-		Conflict),
-		string(Busy), string(Internal), string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late))})
+		"update,endpointslices", "patch,pods", "create,services,n1", "create,events", "")
+	return lasting(d, Step{Do: "fail", On: on, How: d.of("outcome", outcomes...)})
 }
 
-func crashes(t *rapid.T) Step {
-	return Step{Do: "crash", How: fmt.Sprintf("%d,%s", rapid.IntRange(0, 6).Draw(t, "writes"),
-		of(t, "when", "before", "after")), For: 5 * time.Second}
+func crashes(d *drawing) Step {
+	return Step{Do: "crash", How: fmt.Sprintf("%d,%s", rapid.IntRange(0, 6).Draw(d.T, "writes"),
+		d.of("when", "before", "after")), For: 5 * time.Second}
 }

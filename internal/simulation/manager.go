@@ -59,6 +59,18 @@ func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 	}
 }
 
+// concernsManager reports whether there may be something to do for the cluster's own controllers after a write: most
+// are of statuses, events and leases.
+func concernsManager(w *Write) bool {
+	switch w.Resource {
+	case "leases", "events":
+		return false
+	case "localservices":
+		return w.After == nil || w.After.GetDeletionTimestamp() != nil
+	}
+	return true
+}
+
 func (s *APIServer) hasTerminatingPods() bool {
 	return slices.ContainsFunc(List[*corev1.Pod](s), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,8 @@ type Replica struct {
 	// Shuffle is what rand.Shuffle is, the same each time that the history is played.
 	Shuffle func(n int, swap func(i, j int))
 	Record  func(object, eventType, reason, note string)
+	// Remembers takes what returns what the program remembers of objects that are gone, by their UIDs and keys.
+	Remembers func(func(gone map[string]bool) []string)
 }
 
 // Failure is what is wrong with the controllers, as a history has shown.
@@ -52,8 +55,10 @@ type world struct {
 	started  int
 	previous map[string]v1alpha1.LocalServiceSpec // before the last edit, by key
 	pods     int                                  // that there have been
-	changed  time.Time                            // when somebody else than a replica last wrote
-	quietAt  time.Time                            // when what went wrong has been made up for
+
+	mu      sync.Mutex // of what follows, which is noted at every write
+	changed time.Time  // when somebody else than a replica last wrote
+	quietAt time.Time  // when what went wrong has been made up for
 }
 
 // replica is a running program.
@@ -63,6 +68,8 @@ type replica struct {
 	endpoint *Endpoint
 	stop     context.CancelFunc
 	done     chan struct{}
+	// remembers is what the program has given to Replica.Remembers.
+	remembers func(gone map[string]bool) []string
 }
 
 // Play has a history happen, and returns what is wrong, nil for nothing. It must be called in a bubble of
@@ -75,16 +82,7 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	if h.Addresses < plenty {
 		w.guard.allow(plenty) // What is replaced where no address is left is put back, each time that it is tried.
 	}
-	w.server.Observe(func(write Write) {
-		if !isReplica(write.By) {
-			w.changed = time.Now()
-		}
-		before, _ := write.Before.(*v1alpha1.LocalService)
-		after, _ := write.After.(*v1alpha1.LocalService)
-		if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {
-			w.disturb(0, retryTime) // The names of the previous mode stay for a while.
-		}
-	})
+	w.server.Observe(w.note)
 	stopManager, managed := make(chan struct{}), make(chan struct{})
 	for _, name := range namespaces {
 		_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -108,6 +106,20 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	close(stopManager)
 	<-managed
 	return w.guard.failure(w.story)
+}
+
+// note notes a write that has taken place.
+func (w *world) note(write Write) {
+	if !isReplica(write.By) {
+		w.mu.Lock()
+		w.changed = time.Now()
+		w.mu.Unlock()
+	}
+	before, _ := write.Before.(*v1alpha1.LocalService)
+	after, _ := write.After.(*v1alpha1.LocalService)
+	if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {
+		w.disturb(0, retryTime) // The names of the previous mode stay for a while.
+	}
 }
 
 func (w *world) play(ctx context.Context) {
@@ -134,13 +146,13 @@ func (w *world) wait(d time.Duration) {
 	}
 	time.Sleep(d)
 	w.server.mu.Lock()
-	var problems []problem
+	var found []problem
 	// Pods may end, and names retire, some time after what led to it.
-	if d >= settleTime && time.Now().After(w.quietAt) && time.Since(w.changed) > reaction {
-		problems = newOracle(w.server).problems()
+	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
+		found = problems(w.server)
 	}
 	w.server.mu.Unlock()
-	for _, p := range problems {
+	for _, p := range found {
 		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
 	}
 }
@@ -171,9 +183,24 @@ const (
 
 // disturb notes that something goes wrong for so long, which is made up for in another time.
 func (w *world) disturb(d, within time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if at := time.Now().Add(d + within); at.After(w.quietAt) {
 		w.quietAt = at
 	}
+}
+
+func (w *world) quiet() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.quietAt
+}
+
+// isIdle reports whether nobody but replicas has written for a while.
+func (w *world) isIdle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.changed) > reaction
 }
 
 // step carries out a step.
@@ -184,7 +211,9 @@ func (w *world) step(ctx context.Context, s Step) {
 		case s.Do == "admission":
 			w.disturb(time.Hour, contestedTime)
 			if s.How == "" {
+				w.mu.Lock()
 				w.quietAt = time.Now().Add(contestedTime)
+				w.mu.Unlock()
 			}
 		case s.Do == "end-namespace":
 			w.disturb(0, retryTime)
@@ -234,24 +263,24 @@ func (w *world) heal() {
 // settle waits until everything is as it should be, which must not take longer than what was refused last is tried
 // again.
 func (w *world) settle() {
-	var problems []problem
+	var found []problem
 	looked := int64(0)
-	for deadline := w.quietAt.Add(retryTime); time.Now().Before(deadline); time.Sleep(2 * time.Second) {
+	for deadline := w.quiet().Add(retryTime); time.Now().Before(deadline); time.Sleep(2 * time.Second) {
 		w.server.mu.Lock()
-		if w.server.version != looked && time.Now().After(w.quietAt.Add(-retryTime)) {
+		if w.server.version != looked && time.Now().After(w.quiet().Add(-retryTime)) {
 			looked = w.server.version
-			problems = newOracle(w.server).problems()
+			found = problems(w.server)
 		}
 		w.server.mu.Unlock()
-		isDone := looked > 0 && len(problems) == 0 && !w.isRetiring()
+		isDone := looked > 0 && len(found) == 0 && !w.isRetiring()
 		if isDone || w.guard.hasFailed() {
 			break
 		}
 	}
-	for _, p := range problems {
+	for _, p := range found {
 		w.guard.fail("never: "+p.kind, "%s", p.what)
 	}
-	if left := time.Until(w.quietAt); left > 0 {
+	if left := time.Until(w.quiet()); left > 0 {
 		time.Sleep(left) // What was refused is tried once more.
 	}
 }
@@ -284,22 +313,5 @@ func (w *world) rest() {
 	}
 	for _, e := range w.endpoints() {
 		w.guard.checkRate(e)
-	}
-}
-
-// vanish deletes everything in one of four histories, after which no Service of a LocalService must be there.
-func (w *world) vanish() {
-	if w.guard.hasFailed() || w.history.Seed%4 > 0 {
-		return
-	}
-	w.story.add("everything is deleted")
-	for _, ls := range List[*v1alpha1.LocalService](w.server) {
-		_ = w.remove(ls)
-	}
-	time.Sleep(3 * time.Minute)
-	for _, service := range List[*corev1.Service](w.server) {
-		if ref := metav1.GetControllerOf(service); ref != nil && ref.Kind == v1alpha1.Kind {
-			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))
-		}
 	}
 }

@@ -38,13 +38,15 @@ type APIServer struct {
 	nodePorts *pool
 	admission []Admission
 	observers []func(Write)
-	changed   chan struct{} // closed at the next write
+	refusals  []func(Refused)
+	changed   chan struct{} // closed at the next write that concerns the cluster's own controllers
 }
 
 // table is all that is stored of one resource. Objects are never changed once they are stored.
 type table struct {
 	*definition
 	objects map[types.NamespacedName]*entry
+	order   []*entry // by namespace and name, nil if that is not known
 	log     []change // all writes since the beginning
 	// compacted is the resource version below which no watch can begin.
 	compacted int64
@@ -64,6 +66,15 @@ type Write struct {
 	Resource      string
 	Key           types.NamespacedName
 	Before, After Object
+}
+
+// Refused is a write that the API server has refused by itself, and not because something went wrong.
+type Refused struct {
+	By, Verb, Resource string
+	Key                types.NamespacedName
+	DryRun             bool
+	Sent, Stored       Object // what was to be created, and what there is with this key; nil for none
+	Err                error
 }
 
 // Verb returns what the write did.
@@ -99,6 +110,11 @@ func isReplica(by string) bool { return strings.HasPrefix(by, "replica") }
 
 // Observe calls observer after each write that has taken place. It may call list, but no method of the API server.
 func (s *APIServer) Observe(observer func(Write)) { s.observers = append(s.observers, observer) }
+
+// ObserveRefusals calls observer after each write that was refused, as Observe does.
+func (s *APIServer) ObserveRefusals(observer func(Refused)) {
+	s.refusals = append(s.refusals, observer)
+}
 
 // Admit has admission plug-ins change, or refuse, what is created and updated. It replaces those from before.
 func (s *APIServer) Admit(plugins ...Admission) {
@@ -142,11 +158,15 @@ func (s *APIServer) tableOf(object Object) *table {
 	panic(fmt.Sprintf("no resource has objects of type %T", object))
 }
 
+// sorted returns all objects by namespace and name. The result must not be changed.
 func (t *table) sorted() []*entry {
-	return slices.SortedFunc(maps.Values(t.objects), func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.object.GetNamespace(), b.object.GetNamespace()),
-			cmp.Compare(a.object.GetName(), b.object.GetName()))
-	})
+	if t.order == nil {
+		t.order = slices.SortedFunc(maps.Values(t.objects), func(a, b *entry) int {
+			return cmp.Or(cmp.Compare(a.object.GetNamespace(), b.object.GetNamespace()),
+				cmp.Compare(a.object.GetName(), b.object.GetName()))
+		})
+	}
+	return t.order
 }
 
 // Create creates an object for an actor.
@@ -317,10 +337,12 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 		t.objects[key] = c.after
 		write.After = object
 	}
-	t.log = append(t.log, c)
+	t.log, t.order = append(t.log, c), nil
 	t.wake()
-	close(s.changed)
-	s.changed = make(chan struct{})
+	if concernsManager(&write) {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
 	for _, observe := range s.observers {
 		observe(write)
 	}

@@ -114,7 +114,7 @@ func (e *Endpoint) list(r *request) *http.Response {
 	if v.isStalled() && r.URL.Query().Get("resourceVersion") == "0" {
 		entries, version = v.snapshot()
 	}
-	entries = slices.DeleteFunc(entries, func(e *entry) bool { return !selected.matches(e) })
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !selected.matches(e) })
 	f := formOf(r.Request, r.table)
 	return answer(r.Request, http.StatusOK, f.contentType(), f.list(r.table, entries, strconv.FormatInt(version, 10)))
 }

@@ -25,7 +25,7 @@ func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", errContes
 
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
 // store it as it is.
-func replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
+func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
 	successor := template.Service(change.Node)
@@ -55,9 +55,11 @@ func replace(ctx context.Context, client typedcorev1.ServiceInterface, change *p
 		// A dry run does not find everything, such as an exhausted address range. The time may be used up.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
-		if _, backErr := client.Create(ctx, template.Restored(change.Current), options); backErr != nil {
+		restored, backErr := client.Create(ctx, template.Restored(change.Current), options)
+		if backErr != nil {
 			return nil, fmt.Errorf("%w; nor could what served be put back: %w", err, backErr)
 		}
+		w.Observed.Wrote(keyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
 		return nil, fmt.Errorf("the Service was put back as it was, because its successor was refused: %w", err)
 	}
 	return created, err

@@ -332,7 +332,7 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	case plan.Delete, plan.Retire:
 		err = w.delete(writing, client, change, mayRemove)
 	case plan.Replace:
-		service, err = replace(writing, client, change, mayRemove)
+		service, err = w.replace(writing, client, change, mayRemove)
 	default:
 		var patch []byte
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {

@@ -1,0 +1,175 @@
+package simulation
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// judge checks that a replica may make a write.
+func (g *guard) judge(w Write) {
+	switch w.Resource {
+	case "leases", "events":
+	case "localservices":
+		if w.Verb() != "update" || !g.isSameBut(w, func(o Object) {
+			o.(*v1alpha1.LocalService).Status =
+				v1alpha1.LocalServiceStatus{}
+		}) {
+			g.fail("more than a status was written", "%s: %s", w.By, &w)
+		}
+	case "pods":
+		g.judgePod(w)
+	case "services":
+		g.judgeService(w)
+	case "endpointslices":
+		g.judgeSlice(w)
+	default:
+		g.fail("what is none of ours was written", "%s: %s", w.By, &w)
+	}
+}
+
+// isSameBut reports whether an update changes only what without takes away.
+func (g *guard) isSameBut(w Write, without func(Object)) bool {
+	before, after := w.Before.DeepCopyObject().(Object), w.After.DeepCopyObject().(Object)
+	without(before)
+	without(after)
+	after.SetResourceVersion(before.GetResourceVersion())
+	return apiequality.Semantic.DeepEqual(before, after)
+}
+
+func (g *guard) judgePod(w Write) {
+	isLabel := w.Verb() == "update" && g.isSameBut(w, func(o Object) { delete(o.GetLabels(), rack) })
+	if pod, ok := w.After.(*corev1.Pod); !ok || !isLabel ||
+		pod.Labels[rack] != naming.NodeLabelValue(pod.Spec.NodeName) {
+		g.fail("a pod was changed other than by its node label", "%s: %s", w.By, &w)
+	}
+}
+
+func (g *guard) judgeService(w Write) {
+	d := g.demandOf(w.Key)
+	if before, ok := w.Before.(*corev1.Service); ok && !g.isOurs(before) {
+		g.fail("a Service of somebody else was changed", "%s: %s", w.By, &w)
+	}
+	if after, ok := w.After.(*corev1.Service); ok && g.isAsWritten(after) {
+		g.checkName(after)
+		g.checkOwner(w, after)
+	}
+	defer g.follow(w)
+	switch w.Verb() {
+	case "update":
+		g.checkNodePorts(w, w.Before.(*corev1.Service), w.After.(*corev1.Service))
+	case "create":
+		if d.signature == "" && (g.isExcused() || time.Since(g.changed) < reaction) && d.mistaken < mostMistaken {
+			d.mistaken++
+			d.creates++
+			d.deletes++
+		}
+		if d.created++; d.created > d.creates+g.allowed {
+			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created,
+				d.creates)
+		}
+		if d.signature == "" && time.Since(g.changed) > reaction && !g.isExcused() {
+			g.fail("a Service was created that nobody wants", "%s: %s", w.By, w.Key)
+		}
+	case "delete":
+		if d.deleted++; d.deleted > d.deletes+g.allowed {
+			g.fail("a Service was deleted too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.deleted,
+				d.deletes)
+		}
+		service := w.Before.(*corev1.Service)
+		ref := metav1.GetControllerOf(service)
+		isCurrent := ref != nil && strings.Contains(d.signature, string(ref.UID)+" "+formOfService(service))
+		late := reaction
+		if d.isByNode {
+			late = liveness
+		}
+		if isCurrent && time.Since(d.since) > late && !g.isSlow() {
+			g.fail("a Service was deleted that is wanted", "%s: %s", w.By, w.Key)
+		}
+		g.checkOverlap(w, service)
+	}
+}
+
+// isAsWritten reports whether a Service is one that the controllers have made what it is: not one that admission has
+// changed, that is being deleted, or that was put back as somebody had changed it.
+func (g *guard) isAsWritten(service *corev1.Service) bool {
+	return len(g.server.admission) == 0 && service.DeletionTimestamp == nil && g.server.addresses.size >= plenty
+}
+
+// checkOwner checks that a Service that exists is not made one of a LocalService that has gone: it would be deleted.
+func (g *guard) checkOwner(w Write, service *corev1.Service) {
+	ref := metav1.GetControllerOf(service)
+	if ref == nil {
+		return
+	}
+	if gone, isGone := g.gone[ref.UID]; w.Before != nil && isGone && time.Since(gone) > reaction && !g.isSlow() &&
+		metav1.GetControllerOf(w.Before) == nil {
+		g.fail("a Service was adopted for a LocalService that is gone", "%s: %s", w.By, w.Key)
+	}
+}
+
+// isOurs reports whether a Service is one that a LocalService controls, or may adopt.
+func (g *guard) isOurs(service *corev1.Service) bool {
+	ref := metav1.GetControllerOf(service)
+	if ref == nil {
+		return service.Labels[v1alpha1.OwnerLabelKey] != "" && service.Spec.Selector[rack] != "" ||
+			service.Labels[v1alpha1.HostnamesLabelKey] != ""
+	}
+	return ref.Kind == v1alpha1.Kind && g.owners[ref.UID] == service.Namespace
+}
+
+// checkName checks that a Service that was written selects the pods of the node that it is named after, and no others.
+func (g *guard) checkName(service *corev1.Service) {
+	ref, node := metav1.GetControllerOf(service), service.Annotations[v1alpha1.NodeAnnotationKey]
+	if node == "" || ref == nil {
+		return
+	}
+	if service.Name != naming.ServiceName(ref.Name, node) || service.Spec.Selector[rack] != naming.NodeLabelValue(
+		node) {
+		g.fail("a name leads to another node", "Service %s of node %s selects %v", service.Name, node,
+			service.Spec.Selector)
+	}
+}
+
+func (g *guard) judgeSlice(w Write) {
+	for _, object := range []Object{w.Before, w.After} {
+		slice, ok := object.(*discoveryv1.EndpointSlice)
+		if !ok || slice == nil {
+			continue
+		}
+		if slice.Labels[discoveryv1.LabelManagedBy] == sliceManager && slice.Labels[v1alpha1.HostnamesLabelKey] !=
+			v1alpha1.HostnamesPublished {
+			g.fail("an EndpointSlice of Kubernetes was changed", "%s: %s", w.By, &w)
+		}
+		if w.After == nil {
+			g.checkCopyDeleted(w, slice)
+		}
+		for _, e := range slice.Endpoints {
+			if object == w.After && !g.isNameOf(valueOf(e.Hostname), valueOf(e.NodeName)) {
+				g.fail("a name leads to another node", "%s: hostname %s on node %s", w.Key, valueOf(e.Hostname),
+					valueOf(e.NodeName))
+			}
+		}
+	}
+}
+
+func (g *guard) isNameOf(hostname, node string) bool {
+	if hostname == naming.Hostname(node) {
+		return true
+	}
+	return hostname == "east" || hostname == "west" || hostname == "north"
+}
+
+func valueOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

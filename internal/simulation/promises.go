@@ -1,0 +1,144 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const (
+	// liveness is how long ago a node may have come back whose Service is deleted: nodes are read live before.
+	liveness = 1500 * time.Millisecond
+	// overlap is how long the names of the previous mode stay when those of the new one answer.
+	overlap = 30 * time.Second
+	// oneRequest is how long the longest takes with which nothing goes wrong.
+	oneRequest = 8 * time.Millisecond
+)
+
+// trace is what a replica has done to a Service.
+type trace struct {
+	by  string
+	at  time.Time
+	uid types.UID // "" for a deletion
+}
+
+// refused is called for every write of a replica that the API server has refused by itself.
+func (g *guard) refused(r Refused) {
+	last, since := g.traces[r.Key], g.demandOf(r.Key).since
+	if r.Resource != "services" || r.Verb != "create" || r.DryRun || last.by != r.By || g.isSlow() {
+		return
+	}
+	switch {
+	case apierrors.IsAlreadyExists(r.Err) && isAsMade(r.Stored, last) && isOfSame(r.Sent, r.Stored) &&
+		time.Since(last.at) < time.Minute && since.Before(last.at):
+		g.fail("a Service was created again", "%s: %s, %s after it was created", r.By, r.Key, time.Since(last.at))
+	case apierrors.IsInvalid(r.Err) && last.uid == "" && time.Since(last.at) < oneRequest &&
+		last.at.Sub(since) > 3*oneRequest: // It was deleted for what is asked for now.
+		g.fail("a Service was deleted whose successor is refused", "%s: %s: %v", r.By, r.Key, r.Err)
+	}
+}
+
+// isAsMade reports whether an object is the one that a replica has made, and not being deleted.
+func isAsMade(object Object, made trace) bool {
+	return object != nil && object.GetUID() == made.uid && object.GetDeletionTimestamp() == nil
+}
+
+// isOfSame reports whether two objects have the same controller.
+func isOfSame(a, b Object) bool {
+	one, other := metav1.GetControllerOf(a), metav1.GetControllerOf(b)
+	return one != nil && other != nil && one.UID == other.UID
+}
+
+// follow notes what a replica has done to a Service.
+func (g *guard) follow(w Write) {
+	switch w.Verb() {
+	case "create":
+		g.traces[w.Key] = trace{by: w.By, at: time.Now(), uid: w.After.GetUID()}
+	case "delete":
+		g.traces[w.Key] = trace{by: w.By, at: time.Now()}
+	}
+}
+
+// checkNodePorts checks that a port that stays keeps its node port, which clients know.
+func (g *guard) checkNodePorts(w Write, before, after *corev1.Service) {
+	for _, was := range before.Spec.Ports {
+		for _, is := range after.Spec.Ports {
+			if was.Port == is.Port && was.Protocol == is.Protocol && was.NodePort != 0 && is.NodePort != 0 &&
+				was.NodePort != is.NodePort {
+				g.fail("a node port was changed", "%s: %s: %d to %d", w.By, w.Key, was.NodePort, is.NodePort)
+			}
+		}
+	}
+}
+
+// checkOverlap checks that a Service of the previous mode is deleted only when whoever answers by its name has answered
+// by one of the new mode for a while.
+func (g *guard) checkOverlap(w Write, service *corev1.Service) {
+	s := newSnapshot(g.server)
+	ls := s.owner(service)
+	if ls == nil || g.isExcused() || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
+		time.Since(g.edited[keyOf(ls)]) < 10*oneRequest { // It may still be replaced for the previous mode.
+		return
+	}
+	node := service.Annotations[v1alpha1.NodeAnnotationKey]
+	for name, named := range s.names(ls) {
+		key := types.NamespacedName{Namespace: ls.Namespace, Name: name}
+		answering := slices.DeleteFunc(s.answering(ls, node+named), func(pod *corev1.Pod) bool {
+			return time.Since(pod.CreationTimestamp.Time) < overlap+reaction
+		})
+		d := g.demandOf(key)
+		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction {
+			continue // No name answers, or somebody has deleted the new one.
+		}
+		successor := s.services[key]
+		if successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap {
+			g.fail("a name was taken away before its successor was known", "%s: %s, for %s", w.By, w.Key, key)
+		}
+	}
+}
+
+// checkCopyDeleted checks that no address is taken away that answers by a name.
+func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
+	s := newSnapshot(g.server)
+	published := s.services[types.NamespacedName{Namespace: slice.Namespace,
+		Name: slice.Labels[discoveryv1.LabelServiceName]}]
+	if published == nil || published.DeletionTimestamp != nil || !metav1.IsControlledBy(slice, published) {
+		return
+	}
+	ls := s.owner(published)
+	if ls == nil || modeOf(ls) != v1alpha1.ModeHostnames || g.isSlow() ||
+		time.Since(g.edited[keyOf(ls)]) < reaction || time.Since(g.spoiled) < overlap {
+		return
+	}
+	for _, e := range slice.Endpoints {
+		for _, pod := range s.answering(ls, valueOf(e.NodeName)) {
+			isHeld := slices.ContainsFunc(s.slices, func(other *discoveryv1.EndpointSlice) bool {
+				return metav1.IsControlledBy(other, published) && publishes(other, pod.Status.PodIP)
+			})
+			if slices.Contains(e.Addresses, pod.Status.PodIP) && s.hasName(ls, pod) && !isHeld {
+				g.fail("an address was taken away that answers", "%s: %s: %s of pod %s", w.By, w.Key,
+					pod.Status.PodIP, pod.Name)
+			}
+		}
+	}
+}
+
+func (s *snapshot) hasName(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool {
+		isNamed := isSelected(ls, node) || s.selectsNothing(ls)
+		return node.Name == pod.Spec.NodeName && isNamed && hostname(ls, node) != ""
+	})
+}
+
+func publishes(slice *discoveryv1.EndpointSlice, address string) bool {
+	return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return slices.Contains(e.Addresses, address)
+	})
+}

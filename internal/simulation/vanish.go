@@ -1,0 +1,52 @@
+package simulation
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// vanish deletes everything in one of four histories, after which no Service of a LocalService must be there.
+func (w *world) vanish() {
+	if w.guard.hasFailed() || w.history.Seed%4 > 0 {
+		return
+	}
+	w.story.add("everything is deleted")
+	for _, ls := range List[*v1alpha1.LocalService](w.server) {
+		_ = w.remove(ls)
+	}
+	time.Sleep(3 * time.Minute)
+	for _, service := range List[*corev1.Service](w.server) {
+		if ref := metav1.GetControllerOf(service); ref != nil && ref.Kind == v1alpha1.Kind {
+			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))
+		}
+	}
+	if w.history.Replicas == 1 { // Each second of an election costs as much as a change.
+		w.forget()
+	}
+}
+
+// memorable is how long something may be remembered of what is gone.
+const memorable = 30 * time.Minute
+
+// forget deletes the rest, too, after which the replicas must not remember anything of it for long.
+func (w *world) forget() {
+	for _, pod := range List[*corev1.Pod](w.server) {
+		_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	}
+	for _, service := range List[*corev1.Service](w.server) {
+		_ = w.remove(service)
+	}
+	for _, node := range List[*corev1.Node](w.server) {
+		_ = w.remove(node)
+	}
+	time.Sleep(memorable)
+	for _, r := range w.replicas {
+		for _, what := range r.remembers(w.guard.seen) {
+			w.guard.fail("something is remembered of what is gone", "%s: %s", r.name, what)
+		}
+	}
+}

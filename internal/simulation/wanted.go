@@ -1,0 +1,211 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+const rack = v1alpha1.DefaultNodeLabelKey
+
+// snapshot is what is stored at one moment, and which Services LocalServices want by then: what
+// docs/reference/behaviour.md promises, from LocalServices, nodes and pods alone.
+type snapshot struct {
+	locals   []*v1alpha1.LocalService // without those that are being deleted
+	nodes    []*corev1.Node
+	pods     []*corev1.Pod
+	services map[types.NamespacedName]*corev1.Service
+	slices   []*discoveryv1.EndpointSlice
+	wanted   map[types.NamespacedName][]want
+}
+
+// want is that a LocalService wants a Service: of a node or, with mode Hostnames, of none.
+type want struct {
+	ls   *v1alpha1.LocalService
+	node string
+}
+
+// newSnapshot looks at what is stored. The lock of the API server must be held.
+func newSnapshot(server *APIServer) *snapshot {
+	s := &snapshot{locals: list[*v1alpha1.LocalService](server), nodes: list[*corev1.Node](server),
+		pods: list[*corev1.Pod](server), slices: list[*discoveryv1.EndpointSlice](server),
+		services: map[types.NamespacedName]*corev1.Service{}, wanted: map[types.NamespacedName][]want{}}
+	s.locals = slices.DeleteFunc(s.locals, func(ls *v1alpha1.LocalService) bool { return ls.DeletionTimestamp != nil })
+	for _, service := range list[*corev1.Service](server) {
+		s.services[keyOf(service)] = service
+	}
+	for _, ls := range s.locals {
+		for name, node := range s.names(ls) {
+			key := types.NamespacedName{Namespace: ls.Namespace, Name: name}
+			s.wanted[key] = append(s.wanted[key], want{ls, node})
+		}
+	}
+	return s
+}
+
+// owner is the LocalService that controls an object, nil for none.
+func (s *snapshot) owner(object Object) *v1alpha1.LocalService {
+	i := slices.IndexFunc(s.locals, func(ls *v1alpha1.LocalService) bool {
+		return ls.Namespace == object.GetNamespace() && metav1.IsControlledBy(object, ls)
+	})
+	if i < 0 {
+		return nil
+	}
+	return s.locals[i]
+}
+
+// isSelected reports whether a node has a name in a LocalService.
+func isSelected(ls *v1alpha1.LocalService, node *corev1.Node) bool {
+	return labels.SelectorFromSet(ls.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// selectsNothing reports whether a nodeSelector matches no node: then nothing of a node that exists is deleted.
+func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
+	return len(ls.Spec.NodeSelector) > 0 &&
+		!slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool { return isSelected(ls, node) })
+}
+
+// isKept reports whether a Service that no node wants has to stay because its LocalService selects nothing.
+func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
+	node := service.Annotations[v1alpha1.NodeAnnotationKey]
+	exists := slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == node })
+	return s.selectsNothing(ls) && (node == "" || exists)
+}
+
+// names are those of the Services that a LocalService wants, with their nodes.
+func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
+	names := map[string]string{}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		both := map[string]string{ls.Name: "", sourceName(ls.Name): ""}
+		for name := range both {
+			service := s.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
+			if !s.selectsNothing(ls) || service != nil && metav1.IsControlledBy(service, ls) {
+				return both
+			}
+		}
+		return names // They are created when a node is selected for the first time.
+	}
+	for _, node := range s.nodes {
+		if isSelected(ls, node) {
+			names[naming.ServiceName(ls.Name, node.Name)] = node.Name
+		}
+	}
+	return names
+}
+
+// sourceName is the name of the Service that selects the pods with mode Hostnames. The other one has that of its
+// LocalService.
+func sourceName(ls string) string { return naming.ServiceName(ls, "/hostnames") }
+
+// hostname is the name that a node has with mode Hostnames, "" for none.
+func hostname(ls *v1alpha1.LocalService, node *corev1.Node) string {
+	switch {
+	case ls.Spec.GroupBy == "":
+		return naming.Hostname(node.Name)
+	case node.Labels[ls.Spec.GroupBy] == "":
+		return ""
+	}
+	return naming.Hostname(node.Labels[ls.Spec.GroupBy])
+}
+
+// serviceOf is a Service that a LocalService wants.
+func serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OwnerLabelKey: ls.Name},
+		Annotations: map[string]string{}}}
+	s.Spec = corev1.ServiceSpec{Type: ls.Spec.Type, ClusterIP: ls.Spec.ClusterIP, Selector: selectorOf(ls, node),
+		SessionAffinity:          ls.Spec.SessionAffinity,
+		PublishNotReadyAddresses: ls.Spec.PublishNotReadyAddresses}
+	for _, p := range ls.Spec.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol,
+			TargetPort: p.TargetPort})
+	}
+	if node != "" {
+		s.Labels[rack], s.Annotations[v1alpha1.NodeAnnotationKey] = naming.NodeLabelValue(node), node
+	} else {
+		s.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	if name == ls.Name {
+		s.Spec.Selector = nil
+	}
+	if m := ls.Spec.ServiceMetadata; m != nil && name != sourceName(ls.Name) {
+		maps.Copy(s.Labels, m.Labels)
+		maps.Copy(s.Annotations, m.Annotations)
+	}
+	defaultService(s)
+	return s
+}
+
+// shared are the pairs of all that part has, too, be it with another value.
+func shared(all, part map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key, _ string) bool { _, is := part[key]; return !is })
+	return out
+}
+
+func selectorOf(ls *v1alpha1.LocalService, node string) map[string]string {
+	out := maps.Clone(ls.Spec.Selector)
+	if node != "" {
+		out[rack] = naming.NodeLabelValue(node)
+	}
+	return out
+}
+
+func modeOf(ls *v1alpha1.LocalService) v1alpha1.Mode {
+	return cmp.Or(ls.Spec.Mode, v1alpha1.ModeServices)
+}
+
+// modeOfService is with which mode a LocalService has a Service of this name.
+func modeOfService(owner, service string) v1alpha1.Mode {
+	if service == owner || service == sourceName(owner) {
+		return v1alpha1.ModeHostnames
+	}
+	return v1alpha1.ModeServices
+}
+
+// answering are the pods that answer by the name of a node.
+func (s *snapshot) answering(ls *v1alpha1.LocalService, node string) (out []*corev1.Pod) {
+	for _, pod := range s.pods {
+		if pod.Spec.NodeName == node && selects(ls, pod) && isEndpoint(ls, pod) {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+func selects(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
+	return pod.Namespace == ls.Namespace && labels.SelectorFromSet(ls.Spec.Selector).Matches(labels.Set(pod.Labels))
+}
+
+// isEndpoint reports whether a pod that a LocalService selects answers.
+func isEndpoint(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
+	return isReady(pod) || ls.Spec.PublishNotReadyAddresses && isPublished(pod)
+}
+
+// endpoints are what a LocalService publishes with mode Hostnames, and its names, by whether anything answers by them.
+func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[string]bool) {
+	published, answers = map[string]bool{}, map[string]bool{}
+	keepsAll := s.selectsNothing(ls) && len(s.names(ls)) > 0
+	for _, node := range s.nodes {
+		name := hostname(ls, node)
+		if name == "" || !isSelected(ls, node) && !keepsAll {
+			continue
+		}
+		answers[name] = answers[name] || len(s.answering(ls, node.Name)) > 0
+		for _, pod := range s.pods {
+			if pod.Spec.NodeName == node.Name && selects(ls, pod) && isPublished(pod) {
+				published[fmt.Sprint(name, pod.Status.PodIP, isEndpoint(ls, pod))] = true
+			}
+		}
+	}
+	return published, answers
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"unsafe"
+
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/lru"
+
+	"github.com/localservice-dev/local-service-controller/internal/app"
+)
+
+// newRemembering is newControllers. It also returns what finds out what the controllers remember of objects, by the
+// UIDs or keys of those.
+func newRemembering(deps app.Dependencies) (work func(context.Context), remembers func(gone map[string]bool) []string,
+	err error) {
+	c, err := makeControllers(deps)
+	remembers = func(gone map[string]bool) []string {
+		synctest.Wait() // Nobody writes then what is read here without a lock.
+		m := &memory{gone: gone, seen: map[unsafe.Pointer]bool{}}
+		m.walk("controllers", reflect.ValueOf(c))
+		return append(m.found, series(gone)...)
+	}
+	return c.run, remembers, err
+}
+
+// memory looks for what is remembered in the maps and caches that a controller has, in fields of whatever name. It does
+// not look into closures, and into informers, which are not ours.
+type memory struct {
+	gone  map[string]bool
+	seen  map[unsafe.Pointer]bool
+	found []string
+}
+
+// looked are the packages of the types that are looked into.
+var looked = []string{"github.com/localservice-dev/", "k8s.io/client-go/util/workqueue", "golang.org/x/sync/"}
+
+func (m *memory) walk(path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() || m.seen[v.UnsafePointer()] {
+			return
+		}
+		m.seen[v.UnsafePointer()] = true
+		m.walk(path, v.Elem())
+	case reflect.Interface:
+		m.walk(path, v.Elem())
+	case reflect.Struct:
+		if !m.isCache(path, v) {
+			m.walkFields(path, v)
+		}
+	case reflect.Map:
+		for entries := v.MapRange(); entries.Next(); {
+			m.check(path, entries.Key())
+			m.walk(path, entries.Value())
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			m.walk(path, v.Index(i))
+		}
+	}
+}
+
+func (m *memory) walkFields(path string, v reflect.Value) {
+	isLooked := func(prefix string) bool { return strings.HasPrefix(v.Type().PkgPath(), prefix) }
+	if v.Type().PkgPath() != "" && v.Type().PkgPath() != "main" && !slices.ContainsFunc(looked, isLooked) {
+		return
+	}
+	for i := range v.NumField() {
+		m.walk(path+"."+v.Type().Field(i).Name, v.Field(i))
+	}
+}
+
+// isCache looks into a value whose own type knows what is in it.
+func (m *memory) isCache(path string, v reflect.Value) bool {
+	if !v.CanAddr() {
+		return false
+	}
+	switch c := reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Interface().(type) {
+	case *sync.Map:
+		c.Range(func(key, _ any) bool {
+			m.check(path, reflect.ValueOf(key))
+			return true
+		})
+	case *utilcache.LRUExpireCache:
+		for _, key := range c.Keys() { // without those that have expired
+			m.check(path, reflect.ValueOf(key))
+		}
+	case *lru.Cache: // It has a bound, and does not tell its keys.
+	default:
+		return false
+	}
+	return true
+}
+
+// check looks whether the key of an entry is one of an object that is gone, or has one in it.
+func (m *memory) check(path string, key reflect.Value) {
+	if key.Kind() == reflect.Interface {
+		key = key.Elem()
+	}
+	isBetween := func(r rune) bool { return strings.ContainsRune(" {}[]", r) }
+	for _, word := range strings.FieldsFunc(fmt.Sprintf("%v", key), isBetween) {
+		if m.gone[word] || m.gone[strings.SplitN(word, "/", 2)[0]] {
+			m.found = append(m.found, fmt.Sprintf("%s has %s", path, word))
+		}
+	}
+}
+
+// series are those of metrics that are about an object that is gone.
+func series(gone map[string]bool) (out []string) {
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			labels := map[string]string{}
+			for _, pair := range metric.Label {
+				labels[pair.GetName()] = pair.GetValue()
+			}
+			if key := labels["namespace"] + "/" + labels["name"]; gone[key] {
+				out = append(out, fmt.Sprintf("metric %s has %s", family.GetName(), key))
+			}
+		}
+	}
+	return out
+}
