@@ -1,4 +1,4 @@
-// kubectl-localservice is a kubectl plugin that tells, for every node of a LocalService, what answers there and if
+// kubectl-localservice is a kubectl plugin that shows, for every node of a LocalService, what answers there and, if
 // nothing does, why. It only reads.
 package main
 
@@ -40,7 +40,7 @@ func (p *plugin) run(args []string) int {
 	root := &cobra.Command{
 		Use:   "kubectl-localservice",
 		Short: "Look into LocalServices, node by node",
-		Long: "A LocalService gives every node, or group of nodes, a name of its own. This plugin tells what answers " +
+		Long: "A LocalService gives every node, or group of nodes, a name of its own. This plugin shows what answers " +
 			"on each and, if nothing does, why.",
 		Version:       version.Get().GitVersion,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl localservice"},

@@ -71,7 +71,7 @@ func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain st
 	}
 	if number == 0 {
 		return fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
-			"endpoint that tells its number: %s", port.TargetPort.StrVal, service, seeNodes(ls))
+			"endpoint with its number: %s", port.TargetPort.StrVal, service, seeNodes(ls))
 	}
 	scheme := "http"
 	if strings.EqualFold(ptr.Deref(port.AppProtocol, port.Name), "https") {
@@ -138,7 +138,7 @@ func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Service
 }
 
 // portOfClients is the number of the port that clients connect to: for a headless Service, the pods' own port. If the
-// LocalService gives that by name, EndpointSlices tell the number; it is 0 if there are none.
+// LocalService gives that by name, EndpointSlices have the number; it is 0 if there are none.
 func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
 	service string) (int32, error) {
 	switch target := port.TargetPort; {

@@ -28,7 +28,7 @@ import (
 // watchDelay is for how long changes are gathered: a rollout or a new node makes many at a time.
 const watchDelay = 200 * time.Millisecond
 
-// news is what a watch tells, each time that something has changed.
+// news is what a watch reports, each time that something has changed.
 type news struct {
 	// loaded is whether the cluster has been read. Before that there are only problems.
 	loaded bool

@@ -17,7 +17,7 @@ import (
 const (
 	// reloadInterval is how often the files of a certificate are read at most.
 	reloadInterval = time.Second
-	// selfSignedFor is how long a certificate of our own is valid: nobody renews it before the program starts anew.
+	// selfSignedFor is how long a certificate of our own is valid: nobody renews it before the program restarts.
 	selfSignedFor = 10 * 365 * 24 * time.Hour
 )
 

@@ -76,7 +76,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 		return nil
 	}
 	return errors.New("the Lease was lost to another instance, or could not be renewed in time: this instance " +
-		"stops, so that it can be started anew as a standby")
+		"stops, so that it can be restarted as a standby")
 }
 
 // newLock makes the Lease of this instance.

@@ -214,7 +214,7 @@ func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWi
 		switch {
 		case ctx.Err() != nil:
 		case harmless:
-			logger.V(4).Info("The watch begins anew", "resource", resource, "reason", err.Error())
+			logger.V(4).Info("The watch restarts", "resource", resource, "reason", err.Error())
 		case complaints.isNews(resource, message, repeatInterval):
 			logger.Error(err, message, "resource", resource)
 		}

@@ -17,7 +17,7 @@ import (
 const warningInterval = 24 * time.Hour
 
 // observe has the clients of a configuration log when the API server cannot be reached any more, and when
-// it can again, once each: a watch that cannot be begun anew says nothing of its own accord. It also has them log each
+// it can again, once each: a watch that cannot be restarted reports nothing by itself. It also has them log each
 // warning of the API server only once, and caches know when something has come for them.
 func observe(config *rest.Config) {
 	var state atomic.Int32

@@ -298,7 +298,7 @@ func setAnnotations(want, have *Content) {
 		have.Annotations = map[string]string{}
 	}
 	var before appliedMetadata
-	// A record that somebody has broken is as good as none: nothing is removed, and it is written anew.
+	// A record that somebody has broken counts as none: nothing is removed, and it is rewritten.
 	_ = json.Unmarshal([]byte(have.Annotations[v1alpha1.AppliedMetadataAnnotationKey]), &before)
 	for _, key := range before.Labels {
 		if _, keep := want.Labels[key]; !keep {

@@ -1,4 +1,4 @@
-// Package diagnose tells, for every name that a LocalService gives its nodes, or groups of them, what answers there,
+// Package diagnose finds out, for every name that a LocalService gives its nodes, or groups of them, what answers there,
 // and if nothing does, why. It has no client in it: everything is a function of API objects, and none of them is
 // changed.
 package diagnose
@@ -101,7 +101,7 @@ type view struct {
 	pods         map[string][]*corev1.Pod          // by node; "" for those without
 	// strays are pods on another node, by value of the node label: with mode Services.
 	strays map[string][]*corev1.Pod
-	// hostnames tells about mode Hostnames, nil for another one.
+	// hostnames is about mode Hostnames, nil for another mode.
 	hostnames *hostnames
 }
 

@@ -64,7 +64,7 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason,
 	return "", ""
 }
 
-// whyMissing says why the controller has not made a Service, as far as the LocalService's status tells.
+// whyMissing says why the controller has not made a Service, as far as the LocalService's status says.
 func whyMissing(ls *v1alpha1.LocalService) string {
 	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
 	switch {

@@ -9,7 +9,7 @@ import (
 // Reason says, in a word for scripts, why nothing answers under a name, or less than should.
 type Reason string
 
-// The reasons, the most specific first: a node has the first that applies. `kubectl localservice nodes -h` tells what
+// The reasons, the most specific first: a node has the first that applies. `kubectl localservice nodes -h` says what
 // each of them means.
 const (
 	NodeWithoutName       Reason = "NodeWithoutName"
@@ -26,7 +26,7 @@ const (
 	PodsTerminating       Reason = "PodsTerminating"
 	PodsCompleted         Reason = "PodsCompleted"
 	NoPods                Reason = "NoPods"
-	// NameGone is of a name that the LocalService does not give any more: what a watch tells last of it.
+	// NameGone is of a name that the LocalService does not give any more: what a watch last reports of it.
 	NameGone Reason = "NameGone"
 )
 
