@@ -1,5 +1,5 @@
-// Package diagnose finds out, for every name that a LocalService gives its nodes, or groups of them, what answers there,
-// and if nothing does, why. It has no client in it: everything is a function of API objects, and none of them is
+// Package diagnose finds out, for every name that a LocalService gives its nodes, or groups of them, what answers there
+// and, if nothing does, why. It has no client in it: everything is a function of API objects, and none of them is
 // changed.
 package diagnose
 
