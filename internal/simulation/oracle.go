@@ -71,8 +71,8 @@ func (o *oracle) isTaken(ls *v1alpha1.LocalService) bool {
 	return false
 }
 
-// hasOwnPods reports whether a Service of the previous mode, also one left behind, publishes other pods than that would, as
-// after an edit of the selector: no new name answers for those. The Services of a mode go together.
+// hasOwnPods reports whether a Service of the previous mode, also one left behind, publishes other pods than that
+// would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
 func (o *oracle) hasOwnPods(ls *v1alpha1.LocalService) bool {
 	for key, service := range o.services {
 		isOf := metav1.IsControlledBy(service, ls) || service.Labels[v1alpha1.OwnerLabelKey] == ls.Name
