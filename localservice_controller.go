@@ -92,11 +92,16 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
 		}
-		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Services of nodes that exist.
-		if was != is || isHostnames || after == nil && len(ls.Spec.NodeSelector) > 0 {
+		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that exists.
+		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
 		}
 	}
+}
+
+// hasService reports whether the cache has a Service with the name of that of a node.
+func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node string) bool {
+	return c.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, plan.ForNode, node)) != nil
 }
 
 // serviceChanged finds the LocalServices that control the Service, or want its name.
