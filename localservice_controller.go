@@ -163,9 +163,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	metrics.SetInvalid(key, err != nil)
+	wasInvalid := metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		return c.reportInvalid(ctx, ls, err)
+		return c.reportInvalid(ctx, ls, err, wasInvalid)
 	}
 	wait := c.nodeWaits.Take(key)
 	defer wait.Return()
@@ -261,13 +261,15 @@ func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Pl
 	return report
 }
 
-// reportInvalid reports that a spec cannot be turned into Services.
-func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
-	if status.TellsInvalid(ls, invalid) {
+// reportInvalid reports that a spec cannot be turned into Services: in the status, and once in the log of each process.
+func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error,
+	wasInvalid bool) error {
+	if isReported := status.TellsInvalid(ls, invalid); isReported && wasInvalid {
 		return nil
-	}
-	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
-		return err
+	} else if !isReported {
+		if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
+			return err
+		}
 	}
 	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", keyOf(ls), invalid))
 }
