@@ -88,9 +88,9 @@ func TestUnselected(t *testing.T) {
 	})
 }
 
-// TestNodeOfOthersIsGone: the deletion of a node without a Service is no reason to try again what is refused as long as
-// the namespace is being deleted.
-func TestNodeOfOthersIsGone(t *testing.T) {
+// TestTerminatingNamespace: while the namespace is being deleted little is tried, not even when a node goes that has no
+// Service, and nothing is told.
+func TestTerminatingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(selectSSD))
 		terminating := apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("terminating"))
@@ -103,6 +103,12 @@ func TestNodeOfOthersIsGone(t *testing.T) {
 		f.remove(testNode("b"))
 		settle()
 		f.expect("writes when another node is gone", nil, f.writes())
+		f.set(testNode("c", "disk=ssd"))
+		settle()
+		if writes := f.writes(); len(writes) != 1 || !strings.HasPrefix(writes[0], "create services ") {
+			t.Errorf("writes for another node: %v, want one, and no status", writes)
+		}
+		f.expect("events", nil, f.recorded())
 	})
 }
 

@@ -260,6 +260,8 @@ func (w *execution) failed(change *plan.Change, err error) {
 		w.out.Stale = append(w.out.Stale, err)
 	case mayPass(err):
 		w.out.Failed = append(w.out.Failed, err)
+	case isTerminating(err): // Of this nobody is told: if it was remembered, the next sync would report it.
+		w.out.Refused = append(w.out.Refused, err)
 	default:
 		attempt := w.attempt(change.Name)
 		w.Refusals.Add(attempt, err)
