@@ -121,6 +121,10 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes
 			break
 		}
 	}
+	if len(w.refused) > 0 {
+		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refused)), "Services refused, trying again later",
+			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
+	}
 	return w.out
 }
 
@@ -133,6 +137,7 @@ type execution struct {
 	mu        sync.Mutex
 	writes    int // that were begun
 	hasFailed bool
+	refused   []error // by this sync
 	out       Outcome
 }
 
@@ -211,7 +216,10 @@ func (w *execution) failed(change *plan.Change, err error) {
 		w.out.Stale = append(w.out.Stale, err)
 	case mayPass(err):
 		w.out.Failed = append(w.out.Failed, err)
+	case isTerminating(err): // Nobody can act on this. If it was remembered, the next sync would report it.
+		w.out.Refused = append(w.out.Refused, err)
 	default:
+		w.refused = append(w.refused, err)
 		attempt := w.attempt(change.Name)
 		w.Refusals.Add(attempt, err)
 		w.wait(w.Refusals.Left(attempt))
