@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,6 +85,30 @@ func TestUnselected(t *testing.T) {
 			!strings.Contains(writes, "1/1 Ready") {
 			t.Errorf("writes when the node has lost its label, and got it again: %s", writes)
 		}
+	})
+}
+
+// TestTerminatingNamespace: while the namespace is being deleted little is tried, not even when a node goes that has no
+// Service, and nothing is told.
+func TestTerminatingNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(selectSSD))
+		terminating := apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("terminating"))
+		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, terminating
+		})
+		f.runLocalServices()
+		f.expect("writes", []string{"create services demo-a"}, f.writes())
+		f.remove(testNode("b"))
+		settle()
+		f.expect("writes when another node is gone", nil, f.writes())
+		f.set(testNode("c", "disk=ssd"))
+		settle()
+		if writes := f.writes(); len(writes) != 1 || !strings.HasPrefix(writes[0], "create services ") {
+			t.Errorf("writes for another node: %v, want one, and no status", writes)
+		}
+		f.expect("events", nil, f.recorded())
 	})
 }
 

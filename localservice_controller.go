@@ -72,8 +72,8 @@ func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*l
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	c.caches.Nodes.OnChange(c.nodeChanged)
-	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Services.OnChange(c.serviceChanged),
-		c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
+	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
+		c.caches.Services.OnChange(c.serviceChanged), c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
 // localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering what
@@ -93,11 +93,16 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
 		}
-		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Services of nodes that exist.
-		if was != is || isHostnames || after == nil && len(ls.Spec.NodeSelector) > 0 {
+		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that exists.
+		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
 			c.loop.AddAfter(keyOf(ls), batchPeriod)
 		}
 	}
+}
+
+// hasService reports whether the cache has a Service with the name of that of a node.
+func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node string) bool {
+	return c.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, plan.ForNode, node)) != nil
 }
 
 // serviceChanged finds the LocalServices that control the Service, or want its name.
@@ -159,9 +164,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	metrics.SetInvalid(key, err != nil)
+	wasInvalid := metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		return c.reportInvalid(ctx, ls, err)
+		return c.reportInvalid(ctx, ls, err, wasInvalid)
 	}
 	wait := c.nodeWaits.Take(key)
 	defer wait.Return()
@@ -257,13 +262,15 @@ func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Pl
 	return report
 }
 
-// reportInvalid reports that a spec cannot be turned into Services.
-func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
-	if status.ReportsInvalid(ls, invalid) {
+// reportInvalid reports that a spec cannot be turned into Services: in the status, and once in the log of each process.
+func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error,
+	wasInvalid bool) error {
+	if isReported := status.ReportsInvalid(ls, invalid); isReported && wasInvalid {
 		return nil
-	}
-	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
-		return err
+	} else if !isReported {
+		if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
+			return err
+		}
 	}
 	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", keyOf(ls), invalid))
 }

@@ -149,6 +149,7 @@ func set(t *testing.T, name string, value any) {
 // quiet keeps what is logged to no context out of the test's output.
 func quiet(t *testing.T) {
 	simulated()
+	klog.StopFlushDaemon() // It reads the logger without a lock.
 	klog.SetLogger(logr.Discard())
 	t.Cleanup(klog.ClearLogger)
 }

@@ -147,6 +147,11 @@ func runPod(d *drawing) Step {
 	return Step{Do: "add-pod", On: pod(d), How: node(d) + d.of("add-pod", "", "", "", ",stale", ",other", ",starting")}
 }
 
+var (
+	relabel  = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=")
+	switches = do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation")
+)
+
 func nothing(*drawing) string { return "" }
 
 func quotas(d *drawing) string { return d.of("namespace", "a", "b") }
@@ -155,9 +160,7 @@ func quotas(d *drawing) string { return d.of("namespace", "a", "b") }
 var often = []kind{
 	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
 	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),
-	do("return-node", node, "", "300ms", "1s"),
-	do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone="),
-	do("take-back", local), do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation"),
+	do("return-node", node, "", "300ms", "1s"), relabel, relabel, do("take-back", local), switches, switches,
 	do("delete", local, "", "", "Orphan", "Foreground"), {"recreate", recreate},
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
 	do("drop-service", service), do("drop-service", service),

@@ -71,11 +71,12 @@ func (o *oracle) isTaken(ls *v1alpha1.LocalService) bool {
 	return false
 }
 
-// hasOwnPods reports whether one of the Services of the previous mode publishes other pods than that mode would now, as
-// after an edit of the selector: no new name answers for those. The Services of a mode go together.
+// hasOwnPods reports whether a Service of the previous mode, also one left behind, publishes other pods than that
+// would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
 func (o *oracle) hasOwnPods(ls *v1alpha1.LocalService) bool {
-	for _, service := range o.services {
-		if !metav1.IsControlledBy(service, ls) || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
+	for key, service := range o.services {
+		isOf := metav1.IsControlledBy(service, ls) || service.Labels[v1alpha1.OwnerLabelKey] == ls.Name
+		if !isOf || key.Namespace != ls.Namespace || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
 			service.Name == ls.Name && len(service.Spec.Selector) == 0 {
 			continue
 		}
@@ -142,9 +143,11 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 	want, answers := o.endpoints(ls)
 	have := map[string]bool{}
 	for _, slice := range o.slices {
-		if slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name ||
+		isHidden := slice.Labels[discoveryv1.LabelManagedBy] == sliceManager &&
+			slice.Labels[v1alpha1.HostnamesLabelKey] == ""
+		if slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name || isHidden ||
 			metav1.GetControllerOfNoCopy(slice) == nil {
-			continue // What nobody controls, somebody has made so.
+			continue // What nobody controls, somebody has made so; and what of Kubernetes' own has lost its label.
 		}
 		for _, e := range slice.Endpoints {
 			have[fmt.Sprint(valueOf(e.Hostname), e.Addresses[0], *e.Conditions.Ready)] = true

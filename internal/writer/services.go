@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -83,53 +81,6 @@ func NewServices(deps Dependencies, concurrency int) *Services {
 		Contested: newContested()}
 }
 
-// Outcome is what became of the changes of a plan.
-type Outcome struct {
-	// Counts are the numbers of changes that were made, by action.
-	Counts map[plan.Action]int
-	// Refused are the writes that the API server refused: now, or before and not due yet.
-	Refused []error
-	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
-	RetryAfter time.Duration
-	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
-	// cache was behind: the next plan, from a newer cache, will be right.
-	Failed, Stale []error
-	// Contested are the names of fields that have come back from the API server other than they were written: an
-	// admission webhook or policy sets them.
-	Contested sets.Set[string]
-	// More is true if the time was over before all changes were tried.
-	More bool
-	// Stopped is why no other change was tried: the error of the context, ErrNamespaceTerminating, or an error that is
-	// Stale because the LocalService was changed.
-	Stopped error
-}
-
-// InPlace is how many more Services are in place than before.
-func (o *Outcome) InPlace() (n int) {
-	for action, count := range o.Counts {
-		if action != plan.Delete && action != plan.Retire {
-			n += count
-		}
-	}
-	return n
-}
-
-// IsComplete reports whether all changes were made.
-func (o *Outcome) IsComplete() bool {
-	return !o.More && len(o.Refused)+len(o.Failed)+len(o.Stale) == 0
-}
-
-// Err is the error of a sync: nil if nothing failed that may pass in a moment. What was refused has its own backoff.
-func (o *Outcome) Err(key types.NamespacedName) error {
-	switch {
-	case len(o.Failed) > 0:
-		return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Failed))
-	case len(o.Stale) > 0:
-		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Stale)))
-	}
-	return nil
-}
-
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
 // in a quota; adoptions need none. Replacements come late, and alone, because they delete what serves; and last what
 // nobody needs any more.
@@ -170,6 +121,10 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes
 			break
 		}
 	}
+	if len(w.refused) > 0 {
+		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refused)), "Services refused, trying again later",
+			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
+	}
 	return w.out
 }
 
@@ -182,6 +137,7 @@ type execution struct {
 	mu        sync.Mutex
 	writes    int // that were begun
 	hasFailed bool
+	refused   []error // by this sync
 	out       Outcome
 }
 
@@ -260,7 +216,10 @@ func (w *execution) failed(change *plan.Change, err error) {
 		w.out.Stale = append(w.out.Stale, err)
 	case mayPass(err):
 		w.out.Failed = append(w.out.Failed, err)
+	case isTerminating(err): // Nobody can act on this. If it was remembered, the next sync would report it.
+		w.out.Refused = append(w.out.Refused, err)
 	default:
+		w.refused = append(w.refused, err)
 		attempt := w.attempt(change.Name)
 		w.Refusals.Add(attempt, err)
 		w.wait(w.Refusals.Left(attempt))
@@ -366,28 +325,4 @@ func (w *execution) isWanted() error {
 
 func keyOf(object klog.KMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
-// refusedError marks an answer that is none of the API server's errors, and that it will give again.
-type refusedError struct{ error }
-
-func (e *refusedError) Unwrap() error { return e.error }
-
-// mayPass reports whether a write failed for reasons that may pass in a moment: the API server could not be reached, or
-// was busy. What it has refused it will refuse again.
-func mayPass(err error) bool {
-	_, answered := errors.AsType[*apierrors.StatusError](err)
-	_, refused := errors.AsType[*refusedError](err)
-	return !answered && !refused || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
-}
-
-// isStale reports whether a write failed because the cache was behind the API server.
-func isStale(err error) bool {
-	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		errors.Is(err, context.Canceled) || reconcile.IsStale(err)
-}
-
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	typeddiscoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -110,6 +111,8 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		return 0, false, failure
 	}
 	s.Refusals.Add(attempt, failure)
+	klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
+		"localService", klog.KObj(ls), "after", s.Refusals.Left(attempt))
 	return s.Refusals.Left(attempt), true, nil
 }
 

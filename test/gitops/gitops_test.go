@@ -87,7 +87,8 @@ func reports(yield func(report.Report)) {
 		has := func(bit int) int { return bits >> bit & 1 }
 		for _, r := range refused {
 			for _, h := range hostnames {
-				one := report.Report{Nodes: 3 * has(0), Waiting: has(1), Writing: has(2) == 1, Retiring: 2 * has(3),
+				one := report.Report{Nodes: 3 * has(0), Waiting: has(1), Writing: has(2) == 1,
+					Retirement:      plan.Retirement{Services: 2 * has(3)},
 					Conflicts:       taken[:has(4)],
 					ContestedFields: []string{"type"}[:has(5)],
 					Refused:         r, Hostnames: h}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -190,6 +190,7 @@ func TestHostnamesNeedNoPods(t *testing.T) {
 	s.wantNames("a=10.1.0.1")
 	s.newSliceFence()()
 	s.waitReadyNodes("1/1")
+	s.waitQuiet(3 * time.Second) // A status may come a second later, and the audit log after that.
 
 	rested := s.Audit.Mark()
 	began := time.Now()
@@ -217,6 +218,22 @@ func TestHostnamesNeedNoPods(t *testing.T) {
 	s.Must(s.LocalServiceClient().Delete(t.Context(), "other", metav1.DeleteOptions{}))
 	s.Eventually("the controller watches no pods any more", func(context.Context) error {
 		return atLeast(len(ofPods().Verb("watch")), 1)
+	})
+}
+
+// waitQuiet waits until no controller of the cluster has asked for anything for so long.
+func (s *scene) waitQuiet(d time.Duration) {
+	s.T.Helper()
+	mark, since := s.Audit.Mark(), time.Now()
+	s.Eventually(fmt.Sprintf("%v have passed without a request", d), func(context.Context) error {
+		requests := s.Audit.Since(mark).ByController()
+		if len(requests) > 0 {
+			mark, since = s.Audit.Mark(), time.Now()
+		}
+		if len(requests) > 0 || time.Since(since) < d {
+			return fmt.Errorf("the controller asked: %s", requests)
+		}
+		return nil
 	})
 }
 

@@ -22,7 +22,7 @@ func TestUnselected(t *testing.T) {
 	})
 	s.WaitNotReady("demo", v1alpha1.ReasonNoNodesSelected, "3 Services of nodes that exist are kept")
 	s.DeleteNode(nodes[2])
-	s.WaitServiceCount(2)
+	s.WaitServices(ls, "demo-"+nodes[0], "demo-"+nodes[1])
 	s.Must(controller.Stop())
 	s.NewController(t)
 	s.newFence().passAll()

@@ -1,0 +1,88 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
+)
+
+// Outcome is what became of the changes of a plan.
+type Outcome struct {
+	// Counts are the numbers of changes that were made, by action.
+	Counts map[plan.Action]int
+	// Refused are the writes that the API server refused: now, or before and not due yet.
+	Refused []error
+	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
+	RetryAfter time.Duration
+	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
+	// cache was behind: the next plan, from a newer cache, will be right.
+	Failed, Stale []error
+	// Contested are the names of fields that have come back from the API server other than they were written: an
+	// admission webhook or policy sets them.
+	Contested sets.Set[string]
+	// More is true if the time was over before all changes were tried.
+	More bool
+	// Stopped is why no other change was tried: the error of the context, ErrNamespaceTerminating, or an error that is
+	// Stale because the LocalService was changed.
+	Stopped error
+}
+
+// InPlace is how many more Services are in place than before.
+func (o *Outcome) InPlace() (n int) {
+	for action, count := range o.Counts {
+		if action != plan.Delete && action != plan.Retire {
+			n += count
+		}
+	}
+	return n
+}
+
+// IsComplete reports whether all changes were made.
+func (o *Outcome) IsComplete() bool {
+	return !o.More && len(o.Refused)+len(o.Failed)+len(o.Stale) == 0
+}
+
+// Err is the error of a sync: nil if nothing failed that may pass in a moment. What was refused has its own backoff.
+func (o *Outcome) Err(key types.NamespacedName) error {
+	switch {
+	case len(o.Failed) > 0:
+		return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Failed))
+	case len(o.Stale) > 0:
+		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Stale)))
+	}
+	return nil
+}
+
+// refusedError marks an answer that is none of the API server's errors, and that it will give again.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// mayPass reports whether a write failed for reasons that may pass in a moment: the API server could not be reached, or
+// was busy. What it has refused it will refuse again.
+func mayPass(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	_, refused := errors.AsType[*refusedError](err)
+	return !answered && !refused || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+}
+
+// isStale reports whether a write failed because the cache was behind the API server.
+func isStale(err error) bool {
+	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
+		errors.Is(err, context.Canceled) || reconcile.IsStale(err)
+}
+
+func isTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
