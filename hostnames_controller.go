@@ -80,6 +80,9 @@ func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 
 // localServiceChanged finds the EndpointSlices of a LocalService whose spec changed.
 func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
+	if before != nil && (after == nil || after.UID != before.UID) {
+		c.slices.Refusals.Forget(before.UID)
+	}
 	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
 		c.addAll(keyOf(after))
 	}

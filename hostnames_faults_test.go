@@ -239,3 +239,21 @@ func TestCopyDeletedUnseen(t *testing.T) {
 		w.want("after the copy was deleted", "a=10.0.0.1")
 	})
 }
+
+// TestHostnamesSourceDeletedInForeground: while the garbage collector deletes the EndpointSlices of the source before
+// that itself, the names stay.
+func TestHostnamesSourceDeletedInForeground(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.publish("2", "b")
+			time.Sleep(time.Minute)
+			source := w.service(sourceName).DeepCopy()
+			source.DeletionTimestamp, source.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
+			w.set(source)
+			time.Sleep(20 * time.Millisecond)
+			w.removeSlice("2")
+			time.Sleep(10 * time.Second)
+			w.want("while the source is being deleted", "a=10.0.0.1", "b=10.0.0.1")
+		})
+}

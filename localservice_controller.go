@@ -79,6 +79,9 @@ func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*l
 // localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering what
 // this controller wrote itself.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
+	if before != nil && (after == nil || after.UID != before.UID) {
+		c.services.Refusals.Forget(before.UID)
+	}
 	if after == nil {
 		after = before // The garbage collector deletes its Services, but a metric may be about it.
 	}

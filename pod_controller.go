@@ -89,6 +89,7 @@ func (c *podController) podScheduled(p *cache.Pod) {
 func (c *podController) podChanged(before, after *cache.Pod) {
 	if after == nil {
 		c.waits.Take(keyOf(before)) // Its successor waits for itself.
+		c.refusals.Remove(reconcile.Attempt{Owner: before.GetUID()})
 		return
 	}
 	// Pods that exist at the start say nothing about today's bindings.
@@ -160,6 +161,9 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		wait.Done(c.clock.Now())
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
+	case apierrors.IsConflict(err): // Another pod of the name, or a webhook that says so: the cache will know.
+		wait.Return()
+		return reconcile.Stale(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err))
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return nil // The pod is gone, and its successor, if there is one, has an event of its own.
 	}
@@ -195,9 +199,6 @@ func (c *podController) labelPatch(p *cache.Pod) ([]byte, error) {
 
 // isOtherUID reports whether a patch was refused because it names another UID than the object has.
 func isOtherUID(err error) bool {
-	if apierrors.IsConflict(err) {
-		return true
-	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
 		return false

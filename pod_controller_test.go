@@ -182,7 +182,7 @@ func TestPodsErrors(t *testing.T) {
 		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
 		"another pod by now": {otherUID, "", false},
 		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p",
-			errors.New("modified")), "", false},
+			errors.New("modified")), "modified", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")),
 			"", true},
 		"refused by a policy": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p",

@@ -24,7 +24,6 @@ type HostnameSlice struct {
 	manager      unique.Handle[string]
 	localService unique.Handle[string]
 	sum          plan.SliceSum
-	created      int64  // in seconds since 1970
 	packed       string // the addresses as compressed protobuf, of one that is to be copied
 }
 

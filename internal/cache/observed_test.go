@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,8 +175,10 @@ func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Servi
 		list.Items = append(list.Items, *service)
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watcher, nil
+		},
 	}, noWatchList{}), &corev1.Service{}, 0, cache.Indexers{})
 	store, err := newStore("services", clusterWide(informer),
 		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, cache.Indexers{},

@@ -137,6 +137,10 @@ func Compute(in Input) Plan {
 		plan.Changes, plan.Unselected = in.keepUnselected(plan.Changes)
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+	if plan.InPlace == 0 && plan.Count(Wait) > 0 {
+		// The first Service to be replaced is kept by a finalizer: nothing else that serves goes before its successor is there.
+		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
+	}
 	if in.Templates[0].purpose != ForNode {
 		plan.Nodes = in.Names.Count(in.Nodes)
 		plan.Ready = min(len(plan.Copies.Ready), plan.Nodes) // Pods may be known before their nodes.

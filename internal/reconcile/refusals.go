@@ -16,8 +16,8 @@ const (
 	together = time.Second
 	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
 	maxRefusals = 10000
-	// refusalsFor is how long a refusal is remembered: longer than any backoff.
-	refusalsFor = 3 * MaxBackoff
+	// refusalsFor is how long a refusal is remembered: longer than it takes to try all of thousands again.
+	refusalsFor = 24 * time.Hour
 )
 
 // Attempt identifies a write that may be refused: another generation of its owner asks for another write.
@@ -73,3 +73,8 @@ func (r *Refusals) Left(attempt Attempt) time.Duration {
 
 // Remove forgets the refusal of an attempt that succeeded, or is not needed any more.
 func (r *Refusals) Remove(attempt Attempt) { r.refusals.Remove(attempt) }
+
+// Forget forgets all refusals of an owner that is gone.
+func (r *Refusals) Forget(owner types.UID) {
+	r.refusals.RemoveAll(func(key any) bool { return key.(Attempt).Owner == owner })
+}

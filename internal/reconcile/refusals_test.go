@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 )
 
@@ -99,6 +100,24 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		time.Sleep(refusalsFor + 1)
 		if _, isRefused := r.Get(attempt); isRefused {
 			t.Error("a refusal that nobody asks about is never forgotten")
+		}
+	})
+}
+
+// TestRefusalsForget: nothing is remembered about an owner that is gone.
+func TestRefusalsForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRefusals(clock.RealClock{})
+		for _, owner := range []types.UID{"gone", "other"} {
+			for _, name := range []string{"a", "b"} {
+				r.Add(Attempt{Owner: owner, Generation: 1, Name: name}, errors.New("no"))
+			}
+		}
+		r.Forget("gone")
+		for owner, want := range map[types.UID]bool{"gone": false, "other": true} {
+			if _, is := r.Get(Attempt{Owner: owner, Generation: 1, Name: "a"}); is != want {
+				t.Errorf("%s: %t, want %t", owner, is, want)
+			}
 		}
 	})
 }

@@ -73,7 +73,8 @@ func (e *refusedError) Unwrap() error { return e.error }
 func mayPass(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	_, refused := errors.AsType[*refusedError](err)
-	return !answered && !refused || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+	isTimeout := errors.Is(err, context.DeadlineExceeded) // What hangs must not hold up all others again and again.
+	return !answered && !refused && !isTimeout || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 

@@ -103,20 +103,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes
 		}
 		begun, failed, err := s.writer.Each(len(due), func() error { return w.mayBegin(ctx, action) },
 			func(i int) error { return w.one(ctx, &due[i]) })
-		for _, f := range failed {
-			w.failed(&due[f.i], f.err)
-		}
-		isRefused := len(failed) > 0 && len(failed) == begun
-		switch {
-		case err == errGivenUp || isRefused && (err == errUnsafe || err == errTimeUp):
-			w.giveUp(action, max(fresh-begun, 0), len(due)-max(fresh, begun), failed[len(failed)-1].err)
-		case err == errTimeUp:
-			w.out.More = true
-		}
-		if len(failed) < begun && err != errGivenUp {
-			s.Refusals.Remove(w.untried(action))
-			s.Refusals.Remove(w.putOff(action))
-		}
+		w.conclude(action, due, fresh, begun, failed, err)
 		if w.out.Stopped != nil || err == errContested {
 			break
 		}
@@ -195,11 +182,40 @@ func (w *execution) wait(left time.Duration) bool {
 	return left > 0
 }
 
+// conclude takes in what became of the writes of a kind. Of those that were due, so many were begun; the fresh ones, which
+// were never tried, come first.
+func (w *execution) conclude(action plan.Action, due []plan.Change, fresh, begun int, failed []attempted, err error) {
+	for _, f := range failed {
+		w.failed(&due[f.i], f.err)
+	}
+	known := due[max(fresh, begun):] // They were refused before, and not tried again.
+	for i := range known {
+		if last, isRefused := w.Refusals.Get(w.attempt(known[i].Name)); isRefused {
+			w.out.Refused = append(w.out.Refused, last.Err)
+		}
+	}
+	untried, isAllFailed := max(fresh-begun, 0), len(failed) > 0 && len(failed) == begun
+	if begun > len(failed) { // Something was accepted.
+		w.Refusals.Remove(w.untried(action))
+		w.Refusals.Remove(w.putOff(action))
+	}
+	switch {
+	case err == errTimeUp && !isAllFailed:
+		w.out.More = true
+	case err == errGivenUp && !isAllFailed:
+		// Each of the others may be accepted, and is refused only once. If the API server is busy, the error is retried.
+		isRefused := w.giveUp(action, 0, len(known), failed[len(failed)-1].err)
+		w.out.More = w.out.More || isRefused && untried > 0
+	case err == errGivenUp, isAllFailed && (err == errUnsafe || err == errTimeUp):
+		w.giveUp(action, untried, len(known), failed[len(failed)-1].err)
+	}
+}
+
 // giveUp has changes wait because too many others were refused: fresh ones, which were never tried, and known ones, which
 // were refused before.
-func (w *execution) giveUp(action plan.Action, fresh, known int, last error) {
+func (w *execution) giveUp(action plan.Action, fresh, known int, last error) (isRefused bool) {
 	if isStale(last) || mayPass(last) {
-		return // All of it is tried again soon.
+		return false // All of it is tried again soon.
 	}
 	for attempt, n := range map[reconcile.Attempt]int{w.untried(action): fresh, w.putOff(action): known} {
 		if n > 0 {
@@ -207,6 +223,7 @@ func (w *execution) giveUp(action plan.Action, fresh, known int, last error) {
 			w.wait(w.Refusals.Left(attempt))
 		}
 	}
+	return true
 }
 
 // failed takes in a write that failed.
@@ -240,7 +257,9 @@ func (w *execution) mayBegin(ctx context.Context, action plan.Action) error {
 	case (action == plan.Replace || action == plan.Update) && len(w.out.Contested) > 0:
 		return errContested
 	}
-	if time := w.Clock.Since(w.began); time >= slowSyncTime || time >= syncTime && w.writes >= syncWrites {
+	// At least one write is made, also if it took long to read the LocalService.
+	taken := w.Clock.Since(w.began)
+	if w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime {
 		return errTimeUp
 	}
 	return nil

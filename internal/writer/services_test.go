@@ -72,7 +72,7 @@ func TestWriteFails(t *testing.T) {
 		"invalid":         {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "1 0 0"},
 		"internal error":  {apierrors.NewInternalError(errors.New("webhook")), "1 0 0"},
 		"not answered":    {errors.New("connection refused"), "0 1 0"},
-		"too late":        {context.DeadlineExceeded, "0 1 0"},
+		"too late":        {context.DeadlineExceeded, "1 0 0"},
 		"busy":            {apierrors.NewTooManyRequests("", 1), "0 1 0"},
 		"not available":   {apierrors.NewServiceUnavailable(""), "0 1 0"},
 		"timeout":         {apierrors.NewTimeoutError("", 1), "0 1 0"},

@@ -145,6 +145,9 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
 		if err = s.isCurrent(ctx, ls); err == nil {
+			err = s.isThere(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices go, and come back.
+		}
+		if err == nil {
 			err = s.isGone(ctx, client, change)
 		}
 		if err != nil {
@@ -189,8 +192,8 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return fmt.Errorf("is what it was copied from gone? %w", err)
 }
 
-// isThere returns nil if the API server has the Service of the names as the cache has it: the garbage collector would
-// delete its copies as often as they are made. Its error is Stale if the Service is gone. It asks for a list, which is
+// isThere returns nil if the API server has a Service as the cache has it, and it is not being deleted: the garbage
+// collector would delete what belongs to it as often as it is made. Its error is Stale if the Service is gone. It asks for a list, which is
 // permitted anyway.
 func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
@@ -199,7 +202,8 @@ func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
 	if err != nil {
 		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
 	}
-	if !slices.ContainsFunc(list.Items, func(live corev1.Service) bool { return live.UID == service.GetUID() }) {
+	isSame := func(live corev1.Service) bool { return live.UID == service.GetUID() && live.DeletionTimestamp == nil }
+	if !slices.ContainsFunc(list.Items, isSame) {
 		return reconcile.Stale(fmt.Errorf("the Service %s is gone", service.GetName()))
 	}
 	return nil

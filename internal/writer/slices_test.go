@@ -28,8 +28,8 @@ type slicesFixture struct {
 	names   *plan.Names
 	changes map[plan.Action]plan.CopyChange
 
-	// isThere is whether the API server has the Service of the names.
-	isThere bool
+	// isThere is whether the API server has the two Services, and isGoing whether the source is being deleted.
+	isThere, isGoing bool
 	// hasSource is the answer to who asks for s1, and live is s1-named.
 	hasSource error
 	live      *discoveryv1.EndpointSlice
@@ -71,7 +71,11 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	f.kube.PrependReactor("list", "services", func(core.Action) (bool, runtime.Object, error) {
 		list := &corev1.ServiceList{}
 		if f.isThere {
-			list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{UID: f.names.Published.GetUID()}}}
+			list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{UID: f.names.Published.GetUID()}},
+				{ObjectMeta: metav1.ObjectMeta{UID: f.names.Source.GetUID()}}}
+		}
+		if f.isGoing {
+			list.Items[1].DeletionTimestamp = new(metav1.Now())
 		}
 		return true, list, f.answers["list"]
 	})
@@ -126,6 +130,7 @@ func TestWriteSlice(t *testing.T) {
 		"is the Service there?":  {plan.Create, answer("list", no), nil, "failed"},
 		"not current":            {plan.Create, func(f *slicesFixture) { f.fixture.live.Generation++ }, nil, "stale"},
 		"not current, to delete": {plan.Delete, func(f *slicesFixture) { f.fixture.live.Generation++ }, nil, "stale"},
+		"the Source is going":    {plan.Delete, func(f *slicesFixture) { f.isGoing = true }, nil, "stale"},
 		"the source is there":    {plan.Delete, func(f *slicesFixture) { f.hasSource = nil }, nil, "stale"},
 		"is the source gone?":    {plan.Delete, func(f *slicesFixture) { f.hasSource = no }, nil, "failed"},
 		"is it permitted to ask?": {plan.Delete, func(f *slicesFixture) { f.hasSource = forbidden }, nil,

@@ -51,12 +51,15 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	if left := NumbersInterval - s.Observed.SinceWrite(keyOf(ls), s.Caches.LocalServices); onlyNumbers && left > 0 {
 		return left, nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	if err := s.write(ctx, ls, &after); err != nil {
+		return 0, err
+	}
 	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
 		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-	defer cancel()
-	return 0, s.write(ctx, ls, &after)
+	return 0, nil
 }
 
 // write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
