@@ -69,8 +69,9 @@ func TestPermissions(t *testing.T) {
 	s.MustKubectl("patch", "service", ls.Name+"-"+nodes[0], "--type=merge",
 		`--patch={"metadata":{"ownerReferences":null}}`)
 	s.wantServices(ls, nodes...)
-	s.MustKubectl("patch", "localservice", ls.Name, "--type=merge", `--patch={"spec":{"nodeSelector":{"none":"such"}}}`)
-	s.wantServices(ls)
+	s.MustKubectl("patch", "localservice", ls.Name, "--type=merge",
+		fmt.Sprintf(`--patch={"spec":{"nodeSelector":{%q:%q}}}`, corev1.LabelHostname, nodes[0]))
+	s.wantServices(ls, nodes[0])
 	s.writeSlices()
 
 	account := "system:serviceaccount:" + controllerNamespace + ":" + controllerName

@@ -136,7 +136,7 @@ func pluginWithHostnames(t *testing.T, cluster *framework.Cluster) {
 		"nodes", "demo", "-o", format)
 	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = "", "" })
 	s.wantPlugin([]string{"Services: The mode is being changed: the names of the previous mode, <node>.demo,"},
-		"nodes", "demo", "-o", "go-template={{.mode}}: {{slice .message 0 69}}\n")
+		"nodes", "demo", "-o", "go-template={{.mode}}: {{slice .message 0 71}}\n")
 	s.Must(restarted.Stop())
 }
 

@@ -130,7 +130,7 @@ func TestHTTPServer(t *testing.T) {
 		"/healthz": {http.StatusOK, []string{"ok"}},
 		"/readyz":  {http.StatusOK, []string{"ok"}},
 		"/metrics": {http.StatusOK, []string{
-			`workqueue_depth{name="localservice"}`, `workqueue_depth{name="pod"}`,
+			`workqueue_depth{name="localservice"}`, `workqueue_depth{name="hostnames"}`, `workqueue_depth{name="pod"}`,
 			`workqueue_retries_total{name="localservice"}`, "rest_client_requests_total{",
 			`localservice_service_writes_total{action="Create",result="success"}`,
 			`localservice_status_writes_total{result="success"}`,
