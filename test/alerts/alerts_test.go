@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -92,17 +93,19 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// stickQueue has each of two workers busy with a LocalService of many Services, of which each takes seconds. Another
-// LocalService waits.
+// stickQueue has each of two workers busy with a LocalService, of which a Service and then the status take nearly as long
+// as a write may: longer, in all, than the shortened rule looks back. Another LocalService waits.
 func (s *scene) stickQueue(other *scene) {
 	s.T.Helper()
-	const name, nodes = "LocalServiceQueueStuck", 50
+	const name, nodes, delay = "LocalServiceQueueStuck", 10, 25 * time.Second
 	var cures []func()
 	for _, busy := range []*scene{s, other} {
 		busy.AddManyNodes(nodes)
-		cures = append(cures, busy.slow("services", admissionregistrationv1.Create, 5*time.Second))
-		busy.Create("demo")
+		cures = append(cures, busy.slow("services", admissionregistrationv1.Create, delay),
+			busy.slow("localservices/status."+v1alpha1.GroupName, admissionregistrationv1.Update, delay))
 	}
+	s.Create("demo")
+	other.Create("demo")
 	s.Create("waiting")
 	other.Create("waiting")
 	s.fires(name, map[string]string{"name": "localservice"})

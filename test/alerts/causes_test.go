@@ -218,9 +218,10 @@ func slowLabels(s *scene) (cure func()) {
 	}
 }
 
-// slowServices has a webhook take its time for new Services, of which more are due than are written at a time.
+// slowServices has a webhook take its time for new Services of more LocalServices than a namespace has workers, which is
+// three quarters of 32: the others get theirs only when the first have it.
 func slowServices(s *scene) (cure func()) {
-	const localServices = 20
+	const localServices = 40
 	s.InParallel(localServices, func(i int) error {
 		ls := s.NewLocalService(fmt.Sprintf("demo-%d", i))
 		_, err := s.LocalServiceClient().Create(s.Ctx(), ls, metav1.CreateOptions{})
@@ -229,7 +230,7 @@ func slowServices(s *scene) (cure func()) {
 	for i := range localServices {
 		s.WaitReady(fmt.Sprintf("demo-%d", i))
 	}
-	fast := s.slow("services", admissionregistrationv1.Create, 14*time.Second)
+	fast := s.slow("services", admissionregistrationv1.Create, 20*time.Second)
 	s.AddNodes("a")
 	return fast
 }

@@ -17,6 +17,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -80,7 +81,7 @@ func (s *scene) apply(manifest string) (undo func()) {
 }
 
 // slow has the API server wait so long for a webhook at each write of a resource in the scene's namespace, until the
-// function that it returns is called.
+// function that it returns is called. The resource may have its group after a dot.
 func (s *scene) slow(resource string, operation admissionregistrationv1.OperationType,
 	delay time.Duration) (stop func()) {
 	s.T.Helper()
@@ -105,13 +106,15 @@ func (s *scene) slow(resource string, operation admissionregistrationv1.Operatio
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	webhooks := s.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	here := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}}
+	of := schema.ParseGroupResource(resource)
+	name := s.Namespace + "-" + strings.ReplaceAll(of.Resource, "/", "-")
 	rule := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{operation},
-		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
-			Resources: []string{resource}},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{of.Group}, APIVersions: []string{"*"},
+			Resources: []string{of.Resource}},
 	}
 	_, err := webhooks.Create(s.Ctx(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:                    "slow.example.com",
 			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: ca},
@@ -127,7 +130,7 @@ func (s *scene) slow(resource string, operation admissionregistrationv1.Operatio
 	return func() {
 		s.T.Helper()
 		close(released)
-		s.Must(webhooks.Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
+		s.Must(webhooks.Delete(s.Ctx(), name, metav1.DeleteOptions{}))
 	}
 }
 
