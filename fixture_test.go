@@ -81,9 +81,9 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 			a.(core.GetAction).GetName(), metav1.GetOptions{})
 		return true, &metav1.PartialObjectMetadata{ObjectMeta: ls.ObjectMeta}, err
 	})
-	f.versionDeletions(&f.kube.Fake, f.kube.Tracker())
-	f.versionDeletions(&f.client.Fake, f.client.Tracker())
-	f.versionDeletions(&f.nodes.Fake, f.nodes.Tracker())
+	f.addVersions(&f.kube.Fake, f.kube.Tracker())
+	f.addVersions(&f.client.Fake, f.client.Tracker())
+	f.addVersions(&f.nodes.Fake, f.nodes.Tracker())
 	for _, o := range objects {
 		f.set(o)
 	}
@@ -104,11 +104,19 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	return f
 }
 
-// versionDeletions gives what is deleted a resource version of its own, as an API server does: watches tell it.
-func (f *fixture) versionDeletions(fake *core.Fake, tracker core.ObjectTracker) {
+// addVersions gives lists, and what is deleted, a resource version, as an API server does: by it a cache knows what it has
+// observed.
+func (f *fixture) addVersions(fake *core.Fake, tracker core.ObjectTracker) {
 	fake.PrependReactor("delete", "*", func(a core.Action) (bool, runtime.Object, error) {
 		f.newVersion(tracker, a.GetResource(), a.GetNamespace(), a.(core.DeleteAction).GetName())
 		return false, nil, nil
+	})
+	fake.PrependReactor("list", "*", func(a core.Action) (bool, runtime.Object, error) {
+		isHandled, list, err := core.ObjectReaction(tracker)(a)
+		if isHandled && err == nil {
+			list.(metav1.ListInterface).SetResourceVersion(strconv.FormatInt(f.version.Load(), 10))
+		}
+		return isHandled, list, err
 	})
 }
 
