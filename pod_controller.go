@@ -57,7 +57,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
 		observed:     cache.NewObserved(),
-		refusals:     reconcile.NewRefusals(deps.Clock),
+		refusals:     reconcile.NewRefusals(deps.Clock, reconcile.RememberOne),
 		clock:        deps.Clock,
 		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
@@ -87,9 +87,11 @@ func (c *podController) podScheduled(p *cache.Pod) {
 }
 
 func (c *podController) podChanged(before, after *cache.Pod) {
+	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // It is gone, or labelled.
+		c.refusals.Remove(reconcile.Attempt{Owner: before.GetUID()})
+	}
 	if after == nil {
 		c.waits.Take(keyOf(before)) // Its successor waits for itself.
-		c.refusals.Remove(reconcile.Attempt{Owner: before.GetUID()})
 		return
 	}
 	// Pods that exist at the start say nothing about today's bindings.

@@ -16,8 +16,10 @@ const (
 	together = time.Second
 	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
 	maxRefusals = 10000
-	// refusalsFor is how long a refusal is remembered: longer than it takes to try all of thousands again.
-	refusalsFor = 24 * time.Hour
+	// RememberOne is how long a refusal is remembered where each write is tried again by itself: longer than any backoff.
+	// RememberMany is for writes that are put off because of others: longer than it takes to try thousands again.
+	RememberOne  = 3 * MaxBackoff
+	RememberMany = 24 * time.Hour
 )
 
 // Attempt identifies a write that may be refused: another generation of its owner asks for another write.
@@ -38,13 +40,14 @@ type Refusal struct {
 // Refusals remembers which writes the API server refused, and when each of them is tried again. The backoff belongs to
 // the write, so that nothing else waits for it.
 type Refusals struct {
+	ttl      time.Duration
 	clock    clock.PassiveClock
 	refusals *utilcache.LRUExpireCache // Refusal, by Attempt
 }
 
-// NewRefusals makes Refusals that know of none.
-func NewRefusals(clk clock.PassiveClock) *Refusals {
-	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
+// NewRefusals makes Refusals that remember for so long.
+func NewRefusals(clk clock.PassiveClock, ttl time.Duration) *Refusals {
+	return &Refusals{ttl: ttl, clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
 }
 
 // Add records that an attempt was refused.
@@ -52,7 +55,7 @@ func (r *Refusals) Add(attempt Attempt, err error) {
 	last, _ := r.refusals.Get(attempt)
 	refusal, _ := last.(Refusal)
 	backoff := min(minRefusedBackoff<<min(refusal.Times, 8), MaxBackoff)
-	r.refusals.Add(attempt, Refusal{err, r.clock.Now().Add(backoff), refusal.Times + 1}, refusalsFor)
+	r.refusals.Add(attempt, Refusal{err, r.clock.Now().Add(backoff), refusal.Times + 1}, r.ttl)
 }
 
 // Get returns the refusal of an attempt, and whether there is one.

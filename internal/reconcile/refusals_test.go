@@ -16,7 +16,7 @@ var attempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 // refusal is known until then, and longer.
 func TestRefusalsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals(clock.RealClock{}, RememberOne)
 		for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
 			2 * time.Minute, 2 * time.Minute} {
 			err := errors.New("no")
@@ -44,7 +44,7 @@ func TestRefusalsBackoff(t *testing.T) {
 // are tried in one sync.
 func TestRefusalsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals(clock.RealClock{}, RememberOne)
 		r.Add(attempt, errors.New("no"))
 		time.Sleep(minRefusedBackoff - together - 1)
 		if left := r.Left(attempt); left != together+1 {
@@ -69,7 +69,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 		"another name":       {func(a *Attempt) { a.Name = "demo-b" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, other := NewRefusals(clock.RealClock{}), attempt
+			r, other := NewRefusals(clock.RealClock{}, RememberOne), attempt
 			r.Add(attempt, errors.New("no"))
 			c.edit(&other)
 			if _, got := r.Get(other); got != c.want || (r.Left(other) > 0) != c.want {
@@ -85,7 +85,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 // TestRefusalsBeginAgain: after a success the backoff begins with the shortest one.
 func TestRefusalsBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals(clock.RealClock{}, RememberOne)
 		r.Add(attempt, errors.New("no"))
 		r.Add(attempt, errors.New("no"))
 		r.Remove(attempt)
@@ -97,7 +97,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		if left := r.Left(attempt); left != minRefusedBackoff {
 			t.Errorf("%s left, want %s", left, minRefusedBackoff)
 		}
-		time.Sleep(refusalsFor + 1)
+		time.Sleep(RememberOne + 1)
 		if _, isRefused := r.Get(attempt); isRefused {
 			t.Error("a refusal that nobody asks about is never forgotten")
 		}
@@ -107,7 +107,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 // TestRefusalsForget: nothing is remembered about an owner that is gone.
 func TestRefusalsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals(clock.RealClock{}, RememberOne)
 		for _, owner := range []types.UID{"gone", "other"} {
 			for _, name := range []string{"a", "b"} {
 				r.Add(Attempt{Owner: owner, Generation: 1, Name: name}, errors.New("no"))

@@ -63,7 +63,7 @@ type Dependencies struct {
 func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
 	shuffle func(n int, swap func(i, j int))) Dependencies {
 	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: reconcile.NewRefusals(clk), Shuffle: shuffle}
+		Refusals: reconcile.NewRefusals(clk, reconcile.RememberMany), Shuffle: shuffle}
 }
 
 // Services makes the changes of plans.
@@ -219,7 +219,7 @@ func (w *execution) giveUp(action plan.Action, fresh, known int, last error) (is
 	}
 	for attempt, n := range map[reconcile.Attempt]int{w.untried(action): fresh, w.putOff(action): known} {
 		if n > 0 {
-			w.Refusals.Add(attempt, last)
+			w.remember(attempt, last)
 			w.wait(w.Refusals.Left(attempt))
 		}
 	}
@@ -238,9 +238,16 @@ func (w *execution) failed(change *plan.Change, err error) {
 	default:
 		w.refused = append(w.refused, err)
 		attempt := w.attempt(change.Name)
-		w.Refusals.Add(attempt, err)
+		w.remember(attempt, err)
 		w.wait(w.Refusals.Left(attempt))
 		w.out.Refused = append(w.out.Refused, err)
+	}
+}
+
+// remember records that an attempt was refused, unless the LocalService is gone, or its spec is another by now.
+func (w *execution) remember(attempt reconcile.Attempt, err error) {
+	if w.isWanted() == nil {
+		w.Refusals.Add(attempt, err)
 	}
 }
 
