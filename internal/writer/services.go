@@ -348,7 +348,3 @@ func (w *execution) isWanted() error {
 	}
 	return nil
 }
-
-func keyOf(object klog.KMetadata) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}
