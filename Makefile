@@ -33,9 +33,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 test: SEED := $(or $(SEED),1)
 test: test-unit ## Run all tests, and see that the benchmark works
 	@$(MAKE) --no-print-directory simulate FOR=30s
-	@# Alerts have to wait most of the time.
-	@$(MAKE) --no-print-directory -j2 -Oline test-integration test-alerts
-	@$(MAKE) --no-print-directory test-fault test-e2e bench-smoke
+	@$(MAKE) --no-print-directory test-integration test-alerts test-fault test-e2e bench-smoke
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
