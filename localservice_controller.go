@@ -73,7 +73,9 @@ func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*l
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	c.caches.Nodes.OnChange(c.nodeChanged)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
-		c.caches.Services.OnChange(c.serviceChanged), c.caches.EndpointSlices.OnChange(c.endpointsChanged), c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
+		c.caches.Services.OnChange(c.serviceChanged),
+		c.caches.EndpointSlices.OnChange(c.endpointsChanged),
+		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
 // localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering what

@@ -171,9 +171,6 @@ func (t *Template) appendName(dst []byte, node string) []byte {
 // Namespace returns the namespace of the Services.
 func (t *Template) Namespace() string { return t.owner.Namespace }
 
-// Generation is that of the LocalService's spec.
-func (t *Template) Generation() int64 { return t.owner.Generation }
-
 // Wants reports whether the LocalService wants a Service of a name for a node with labels.
 func (t *Template) Wants(node string, labels Labels, name string) bool {
 	return t.purpose == ForNode && Selects(t.owner, labels) && t.name(node) == name

@@ -26,7 +26,7 @@ const (
 type Attempt struct {
 	Owner      types.UID
 	Generation int64
-	Name       string // of the object; "" for all that a sync left untried, because the API server refused too much
+	Name       string // says which write of the owner it is, "" if it has only one
 }
 
 // Refusal is the last answer to an Attempt.

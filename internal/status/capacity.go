@@ -19,9 +19,7 @@ const (
 	clusterIPServicesPerNamespace = 1000
 )
 
-// IsNearCapacity reports whether there are to be more Services than a cluster is known to stand.
-func IsNearCapacity(c *plan.Capacity) bool { return nearCapacity(c).Status == metav1.ConditionTrue }
-
+// nearCapacity reports whether there are to be more Services than a cluster is known to stand.
 func nearCapacity(c *plan.Capacity) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}
 	var atLeast string

@@ -219,8 +219,7 @@ func (w *execution) giveUp(action plan.Action, fresh, known int, last error) (is
 	}
 	for attempt, n := range map[reconcile.Attempt]int{w.untried(action): fresh, w.putOff(action): known} {
 		if n > 0 {
-			w.remember(attempt, last)
-			w.wait(w.Refusals.Left(attempt))
+			w.refuse(attempt, last)
 		}
 	}
 	return true
@@ -237,18 +236,18 @@ func (w *execution) failed(change *plan.Change, err error) {
 		w.out.Refused = append(w.out.Refused, err)
 	default:
 		w.refused = append(w.refused, err)
-		attempt := w.attempt(change.Name)
-		w.remember(attempt, err)
-		w.wait(w.Refusals.Left(attempt))
+		w.refuse(w.attempt(change.Name), err)
 		w.out.Refused = append(w.out.Refused, err)
 	}
 }
 
-// remember records that an attempt was refused, unless the LocalService is gone, or its spec is another by now.
-func (w *execution) remember(attempt reconcile.Attempt, err error) {
+// refuse has an attempt wait that was refused. Nothing is remembered if the LocalService is gone, or its spec is another
+// by now.
+func (w *execution) refuse(attempt reconcile.Attempt, err error) {
 	if w.isWanted() == nil {
 		w.Refusals.Add(attempt, err)
 	}
+	w.wait(w.Refusals.Left(attempt))
 }
 
 // mayBegin returns why another write of a kind must not begin, nil if it may.

@@ -193,8 +193,8 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 }
 
 // isThere returns nil if the API server has a Service as the cache has it, and it is not being deleted: the garbage
-// collector would delete what belongs to it as often as it is made. Its error is Stale if the Service is gone. It asks for a list, which is
-// permitted anyway.
+// collector would delete what belongs to it as often as it is made. Its error is Stale if the Service is gone. It asks
+// for a list, which is permitted anyway.
 func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
