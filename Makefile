@@ -13,7 +13,7 @@ DIST ?= dist
 # FROM is the commit that `make test-upgrade` begins with.
 FROM ?= HEAD~1
 # VERSIONS are those of Kubernetes that `make test-matrix` tests. The newest is what everything else is tested with.
-VERSIONS ?= v1.33.13 v1.34.4 v1.35.4
+VERSIONS ?= v1.34.4 v1.35.4 v1.36.3
 # FOR is how long `make simulate` plays histories.
 FOR ?= 1m
 export FOR SEED
@@ -50,7 +50,7 @@ test-integration: build playground ## Run the built controller against a real AP
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
 
 .PHONY: test-matrix
-test-matrix: build playground ## Run them against older control planes, too (VERSIONS=v1.33.13); about 10 minutes for each
+test-matrix: build playground ## Run them against older control planes, too (VERSIONS=v1.34.4); about 10 minutes for each
 	@for version in $(VERSIONS); do \
 	  echo "== Kubernetes $$version"; \
 	  hack/control-plane.sh $$version; \

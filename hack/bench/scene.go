@@ -134,7 +134,7 @@ func (s *scene) addNode(ctx context.Context) *corev1.Node {
 		corev1.ResourcePods: resource.MustParse("100000"), // Row 10 has so many.
 	}
 	node.Status.Allocatable = node.Status.Capacity
-	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux"}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.37.2", OperatingSystem: "linux"}
 	s.nodes = append(s.nodes, name)
 	return try(s.Kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}))
 }

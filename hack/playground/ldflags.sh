@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the linker's flags for programs of a version of Kubernetes, such as v1.36.3. kubectl and the API server compare
+# Prints the linker's flags for programs of a version of Kubernetes, such as v1.37.2. kubectl and the API server compare
 # these numbers. There is no build date: it would have everything linked again every time.
 set -euo pipefail
 

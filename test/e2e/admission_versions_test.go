@@ -10,7 +10,7 @@ import (
 )
 
 // TestAdmissionUpgrade installs everything on Kubernetes 1.35: what that does not know it says, and the rest works.
-// Then it is in the middle of an upgrade to 1.36: one API server is new and has the policies, another one on the same
+// Then it is in the middle of an upgrade: one API server is new and has the policies, another one on the same
 // data is still old. Whichever a request comes to, pods can be bound, all get their label, and nobody can set a false
 // one.
 func TestAdmissionUpgrade(t *testing.T) {

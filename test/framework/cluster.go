@@ -67,10 +67,9 @@ func (o *ClusterOptions) args(dir string) []string {
 		args = append(args, "--image", reference+"="+binary)
 	}
 	if program := os.Getenv(controlPlaneVariable); program != "" {
-		// Before 1.36, policies that change objects are in none of the versions that are served without being asked for;
-		// before 1.34, one value of trafficDistribution is known only.
+		// Before 1.36, policies that change objects are in none of the versions that are served without being asked for.
 		args = append(args, "--control-plane", program,
-			"--apiserver-flag=--feature-gates=MutatingAdmissionPolicy=true,PreferSameTrafficDistribution=true",
+			"--apiserver-flag=--feature-gates=MutatingAdmissionPolicy=true",
 			"--apiserver-flag=--runtime-config="+
 				"admissionregistration.k8s.io/v1beta1=true,admissionregistration.k8s.io/v1alpha1=true")
 	}
