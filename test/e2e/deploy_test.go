@@ -135,6 +135,7 @@ func (s *scene) granted(account string) map[string]bool {
 		verb, resource, _ := strings.Cut(permission, " ")
 		return verb == "list" || verb == "watch" || // A watch is told when it ends; a list is how it may begin.
 			strings.HasPrefix(resource, "selfsubject") || // Everybody may ask what he may do.
+			resource == "clustertrustbundles" || // Every ServiceAccount may read them, from Kubernetes 1.37 on.
 			permission == "update localservices/finalizers" || // Asked for by an admission plug-in that is not on here.
 			permission == "update services/finalizers" || // The same.
 			permission == "patch events" // For events that come again and again.
