@@ -71,8 +71,8 @@ func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*l
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	c.caches.Nodes.OnChange(c.nodeChanged)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
+		c.caches.Nodes.OnChange(c.nodeChanged),
 		c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.EndpointSlices.OnChange(c.endpointsChanged),
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
@@ -193,7 +193,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	templates.Leave(c.services.Contested.Fields(ls))
 	return plan.Compute(plan.Input{
 		Templates:  templates,
-		Nodes:      c.caches.Nodes.Selected(ls).Names,
+		Nodes:      c.caches.Nodes.Selected(ls),
 		Owned:      c.caches.Services.Owned(ls),
 		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
 		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },

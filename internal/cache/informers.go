@@ -81,14 +81,11 @@ func New(o Options) (*Caches, error) {
 	c.LocalServices, err[0] = newStore("localservices."+v1alpha1.GroupName,
 		c.namespacedFrom(o.LocalServices, func(g *gate) <-chan struct{} { return g.filled }), readLocalService,
 		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
-	var nodes *Store[Node]
-	nodes, err[1] = newStore("nodes",
+	c.Nodes = &Nodes{}
+	c.Nodes.Store, err[1] = newStore("nodes",
 		clusterWide(metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 			corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()),
 		trimNode, cache.Indexers{}, o.OnWatchError)
-	if err[1] == nil {
-		c.Nodes, err[1] = newNodes(nodes)
-	}
 	c.Services = &Services{}
 	c.Services.Store, err[2] = newStore("services",
 		c.namespaced(func(namespace string) cache.SharedIndexInformer {

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -111,62 +109,5 @@ func TestOnChange(t *testing.T) {
 	informer.OnDelete(cache.DeletedFinalStateUnknown{Key: "node1", Obj: b})
 	if want := [][2]*Node{{nil, a}, {a, b}, {b, nil}, {b, nil}}; !slices.Equal(got, want) {
 		t.Errorf("told (-want +got):\n%s", cmp.Diff(want, got))
-	}
-}
-
-// TestSelectedNodes: what is remembered of a nodeSelector is right after each change of a node, and not without bound.
-func TestSelectedNodes(t *testing.T) {
-	c := newCaches(t)
-	selecting := func(selector map[string]string) *v1alpha1.LocalService {
-		return testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = selector })
-	}
-	node := func(name string, labels map[string]string) *Node {
-		trimmed, err := trimNode(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return trimmed
-	}
-	want := func(names ...string) {
-		t.Helper()
-		selection := c.Nodes.Selected(selecting(map[string]string{"zone": "a"}))
-		got := slices.Sorted(slices.Values(selection.Names))
-		if !slices.Equal(got, names) || !selection.IsOf(names) || selection.IsOf(append(names, "other")) ||
-			selection.IsOf([]string{"other", "another"}[:len(names)]) && len(names) > 0 {
-			t.Errorf("selected %v, want %v", got, names)
-		}
-		for _, name := range []string{"one", "two", "three"} {
-			for key, want := range map[string]string{"zone": "a", "other": "", "": ""} {
-				value, isSelected := selection.Label(name, key)
-				if isSelected != slices.Contains(names, name) || isSelected && value != want {
-					t.Errorf("label %q of %s: %q, %v", key, name, value, isSelected)
-				}
-			}
-		}
-	}
-	show := func(before, after *Node) {
-		t.Helper()
-		if after != nil {
-			show(t, c.Nodes.Store, after)
-		} else if err := c.Nodes.informers.of("").GetIndexer().Delete(before); err != nil {
-			t.Fatal(err)
-		}
-		c.Nodes.change(before, after)
-	}
-	want()
-	one, two := node("one", map[string]string{"zone": "a"}), node("two", map[string]string{"zone": "b"})
-	show(nil, one)
-	show(nil, two)
-	want("one")
-	moved := node("two", map[string]string{"zone": "a"})
-	show(two, moved)
-	want("one", "two")
-	show(one, nil)
-	want("two")
-	for i := range 3 * maxSelections {
-		c.Nodes.Selected(selecting(map[string]string{"zone": fmt.Sprint(i)}))
-	}
-	if n := c.Nodes.selected.Len(); n > maxSelections {
-		t.Errorf("%d selections are remembered, want at most %d", n, maxSelections)
 	}
 }

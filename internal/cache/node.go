@@ -5,9 +5,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Node is what the cache keeps of a Node: its name and labels, by which a LocalService selects it.
+// Node keeps of a Node its name and labels, by which a LocalService selects it.
 type Node struct {
 	Identity
 	Labels Labels
@@ -23,5 +26,48 @@ func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
 // Lookup returns the value of a label, and whether there is one. It makes the node a plan.Labels.
 func (n *Node) Lookup(key string) (value string, exists bool) { return n.Labels.Lookup(key) }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
+
+// Nodes is the cache of Nodes.
+type Nodes struct{ *Store[Node] }
+
+// OnChange calls changed after each change of a node's labels: heartbeats must not cause work.
+func (n *Nodes) OnChange(changed func(before, after *Node)) error {
+	return n.Store.OnChange(func(before, after *Node) {
+		if before == nil || after == nil || before.Labels != after.Labels {
+			changed(before, after)
+		}
+	})
+}
+
+// Selected returns the names of the nodes that a LocalService selects, in no order.
+func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
+	var names []string
+	for node := range n.All() {
+		if plan.Selects(ls, node.Labels) {
+			names = append(names, node.GetName())
+		}
+	}
+	return names
+}
+
+// Named returns the labels of the nodes that mode Hostnames names: those that a LocalService selects. While it selects
+// none, they are all nodes, so that the names which are published stay and follow the pods.
+func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
+	all := true
+	for node := range n.All() {
+		if plan.Selects(ls, node.Labels) {
+			all = false
+			break
+		}
+	}
+	return func(name, key string) (value string, isNamed bool) {
+		node := n.Get("", name)
+		if node == nil || !all && !plan.Selects(ls, node.Labels) {
+			return "", false
+		}
+		value, _ = node.Lookup(key)
+		return value, true
+	}
+}
