@@ -52,7 +52,7 @@ func (h *hearing) Read(p []byte) (int, error) {
 // there.
 func (c *Caches) LastHeard() map[string]time.Time {
 	last := map[string]time.Time{}
-	for _, store := range c.stores() {
+	for _, store := range c.all() {
 		resource, at := store.lastHeard()
 		if before, known := last[resource]; !known || at.Before(before) {
 			last[resource] = at

@@ -37,14 +37,14 @@ func TestLastHeard(t *testing.T) {
 			}
 		}
 		const slices = "endpointslices.discovery.k8s.io"
-		nodes, of := answer(c.Nodes.heard[""]), answer(c.EndpointSlices.heard[""])
+		nodes, of := answer(&c.Nodes.watched[""].heard), answer(&c.EndpointSlices.watched[""].heard)
 		expect("nodes", 0, false) // There is an answer, and nothing of it has come.
 		read(nodes)
 		read(of)
 		expect(slices, 0, false) // The other watch has told nothing.
 		time.Sleep(time.Minute)
 		expect("nodes", time.Minute, true)
-		read(answer(c.HostnameSlices.heard[""]))
+		read(answer(&c.HostnameSlices.watched[""].heard))
 		expect(slices, time.Minute, true)
 		read(nodes)
 		read(of)
@@ -59,7 +59,7 @@ func TestLastHeard(t *testing.T) {
 		}
 		expect("nodes", time.Second, true) // That a watch ends is no news of nodes.
 		status = http.StatusForbidden
-		read(answer(c.Nodes.heard[""]))
+		read(answer(&c.Nodes.watched[""].heard))
 		expect("nodes", time.Second, true)
 	})
 }

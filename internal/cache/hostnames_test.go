@@ -1,22 +1,14 @@
 package cache
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	kubefake "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -75,88 +67,4 @@ func TestHostnameSlice(t *testing.T) {
 			t.Errorf("another %s: same %v, want %v", name, got, c.same)
 		}
 	}
-}
-
-// TestPodsOnDemand: pods are watched while a LocalService needs labels on them, and for a while after that.
-func TestPodsOnDemand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kube := kubefake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
-			Spec: corev1.PodSpec{NodeName: "a"}})
-		p := newPods(false, func() (*Store[Pod], error) {
-			return newStore("pods", clusterWide(coreinformers.NewPodInformer(kube, metav1.NamespaceAll, 0, cache.Indexers{})),
-				func(full *corev1.Pod) (*Pod, error) { return trimPod(full, nodeLabelKey) },
-				cache.Indexers{unlabelledByNamespace: indexUnlabelled}, func(string) cache.WatchErrorHandlerWithContext {
-					return cache.DefaultWatchErrorHandler
-				})
-		})
-		told := 0
-		p.OnChange(func(before, after *Pod) { told++ })
-		go p.run(t.Context())
-		want := func(what string, pods, wantTold int) {
-			t.Helper()
-			synctest.Wait()
-			time.Sleep(time.Second)
-			n := 0
-			for range p.All() {
-				n++
-			}
-			for range p.Unlabelled("default") {
-				n++
-			}
-			if p.Get("default", "p") != nil {
-				n++
-			}
-			if n != 3*pods || told != wantTold || !p.HasSynced("default") {
-				t.Errorf("%s: %d found of %d, %d told of %d, synced %v", what, n, 3*pods, told, wantTold, p.HasSynced("default"))
-			}
-		}
-		hostnames := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
-		services := testobject.LocalService()
-		retiring := hostnames.DeepCopy()
-		retiring.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetiring}}
-		p.localServiceChanged(nil, hostnames)
-		want("nobody needs them", 0, 0)
-		p.localServiceChanged(hostnames, services)
-		if p.HasSynced("default") {
-			t.Error("synced at once")
-		}
-		want("one needs them", 1, 1)
-		p.localServiceChanged(services, hostnames)
-		want("nobody does any more", 1, 1)
-		p.localServiceChanged(hostnames, retiring)
-		time.Sleep(2 * podsLinger)
-		want("one does until its mode has changed", 1, 1)
-		p.localServiceChanged(retiring, hostnames)
-		want("a moment later", 1, 1)
-		time.Sleep(podsLinger)
-		want("nobody does", 0, 1)
-		p.localServiceChanged(hostnames, services)
-		want("again", 1, 2)
-		p.localServiceChanged(services, nil)
-		time.Sleep(podsLinger)
-		want("it is deleted", 0, 2)
-	})
-}
-
-// TestPodsUnwantedBeforeTheyAreWatched: pods are wanted, and not wanted any more, before the watch of them has begun,
-// as when the goroutine of run is still stopping the watch before, or has not been scheduled yet.
-func TestPodsUnwantedBeforeTheyAreWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPods(false, func() (*Store[Pod], error) { return nil, errors.New("not in this test") })
-		ls := &v1alpha1.LocalService{}
-		p.localServiceChanged(nil, ls)
-		p.localServiceChanged(ls, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		panicked := make(chan any, 1)
-		go func() {
-			defer func() { panicked <- recover() }()
-			p.run(ctx)
-		}()
-		time.Sleep(2 * podsLinger)
-		cancel()
-		if got := <-panicked; got != nil {
-			t.Errorf("panic: %v", got)
-		}
-	})
 }

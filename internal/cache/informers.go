@@ -32,6 +32,8 @@ const (
 	readyByLocalService = "readyByLocalService"
 	// bySelector is the index of LocalServices by one pair of their selector.
 	bySelector = "selector"
+	// labelsPods is the index of LocalServices that need labels on pods, under one value.
+	labelsPods = "labelsPods"
 	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
 	unlabelledByNamespace = "unlabelled"
 	// byLocalService is the index of HostnameSlices by the key of their LocalService.
@@ -54,7 +56,7 @@ type Caches struct {
 	HostnameSlices *Store[HostnameSlice]
 	Pods           *Pods
 
-	gates map[string]*gate // of the namespaces that are watched, none if all are
+	gates gates // of the namespaces that are watched
 }
 
 // Options are what caches are made of.
@@ -77,74 +79,68 @@ type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
 	c := &Caches{gates: newGates(o.Namespaces)}
-	var err [6]error
-	c.LocalServices, err[0] = newStore("localservices."+v1alpha1.GroupName,
-		c.namespacedFrom(o.LocalServices, func(g *gate) <-chan struct{} { return g.filled }), readLocalService,
-		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
+	var err [5]error
+	c.LocalServices, err[0] = newStore("localservices."+v1alpha1.GroupName, c.gates, o.LocalServices, readLocalService,
+		cache.Indexers{bySelector: indexBySelector, labelsPods: indexLabelsPods}, o.OnWatchError)
 	c.Nodes = &Nodes{}
-	c.Nodes.Store, err[1] = newStore("nodes",
-		clusterWide(metadatainformer.NewFilteredMetadataInformer(o.Metadata,
-			corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()),
-		trimNode, cache.Indexers{}, o.OnWatchError)
-	c.Services = &Services{}
-	c.Services.Store, err[2] = newStore("services",
-		c.namespaced(func(namespace string) cache.SharedIndexInformer {
-			return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
-		}),
-		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-		cache.Indexers{byOwner: indexOwner, servicesByNamespace: indexNamespace, clusterIPsByNamespace: indexClusterIP},
-		o.OnWatchError)
-	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
-		// EndpointSlices have the labels of their Services, and ours have these.
-		c.endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey),
-		trimEndpointSlice, cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
-	c.HostnameSlices, err[4] = newStore("endpointslices.discovery.k8s.io",
-		c.endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey),
-		trimHostnameSlice, cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
-	c.Pods = newPods(o.AllPods, func() (*Store[Pod], error) {
-		return newStore(podsResource,
-			c.namespaced(func(namespace string) cache.SharedIndexInformer {
-				return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
-					func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
-			}),
-			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
-	})
-	if err[0] == nil {
-		err[5] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
-	}
+	c.Nodes.Store, err[1] = newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
+		return metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"),
+			namespace, 0, cache.Indexers{}, nil).Informer()
+	}, trimNode, cache.Indexers{}, o.OnWatchError)
+	c.Services = &Services{counts: map[string]counts{}}
+	c.Services.Store, err[2] = newStore("services", c.gates, func(namespace string) cache.SharedIndexInformer {
+		return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
+	}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
+		cache.Indexers{byOwner: indexOwner}, o.OnWatchError)
+	// EndpointSlices have the labels of their Services, and ours have these.
+	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io", c.gates,
+		endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
+		cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
+	c.HostnameSlices, err[4] = newStore("endpointslices.discovery.k8s.io", c.gates,
+		endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
+		cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
 	if err := errors.Join(err[:]...); err != nil {
 		return nil, fmt.Errorf("set up caches: %w", err)
 	}
-	return c, nil
+	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() (*Store[Pod], error) {
+		return newStore(podsResource, c.gates, func(namespace string) cache.SharedIndexInformer {
+			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
+				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
+		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
+			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
+	})
+	return c, errors.Join(c.LocalServices.OnChange(c.Pods.localServiceChanged), c.Services.OnChange(c.Services.changed))
 }
 
-// endpointSlices makes the informers of the EndpointSlices with some labels.
-func (c *Caches) endpointSlices(kube kubernetes.Interface, selector string) informers {
-	return c.namespaced(func(namespace string) cache.SharedIndexInformer {
+// endpointSlices makes informers of the EndpointSlices with some labels.
+func endpointSlices(kube kubernetes.Interface, selector string) func(namespace string) cache.SharedIndexInformer {
+	return func(namespace string) cache.SharedIndexInformer {
 		return discoveryinformers.NewFilteredEndpointSliceInformer(kube, namespace, 0, cache.Indexers{},
 			func(list *metav1.ListOptions) { list.LabelSelector = selector })
-	})
+	}
 }
 
 type runner interface {
 	run(context.Context)
-	synced(namespace string) []cache.InformerSynced
+	HasSynced(namespace string) bool
 	lastHeard() (resource string, at time.Time)
 }
 
-func (c *Caches) stores() []runner {
-	return []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
+// others returns all caches but that of LocalServices.
+func (c *Caches) others() []runner {
+	return []runner{c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
 }
+
+func (c *Caches) all() []runner { return append(c.others(), c.LocalServices) }
 
 // Start begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
 func (c *Caches) Start(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
-	for _, store := range c.stores() {
+	for _, store := range c.others() {
 		running.Go(func() { store.run(ctx) })
 	}
 	for namespace := range c.gates {
-		running.Go(func() { c.fill(ctx, namespace) })
+		running.Go(func() { c.runLocalServices(ctx, namespace) })
 	}
 	return running.Wait
 }
@@ -152,19 +148,18 @@ func (c *Caches) Start(ctx context.Context) (wait func()) {
 // WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done
 // before. It does not wait for namespaces that are not open yet.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
-	namespaces := []string{metav1.NamespaceAll}
-	for namespace, g := range c.gates {
-		if g.isOpen() {
-			namespaces = append(namespaces, namespace)
+	return cache.WaitForCacheSync(ctx.Done(), func() bool {
+		for namespace := range c.gates {
+			if c.isOpen(namespace) && !hasSynced(c.all(), namespace) {
+				return false
+			}
 		}
-	}
-	var synced []cache.InformerSynced
-	for _, store := range c.stores() {
-		for _, namespace := range namespaces {
-			synced = append(synced, store.synced(namespace)...)
-		}
-	}
-	return cache.WaitForCacheSync(ctx.Done(), synced...)
+		return c.Nodes.HasSynced(metav1.NamespaceAll)
+	})
+}
+
+func hasSynced(caches []runner, namespace string) bool {
+	return !slices.ContainsFunc(caches, func(cache runner) bool { return !cache.HasSynced(namespace) })
 }
 
 // LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is that, or
@@ -232,7 +227,8 @@ func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlic
 // they come.
 func (c *Caches) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
 	capacity := c.Services.capacity(ls, more)
-	capacity.IsPartial = len(c.gates) > 0
+	_, all := c.gates[metav1.NamespaceAll]
+	capacity.IsPartial = !all
 	return capacity
 }
 
@@ -251,6 +247,13 @@ func indexBySelector(obj any) ([]string, error) {
 	}
 	key := slices.Min(slices.Collect(maps.Keys(ls.Spec.Selector)))
 	return []string{selectorKey(ls.Namespace, key, ls.Spec.Selector[key])}, nil
+}
+
+func indexLabelsPods(obj any) ([]string, error) {
+	if plan.LabelsPods(obj.(*v1alpha1.LocalService)) {
+		return []string{""}, nil
+	}
+	return nil, nil
 }
 
 func selectorKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }

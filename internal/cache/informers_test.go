@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
@@ -19,7 +20,12 @@ import (
 // newCaches are caches that watch nothing: the test puts in what they show.
 func newCaches(t *testing.T, namespaces ...string) *Caches {
 	t.Helper()
-	c, err := New(Options{Kube: kubefake.NewClientset(),
+	return newCachesOf(t, kubefake.NewClientset(), namespaces...)
+}
+
+func newCachesOf(t *testing.T, kube kubernetes.Interface, namespaces ...string) *Caches {
+	t.Helper()
+	c, err := New(Options{Kube: kube,
 		LocalServices: NewLocalServiceInformer(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), 0),
 		Metadata:      metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
 		Namespaces:   namespaces,
@@ -34,7 +40,7 @@ func newCaches(t *testing.T, namespaces ...string) *Caches {
 func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
 	for _, object := range objects {
-		if err := store.informers.of(metav1.NamespaceAll).GetIndexer().Add(object); err != nil {
+		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Add(object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +50,7 @@ func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 func hide[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
 	for _, object := range objects {
-		if err := store.informers.of(metav1.NamespaceAll).GetIndexer().Delete(object); err != nil {
+		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Delete(object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,6 +94,11 @@ func (h *handlers) AddEventHandler(handler cache.ResourceEventHandler) (cache.Re
 	return registration{}, nil
 }
 
+// storeOf is a store of Nodes with an informer.
+func storeOf(informer cache.SharedIndexInformer) *Store[Node] {
+	return &Store[Node]{watched: byNamespace[*watched]{metav1.NamespaceAll: {SharedIndexInformer: informer}}}
+}
+
 type registration struct {
 	cache.ResourceEventHandlerRegistration
 }
@@ -97,7 +108,7 @@ func (registration) HasSynced() bool { return true }
 // TestOnChange: what is told of the events of an informer, also of a deletion that the watch has missed.
 func TestOnChange(t *testing.T) {
 	informer := &handlers{}
-	store := &Store[Node]{informers: clusterWide(informer), notified: map[string][]cache.InformerSynced{}}
+	store := storeOf(informer)
 	var got [][2]*Node
 	if err := store.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
 		t.Fatal(err)

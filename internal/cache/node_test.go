@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -58,7 +57,7 @@ func TestSelectedNodes(t *testing.T) {
 // TestNodesOnChange: a change of anything but labels, such as a heartbeat, is not reported.
 func TestNodesOnChange(t *testing.T) {
 	informer := &handlers{}
-	nodes := &Nodes{&Store[Node]{informers: clusterWide(informer), notified: byNamespace[[]cache.InformerSynced]{}}}
+	nodes := &Nodes{storeOf(informer)}
 	var got [][2]*Node
 	if err := nodes.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
 		t.Fatal(err)
