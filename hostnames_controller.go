@@ -49,9 +49,6 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 }
 
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	slice, isGone := after, after == nil
 	if isGone {
 		slice = before
@@ -67,9 +64,6 @@ func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 
 // serviceChanged finds the EndpointSlices of a Service of mode Hostnames, which is of no node.
 func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, service := range []*cache.Service{before, after} {
 		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
 			c.addAll(types.NamespacedName{Namespace: service.GetNamespace(), Name: service.Controller().Name})

@@ -112,9 +112,6 @@ func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node stri
 
 // serviceChanged finds the LocalServices that control the Service, or want its name.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, service := range []*cache.Service{before, after} {
 		for key := range c.caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, batchPeriod)
@@ -124,9 +121,6 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 
 // endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice == nil || !slice.Ready {
 			continue
@@ -140,9 +134,6 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 
 // hostnameSliceChanged finds the LocalService of an EndpointSlice of mode Hostnames, for its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil && c.caches.LocalServices.Get(slice.GetNamespace(), slice.LocalService().Name) != nil {
 			c.loop.AddAfter(slice.LocalService(), batchPeriod)
@@ -192,7 +183,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
 		Ready:      c.caches.ReadyServices(ls),
 		Names:      namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
-		Capacity:   func(more int) plan.Capacity { return c.caches.Capacity(ls, more) },
+		Capacity:   func(more int) plan.Capacity { return c.caches.Services.Capacity(ls, more) },
 		Now:        c.clock.Now(),
 	})
 }

@@ -29,8 +29,8 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 	}, nil
 }
 
-// Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
-func (s *EndpointSlice) Same(other *EndpointSlice) bool {
+// same reports whether two states of it differ in nothing but the resource version.
+func (s *EndpointSlice) same(other *EndpointSlice) bool {
 	a, b := *s, *other
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b

@@ -107,8 +107,8 @@ func pack(full *discoveryv1.EndpointSlice) (string, error) {
 	return strings.Clone(packed.String()), err // Of the right size.
 }
 
-// Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
-func (s *HostnameSlice) Same(other *HostnameSlice) bool {
+// same reports whether two states of it differ in nothing but the resource version.
+func (s *HostnameSlice) same(other *HostnameSlice) bool {
 	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
 		s.localService == other.localService && s.sum.Same(other.sum)
 }

@@ -223,15 +223,6 @@ func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlic
 	return byName
 }
 
-// Capacity is what there will be when a LocalService has so many Services more: so it is the same all the time while
-// they come.
-func (c *Caches) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
-	capacity := c.Services.capacity(ls, more)
-	_, all := c.gates[metav1.NamespaceAll]
-	capacity.IsPartial = !all
-	return capacity
-}
-
 func indexReady(obj any) ([]string, error) {
 	if s := obj.(*EndpointSlice); s.Ready {
 		return []string{s.GetNamespace() + "/" + s.LocalService.Value()}, nil

@@ -105,7 +105,7 @@ type registration struct {
 
 func (registration) HasSynced() bool { return true }
 
-// TestOnChange: what is told of the events of an informer, also of a deletion that the watch has missed.
+// TestOnChange: the events of an informer are reported, but no heartbeat, also a deletion that the watch has missed.
 func TestOnChange(t *testing.T) {
 	informer := &handlers{}
 	store := storeOf(informer)
@@ -115,10 +115,11 @@ func TestOnChange(t *testing.T) {
 	}
 	a, b := &Node{Labels: "a=1"}, &Node{Labels: "a=2"}
 	informer.OnAdd(a, false)
+	informer.OnUpdate(a, &Node{Labels: "a=1"}) // a heartbeat
 	informer.OnUpdate(a, b)
 	informer.OnDelete(b)
 	informer.OnDelete(cache.DeletedFinalStateUnknown{Key: "node1", Obj: b})
 	if want := [][2]*Node{{nil, a}, {a, b}, {b, nil}, {b, nil}}; !slices.Equal(got, want) {
-		t.Errorf("told (-want +got):\n%s", cmp.Diff(want, got))
+		t.Errorf("reported (-want +got):\n%s", cmp.Diff(want, got))
 	}
 }

@@ -26,20 +26,14 @@ func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
 // Lookup returns the value of a label, and whether there is one. It makes the node a plan.Labels.
 func (n *Node) Lookup(key string) (value string, exists bool) { return n.Labels.Lookup(key) }
 
+// same reports whether two states of a Node have the same labels. Heartbeats change anything else.
+func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
+
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
 
 // Nodes is the cache of Nodes.
 type Nodes struct{ *Store[Node] }
-
-// OnChange calls changed after each change of a node's labels: heartbeats must not cause work.
-func (n *Nodes) OnChange(changed func(before, after *Node)) error {
-	return n.Store.OnChange(func(before, after *Node) {
-		if before == nil || after == nil || before.Labels != after.Labels {
-			changed(before, after)
-		}
-	})
-}
 
 // Selected returns the names of the nodes that a LocalService selects, in no order.
 func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {

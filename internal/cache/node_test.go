@@ -53,21 +53,3 @@ func TestSelectedNodes(t *testing.T) {
 	hide(t, c.Nodes.Store, one)
 	expect("one is deleted", []string{"two"}, []string{"two"})
 }
-
-// TestNodesOnChange: a change of anything but labels, such as a heartbeat, is not reported.
-func TestNodesOnChange(t *testing.T) {
-	informer := &handlers{}
-	nodes := &Nodes{storeOf(informer)}
-	var got [][2]*Node
-	if err := nodes.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
-		t.Fatal(err)
-	}
-	a, same, b := &Node{Labels: "a=1"}, &Node{Labels: "a=1"}, &Node{Labels: "a=2"}
-	informer.OnAdd(a, false)
-	informer.OnUpdate(a, same)
-	informer.OnUpdate(same, b)
-	informer.OnDelete(b)
-	if want := [][2]*Node{{nil, a}, {same, b}, {b, nil}}; !slices.Equal(got, want) {
-		t.Errorf("reported %v, want %v", got, want)
-	}
-}

@@ -105,8 +105,8 @@ func (s *Service) hasClusterIP() bool {
 	return s.clusterIPs.Value() != "" && s.clusterIPs.Value() != corev1.ClusterIPNone
 }
 
-// Same reports whether two states of a Service differ in nothing that is kept, but for the resource version.
-func (s *Service) Same(other *Service) bool {
+// same reports whether two states of it differ in nothing but the resource version.
+func (s *Service) same(other *Service) bool {
 	a, b := *s, *other
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b

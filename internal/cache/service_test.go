@@ -90,7 +90,7 @@ func TestSameService(t *testing.T) {
 			whole := wholeOf(t, ls, "node1")
 			before := trimmed(t, whole)
 			c.edit(whole)
-			if got := before.Same(trimmed(t, whole)); got != c.same {
+			if got := before.same(trimmed(t, whole)); got != c.same {
 				t.Errorf("the same: %v, want %v", got, c.same)
 			}
 		})

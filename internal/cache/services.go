@@ -80,12 +80,15 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 	return nil // and not a plan.Service that holds a nil pointer
 }
 
-// capacity returns how many Services there will be when a LocalService has so many more.
-func (s *Services) capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
+// Capacity returns how many Services there will be when a LocalService has so many more. So it is the same all the time
+// while they come.
+func (s *Services) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	inNamespace := s.counts[ls.Namespace]
-	out := plan.Capacity{InCluster: s.counts[metav1.NamespaceAll].all + more, InNamespace: inNamespace.all + more}
+	_, isWhole := s.watched[metav1.NamespaceAll]
+	out := plan.Capacity{InCluster: s.counts[metav1.NamespaceAll].all + more, InNamespace: inNamespace.all + more,
+		IsPartial: !isWhole}
 	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
 		out.ClusterIPsInNamespace = inNamespace.withClusterIP + more
 	}

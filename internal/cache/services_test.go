@@ -71,7 +71,7 @@ func TestCapacityCounts(t *testing.T) {
 	})
 	expect := func(when string, ls *v1alpha1.LocalService, more int, want plan.Capacity) {
 		t.Helper()
-		if diff := cmp.Diff(want, c.Capacity(ls, more)); diff != "" {
+		if diff := cmp.Diff(want, c.Services.Capacity(ls, more)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
@@ -107,11 +107,11 @@ func TestCapacityIsPartial(t *testing.T) {
 		c.Services.changed(nil, s)
 	}
 	want := plan.Capacity{InCluster: 2, InNamespace: 1, IsPartial: true}
-	if diff := cmp.Diff(want, c.Capacity(testobject.LocalService(), 0)); diff != "" {
+	if diff := cmp.Diff(want, c.Services.Capacity(testobject.LocalService(), 0)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	elsewhere := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "unwatched" })
-	if got := c.Capacity(elsewhere, 0).InNamespace; got != 0 || len(c.Services.Owned(elsewhere)) > 0 {
+	if got := c.Services.Capacity(elsewhere, 0).InNamespace; got != 0 || len(c.Services.Owned(elsewhere)) > 0 {
 		t.Errorf("%d Services in a namespace that is not watched", got)
 	}
 }

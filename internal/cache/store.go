@@ -131,12 +131,18 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 	return ""
 }
 
-// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a
-// resync, both are the same. It must not block.
+// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. A change
+// of nothing that is kept, such as a heartbeat, must not cause work: types that can tell have a method same. On a
+// resync, both are the same LocalService. It must not block.
 func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(nil, obj.(*T)) },
-		UpdateFunc: func(old, obj any) { changed(old.(*T), obj.(*T)) },
+		AddFunc: func(obj any) { changed(nil, obj.(*T)) },
+		UpdateFunc: func(old, obj any) {
+			before, after := old.(*T), obj.(*T)
+			if kept, ok := any(before).(interface{ same(*T) bool }); !ok || !kept.same(after) {
+				changed(before, after)
+			}
+		},
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = unknown.Obj // The event was missed, and found out later.
