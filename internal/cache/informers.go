@@ -5,7 +5,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -78,32 +77,29 @@ type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
-	c := &Caches{gates: newGates(o.Namespaces)}
-	var err [5]error
-	c.LocalServices, err[0] = newStore("localservices."+v1alpha1.GroupName, c.gates, o.LocalServices, readLocalService,
-		cache.Indexers{bySelector: indexBySelector, labelsPods: indexLabelsPods}, o.OnWatchError)
-	c.Nodes = &Nodes{}
-	c.Nodes.Store, err[1] = newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
-		return metadatainformer.NewFilteredMetadataInformer(o.Metadata, corev1.SchemeGroupVersion.WithResource("nodes"),
-			namespace, 0, cache.Indexers{}, nil).Informer()
-	}, trimNode, cache.Indexers{}, o.OnWatchError)
-	c.Services = &Services{counts: map[string]counts{}}
-	c.Services.Store, err[2] = newStore("services", c.gates, func(namespace string) cache.SharedIndexInformer {
-		return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
-	}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-		cache.Indexers{byOwner: indexOwner}, o.OnWatchError)
-	// EndpointSlices have the labels of their Services, and ours have these.
-	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io", c.gates,
-		endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
-		cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
-	c.HostnameSlices, err[4] = newStore("endpointslices.discovery.k8s.io", c.gates,
-		endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-		cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
-	if err := errors.Join(err[:]...); err != nil {
-		return nil, fmt.Errorf("set up caches: %w", err)
+	gates := newGates(o.Namespaces)
+	c := &Caches{
+		gates: gates,
+		LocalServices: newStore("localservices."+v1alpha1.GroupName, gates, o.LocalServices, readLocalService,
+			cache.Indexers{bySelector: indexBySelector, labelsPods: indexLabelsPods}, o.OnWatchError),
+		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
+			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
+				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
+		}, trimNode, cache.Indexers{}, o.OnWatchError)},
+		Services: &Services{counts: map[string]counts{}, Store: newStore("services", gates, func(namespace string) cache.SharedIndexInformer {
+			return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
+		}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
+			cache.Indexers{byOwner: indexOwner}, o.OnWatchError)},
+		// EndpointSlices have the labels of their Services, and ours have these.
+		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
+			endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
+			cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError),
+		HostnameSlices: newStore("endpointslices.discovery.k8s.io", gates,
+			endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
+			cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError),
 	}
-	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() (*Store[Pod], error) {
-		return newStore(podsResource, c.gates, func(namespace string) cache.SharedIndexInformer {
+	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() *Store[Pod] {
+		return newStore(podsResource, gates, func(namespace string) cache.SharedIndexInformer {
 			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
 				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
 		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },

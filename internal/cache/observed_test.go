@@ -180,12 +180,9 @@ func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Servi
 			return watcher, nil
 		},
 	}, noWatchList{}), &corev1.Service{}, 0, cache.Indexers{})
-	store, err := newStore("services", newGates(nil), func(string) cache.SharedIndexInformer { return informer },
+	store := newStore("services", newGates(nil), func(string) cache.SharedIndexInformer { return informer },
 		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, cache.Indexers{},
 		func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler })
-	if err != nil {
-		t.Fatal(err)
-	}
 	go store.run(t.Context())
 	time.Sleep(time.Second)
 	synctest.Wait()

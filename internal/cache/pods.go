@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/klog/v2"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -20,7 +20,7 @@ const podsLinger = time.Minute
 // Pods is the cache of Pods. They are by far the most objects, so it is empty, and watches nothing, while no
 // LocalService needs labels on them.
 type Pods struct {
-	newStore func() (*Store[Pod], error)
+	newStore func() *Store[Pod]
 	needed   func() bool // reports whether labels on pods are needed
 	look     chan struct{}
 	changed  []func(before, after *Pod)
@@ -29,7 +29,7 @@ type Pods struct {
 	store *Store[Pod] // nil while pods are not watched
 }
 
-func newPods(needed func() bool, newStore func() (*Store[Pod], error)) *Pods {
+func newPods(needed func() bool, newStore func() *Store[Pod]) *Pods {
 	p := &Pods{newStore: newStore, needed: needed, look: make(chan struct{}, 1)}
 	p.look <- struct{}{}
 	return p
@@ -74,15 +74,9 @@ func (p *Pods) run(ctx context.Context) {
 
 // start begins to fill a new store. The function that it returns empties the cache again.
 func (p *Pods) start(ctx context.Context) (stop func()) {
-	store, err := p.newStore()
+	store := p.newStore()
 	for _, changed := range p.changed {
-		if err == nil {
-			err = store.OnChange(changed)
-		}
-	}
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Pods cannot be watched, so none is labelled") // It was set up wrongly.
-		return func() {}
+		utilruntime.Must(store.OnChange(changed)) // It can fail only after the store has begun to run.
 	}
 	p.setStore(store)
 	ctx, cancel := context.WithCancel(ctx)

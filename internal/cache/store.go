@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -27,28 +27,25 @@ type watched struct {
 	synced []cache.InformerSynced // of the informer and of its handlers
 }
 
-// newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read.
+// newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. What it
+// sets on an informer can fail only after that has started.
 func newStore[T, Full any](resource string, gates gates, newInformer func(namespace string) cache.SharedIndexInformer,
-	trim func(Full) (*T, error), indexers cache.Indexers, onWatchError OnWatchError) (*Store[T], error) {
+	trim func(Full) (*T, error), indexers cache.Indexers, onWatchError OnWatchError) *Store[T] {
 	s := &Store[T]{resource: resource, watched: byNamespace[*watched]{}}
 	for namespace, gate := range gates {
 		informer := newInformer(namespace)
 		s.watched[namespace] = &watched{SharedIndexInformer: informer, gate: gate,
 			synced: []cache.InformerSynced{informer.HasSynced}}
-		err := errors.Join(
-			informer.SetTransform(func(obj any) (any, error) {
-				if full, ok := obj.(Full); ok {
-					return trim(full)
-				}
-				return obj, nil // Trimmed before, or a tombstone.
-			}),
-			informer.AddIndexers(indexers),
-			informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace))))
-		if err != nil {
-			return s, err
-		}
+		utilruntime.Must(informer.SetTransform(func(obj any) (any, error) {
+			if full, ok := obj.(Full); ok {
+				return trim(full)
+			}
+			return obj, nil // Trimmed before, or a tombstone.
+		}))
+		utilruntime.Must(informer.AddIndexers(indexers))
+		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace))))
 	}
-	return s, nil
+	return s
 }
 
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
