@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// EndpointSlice is what the cache keeps of an EndpointSlice of a generated Service.
+// EndpointSlice keeps the fields that are read of an EndpointSlice of a generated Service.
 type EndpointSlice struct {
 	Identity
 	Service      string                // name of the Service
@@ -36,5 +36,5 @@ func (s *EndpointSlice) same(other *EndpointSlice) bool {
 	return a == b
 }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (s *EndpointSlice) DeepCopyObject() runtime.Object { return new(*s) }

@@ -12,14 +12,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestHostnameSlice: of an EndpointSlice that is to be copied all that is published is kept, of a copy what tells it
-// from another one; and of both, whose they are.
+// TestHostnameSlice: everything that is published is kept of a source, a sum of it of a copy, and the owner of both.
 func TestHostnameSlice(t *testing.T) {
 	full := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default", UID: "u", ResourceVersion: "1",
-			Labels: map[string]string{discoveryv1.LabelManagedBy: plan.KubernetesSliceManager, v1alpha1.OwnerLabelKey: "demo"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "published", UID: "s"},
-				corev1.SchemeGroupVersion.WithKind("Service"))}},
+			Labels: map[string]string{discoveryv1.LabelManagedBy: plan.KubernetesSliceManager,
+				v1alpha1.OwnerLabelKey: "demo"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
+				&metav1.ObjectMeta{Name: "published", UID: "s"}, corev1.SchemeGroupVersion.WithKind("Service"))}},
 		AddressType: discoveryv1.AddressTypeIPv6,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd00::1"}, NodeName: new("a"), Zone: new("z"),
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
@@ -35,7 +35,7 @@ func TestHostnameSlice(t *testing.T) {
 	}
 	source := trim(full)
 	want := &discoveryv1.EndpointSlice{AddressType: full.AddressType, Endpoints: full.Endpoints, Ports: full.Ports}
-	for range 2 { // To read it must not use it up.
+	for range 2 { // Reading it must not use it up.
 		if diff := cmp.Diff(want, source.Get()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
@@ -44,22 +44,24 @@ func TestHostnameSlice(t *testing.T) {
 		t.Errorf("%+v", source)
 	}
 	copied := full.DeepCopy()
-	copied.Labels[discoveryv1.LabelManagedBy], copied.Labels[v1alpha1.OwnerLabelKey] = v1alpha1.EndpointSliceManager, "other"
+	copied.Labels[discoveryv1.LabelManagedBy] = v1alpha1.EndpointSliceManager
+	copied.Labels[v1alpha1.OwnerLabelKey] = "other"
 	if c := trim(copied); c.LocalService().Name != "published" || c.packed != "" || c.sum.Endpoints != nil {
 		t.Errorf("a copy: %+v", c)
 	}
+	type slice = discoveryv1.EndpointSlice
 	for name, c := range map[string]struct {
-		edit func(*discoveryv1.EndpointSlice)
+		edit func(*slice)
 		same bool
 	}{
-		"resource version": {func(s *discoveryv1.EndpointSlice) { s.ResourceVersion = "2" }, true},
-		"UID":              {func(s *discoveryv1.EndpointSlice) { s.UID = "2" }, false},
-		"readiness":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, false},
-		"hostname":         {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("h") }, false},
-		"port":             {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(2)) }, false},
-		"controller":       {func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil }, false},
-		"manager":          {func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelManagedBy) }, false},
-		"LocalService":     {func(s *discoveryv1.EndpointSlice) { s.Labels[v1alpha1.OwnerLabelKey] = "x" }, false},
+		"resource version": {func(s *slice) { s.ResourceVersion = "2" }, true},
+		"UID":              {func(s *slice) { s.UID = "2" }, false},
+		"readiness":        {func(s *slice) { s.Endpoints[0].Conditions.Ready = new(false) }, false},
+		"hostname":         {func(s *slice) { s.Endpoints[0].Hostname = new("h") }, false},
+		"port":             {func(s *slice) { s.Ports[0].Port = new(int32(2)) }, false},
+		"controller":       {func(s *slice) { s.OwnerReferences = nil }, false},
+		"manager":          {func(s *slice) { delete(s.Labels, discoveryv1.LabelManagedBy) }, false},
+		"LocalService":     {func(s *slice) { s.Labels[v1alpha1.OwnerLabelKey] = "x" }, false},
 	} {
 		edited := full.DeepCopy()
 		c.edit(edited)

@@ -1,5 +1,5 @@
-// Package cache holds what the informers keep of the cluster's objects: a controller's memory is its caches, and those
-// grow with the cluster. Of each object only what is read is kept, and what many have in common is in memory once.
+// Package cache holds the caches of the informers. They take most of the controller's memory, and grow with the
+// cluster. So of each object only the fields that are read are kept, and what many have in common is in memory once.
 package cache
 
 import (
@@ -39,7 +39,7 @@ const (
 	byLocalService = "localService"
 )
 
-// scheduledPods leaves out, at the API server, the pods that no label is of use to.
+// scheduledPods selects, at the API server, the pods that a label is of use to.
 var scheduledPods = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("spec.nodeName", ""),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -58,16 +58,16 @@ type Caches struct {
 	gates gates // of the namespaces that are watched
 }
 
-// Options are what caches are made of.
+// Options configure the caches.
 type Options struct {
 	Kube     kubernetes.Interface
 	Metadata metadata.Interface
-	// LocalServices makes an informer of the LocalServices of a namespace, or of all: NewLocalServiceInformer does.
+	// LocalServices makes an informer of the LocalServices of a namespace, or of all: see NewLocalServiceInformer.
 	LocalServices func(namespace string) cache.SharedIndexInformer
-	// Namespaces are those that are watched, each when it is opened; none for all, at once.
+	// Namespaces are watched, each from when it is opened. Without any, all namespaces are watched from the start.
 	Namespaces   []string
 	NodeLabelKey string
-	// AllPods has all pods watched, also while no LocalService needs labels on them.
+	// AllPods is true if pods are watched also while no LocalService needs labels on them.
 	AllPods      bool
 	OnWatchError OnWatchError
 }
@@ -86,9 +86,10 @@ func New(o Options) (*Caches, error) {
 			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
 		}, trimNode, cache.Indexers{}, o.OnWatchError)},
-		Services: &Services{counts: map[string]counts{}, Store: newStore("services", gates, func(namespace string) cache.SharedIndexInformer {
-			return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
-		}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
+		Services: &Services{counts: map[string]counts{}, Store: newStore("services", gates,
+			func(namespace string) cache.SharedIndexInformer {
+				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
+			}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
 			cache.Indexers{byOwner: indexOwner}, o.OnWatchError)},
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
@@ -141,8 +142,8 @@ func (c *Caches) Start(ctx context.Context) (wait func()) {
 	return running.Wait
 }
 
-// WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done
-// before. It does not wait for namespaces that are not open yet.
+// WaitForSync waits until the caches are filled and all handlers have seen what is in them. It returns false if ctx is
+// done before. It does not wait for namespaces that are not open yet.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), func() bool {
 		for namespace := range c.gates {
@@ -158,8 +159,8 @@ func hasSynced(caches []runner, namespace string) bool {
 	return !slices.ContainsFunc(caches, func(cache runner) bool { return !cache.HasSynced(namespace) })
 }
 
-// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is that, or
-// what stands there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
+// LocalServicesOf returns the keys of the LocalServices that control a Service, or may want its name: their own name is
+// the same, or the part before one of its dashes. The Service may be nil, and the LocalService that controls it gone.
 func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		if service == nil {
@@ -195,8 +196,8 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	return ready
 }
 
-// Selecting reports whether a LocalService selects a pod. It looks only at those that one of the pod's labels leads to,
-// so that a namespace may have thousands.
+// Selecting reports whether a LocalService selects a pod. It compares only those that share a label with the pod, so
+// that a namespace may have thousands.
 func (c *Caches) Selecting(p *Pod) bool {
 	for key, value := range p.Labels().All {
 		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(p.GetNamespace(), bySelector,
@@ -209,7 +210,7 @@ func (c *Caches) Selecting(p *Pod) bool {
 	return false
 }
 
-// Hostnames returns the EndpointSlices that a LocalService has for mode Hostnames, as their labels say, by name.
+// Hostnames returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
 func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlice {
 	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
 	byName := make(map[string]plan.EndpointSlice, len(objs))
@@ -226,7 +227,7 @@ func indexReady(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// indexBySelector goes by the first pair, in the order of keys, of which any would do.
+// indexBySelector indexes a LocalService by the first pair of its selector. Any pair would do.
 func indexBySelector(obj any) ([]string, error) {
 	ls := obj.(*v1alpha1.LocalService)
 	if len(ls.Spec.Selector) == 0 || !plan.LabelsPods(ls) {

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// newCaches are caches that watch nothing: the test puts in what they show.
+// newCaches returns caches that watch nothing. The test fills them.
 func newCaches(t *testing.T, namespaces ...string) *Caches {
 	t.Helper()
 	return newCachesOf(t, kubefake.NewClientset(), namespaces...)
@@ -36,7 +36,7 @@ func newCachesOf(t *testing.T, kube kubernetes.Interface, namespaces ...string) 
 	return c
 }
 
-// show has a cache show objects.
+// show adds objects to a cache.
 func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
 	for _, object := range objects {
@@ -46,7 +46,7 @@ func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 	}
 }
 
-// hide has a cache show objects no more.
+// hide removes objects from a cache.
 func hide[T any](t *testing.T, store *Store[T], objects ...*T) {
 	t.Helper()
 	for _, object := range objects {
@@ -105,7 +105,7 @@ type registration struct {
 
 func (registration) HasSynced() bool { return true }
 
-// TestOnChange: the events of an informer are reported, but no heartbeat, also a deletion that the watch has missed.
+// TestOnChange: the events of an informer are reported, also a deletion that the watch has missed. Heartbeats are not.
 func TestOnChange(t *testing.T) {
 	informer := &handlers{}
 	store := storeOf(informer)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// byNamespace has a value for each namespace that is watched, or only one, under metav1.NamespaceAll, if all are, or the
-// resource is cluster-wide.
+// byNamespace has a value for each namespace that is watched. If all are watched, or the resource is cluster-wide, it
+// has only one, under metav1.NamespaceAll.
 type byNamespace[T any] map[string]T
 
 // of returns the value of a namespace, the zero value if that is not watched.
@@ -49,7 +49,7 @@ func (c *Caches) isOpen(namespace string) bool {
 }
 
 // runLocalServices fills the cache of the LocalServices of a namespace. In one that is opened while workers run, it
-// begins when all else is known there: what there is to do follows from the LocalServices.
+// begins when the other caches have synced there, because a sync of a LocalService decides by those.
 func (c *Caches) runLocalServices(ctx context.Context, namespace string) {
 	select {
 	case <-ctx.Done():
@@ -62,7 +62,7 @@ func (c *Caches) runLocalServices(ctx context.Context, namespace string) {
 	}
 }
 
-// place names a resource in a namespace, for messages.
+// place returns the name of a resource in a namespace, for messages.
 func place(resource, namespace string) string {
 	if namespace == metav1.NamespaceAll {
 		return resource

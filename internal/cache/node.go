@@ -14,7 +14,7 @@ import (
 type Node struct {
 	Identity
 	Labels Labels
-	shared unique.Handle[string] // keeps the name the same string as in its Services, with which it is compared often
+	shared unique.Handle[string] // makes the name the same string as in its Services, with which it is often compared
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {

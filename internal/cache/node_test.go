@@ -23,7 +23,9 @@ func testNode(t *testing.T, name string, labels map[string]string) *Node {
 // them while none is selected.
 func TestSelectedNodes(t *testing.T) {
 	c := newCaches(t)
-	ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"zone": "a"} })
+	ls := testobject.LocalService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.NodeSelector = map[string]string{"zone": "a"}
+	})
 	expect := func(when string, selected, named []string) {
 		t.Helper()
 		if got := slices.Sorted(slices.Values(c.Nodes.Selected(ls))); !slices.Equal(got, selected) {

@@ -35,7 +35,7 @@ func newPods(needed func() bool, newStore func() *Store[Pod]) *Pods {
 	return p
 }
 
-// OnChange has changed called after each change of a pod.
+// OnChange calls changed after each change of a pod.
 func (p *Pods) OnChange(changed func(before, after *Pod)) { p.changed = append(p.changed, changed) }
 
 // localServiceChanged looks whether pods are still needed, or are needed now.

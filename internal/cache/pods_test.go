@@ -36,8 +36,8 @@ func TestPodsOnDemand(t *testing.T) {
 				n++
 			}
 			if n != 3*pods || changes != wantChanges || !p.HasSynced("default") {
-				t.Errorf("%s: found %d times, want %d; %d changes, want %d; synced %t", when, n, 3*pods, changes, wantChanges,
-					p.HasSynced("default"))
+				t.Errorf("%s: found %d times, want %d; %d changes, want %d; synced %t", when, n, 3*pods, changes,
+					wantChanges, p.HasSynced("default"))
 			}
 		}
 		become := func(ls *v1alpha1.LocalService) {

@@ -98,8 +98,8 @@ func TestCapacityCounts(t *testing.T) {
 	}
 }
 
-// TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the condition must not
-// claim to know the others.
+// TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the capacity is
+// marked as partial.
 func TestCapacityIsPartial(t *testing.T) {
 	c := newCaches(t, "default", "other")
 	for _, namespace := range []string{"default", "other"} {

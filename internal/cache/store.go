@@ -128,9 +128,9 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 	return ""
 }
 
-// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. A change
-// of nothing that is kept, such as a heartbeat, must not cause work: types that can tell have a method same. On a
-// resync, both are the same LocalService. It must not block.
+// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. A type
+// with a method same has changes left out in which no field differs that is kept: heartbeats must not cause work. The
+// function must not block.
 func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { changed(nil, obj.(*T)) },
@@ -142,7 +142,7 @@ func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 		},
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj // The event was missed, and found out later.
+				obj = unknown.Obj // The event was missed.
 			}
 			changed(obj.(*T), nil)
 		},

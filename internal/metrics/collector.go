@@ -11,21 +11,21 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// other stands for what is not ours, and may be anything.
+// other replaces values that are not ours: they may be anything, and each would be a time series.
 const other = "other"
 
 var (
-	conditionsDesc = desc("localservices", "LocalServices by condition and its status, with the reason of the condition "+
-		"Ready. One that does not have a condition is not counted there.", "condition", "status", "reason")
+	conditionsDesc = desc("localservices", "LocalServices by condition and its status, with the reason of the "+
+		"condition Ready. One that does not have a condition is not counted there.", "condition", "status", "reason")
 	objectsDesc  = desc("objects", "LocalServices by mode.", "mode")
-	servicesDesc = desc("services", "Services of all LocalServices by state: desired or in_place. One of mode Hostnames "+
-		"desires two.", "state")
+	servicesDesc = desc("services", "Services of all LocalServices by state: desired or in_place. One of mode "+
+		"Hostnames desires two.", "state")
 	namesDesc = desc("names", "Names of nodes, or groups of nodes, of all LocalServices by state: desired, or ready "+
 		"(with a ready endpoint).", "state")
-	invalidDesc = desc("invalid", "1 for each LocalService whose spec cannot be turned into Services, or cannot even be "+
-		"read.", "namespace", "name")
-	cacheAgeDesc = desc("cache_age_seconds", "Time since the API server has sent anything for the cache of a resource: "+
-		"at rest it sends a bookmark about every minute.", "resource")
+	invalidDesc = desc("invalid", "1 for each LocalService whose spec cannot be turned into Services, or cannot even "+
+		"be read.", "namespace", "name")
+	cacheAgeDesc = desc("cache_age_seconds", "Time since the API server has sent anything for the cache of a "+
+		"resource: at rest it sends a bookmark about every minute.", "resource")
 )
 
 func desc(name, help string, labels ...string) *metrics.Desc {

@@ -45,7 +45,8 @@ func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
 			for _, label := range metric.GetLabel() {
 				labels = append(labels, label.GetName()+"="+label.GetValue())
 			}
-			name := fmt.Sprintf("%s{%s}", strings.TrimPrefix(family.GetName(), "localservice_"), strings.Join(labels, ","))
+			name := fmt.Sprintf("%s{%s}", strings.TrimPrefix(family.GetName(), "localservice_"),
+				strings.Join(labels, ","))
 			out[name] = metric.GetGauge().GetValue()
 		}
 	}
@@ -76,7 +77,8 @@ func is(name, status, reason string) metav1.Condition {
 // TestCollector: what is counted of LocalServices, whatever is in their status.
 func TestCollector(t *testing.T) {
 	got := series(t, newCollector(
-		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"), is("Conflicted", "False", "NoConflict")),
+		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
+			is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
 		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
 		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed"),
@@ -86,7 +88,8 @@ func TestCollector(t *testing.T) {
 		// The status is a part of the API, in which anybody may write who is permitted to.
 		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Perhaps", "X"),
 			is("Synced", "True", "ByThem")),
-		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"), is("Progressing", "Unknown", "random-18")),
+		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
+			is("Progressing", "Unknown", "random-18")),
 	))
 	some := maps.Clone(got)
 	maps.DeleteFunc(some, func(_ string, value float64) bool { return value == 0 })
@@ -194,7 +197,7 @@ func TestReadyReasons(t *testing.T) {
 	}
 }
 
-// BenchmarkCollector tells what a scrape of many LocalServices costs.
+// BenchmarkCollector measures a scrape of many LocalServices.
 func BenchmarkCollector(b *testing.B) {
 	var all []*v1alpha1.LocalService
 	for i := range 20000 {
