@@ -44,15 +44,11 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 		slices:       writer.NewSlices(writers),
 	}
 	c.loop = reconcile.New("hostnames", deps.Clock, namespaceOf, c.sync)
-	c.caches.Nodes.OnChange(c.nodeChanged)
 	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged), c.caches.Services.OnChange(c.serviceChanged),
-		c.caches.LocalServices.OnChange(c.localServiceChanged))
+		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
 }
 
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	slice, isGone := after, after == nil
 	if isGone {
 		slice = before
@@ -68,9 +64,6 @@ func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 
 // serviceChanged finds the EndpointSlices of a Service of mode Hostnames, which is of no node.
 func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, service := range []*cache.Service{before, after} {
 		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
 			c.addAll(types.NamespacedName{Namespace: service.GetNamespace(), Name: service.Controller().Name})
@@ -165,7 +158,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 
 // namesOf returns what is published of the names of a LocalService.
 func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Named(ls).Label,
+	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
 	names.Slices = caches.Hostnames(keyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {

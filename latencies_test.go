@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 	componentmetrics "k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -26,7 +27,7 @@ func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64
 	registry.MustRegister(histogram)
 	var counted uint64
 	var summed float64
-	return metrics.NewWaits(histogram), func(what string, wantCount uint64, least, most time.Duration) {
+	return metrics.NewWaits(histogram, clock.RealClock{}), func(what string, wantCount uint64, least, most time.Duration) {
 		t.Helper()
 		settle()
 		families, err := registry.Gather()

@@ -68,11 +68,11 @@ func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*l
 		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
 		slices:       slices,
 		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
-		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
+		nodeWaits:    metrics.NewWaits(metrics.NodeFanout, deps.Clock),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
-	c.caches.Nodes.OnChange(c.nodeChanged)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
+		c.caches.Nodes.OnChange(c.nodeChanged),
 		c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.EndpointSlices.OnChange(c.endpointsChanged),
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
@@ -96,7 +96,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		is := after != nil && plan.Selects(ls, after.Labels)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 		if is && !was && c.loop.Running() && !isHostnames {
-			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
+			c.nodeWaits.Begin(keyOf(ls))
 		}
 		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that exists.
 		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
@@ -112,9 +112,6 @@ func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node stri
 
 // serviceChanged finds the LocalServices that control the Service, or want its name.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, service := range []*cache.Service{before, after} {
 		for key := range c.caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, batchPeriod)
@@ -124,9 +121,6 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 
 // endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice == nil || !slice.Ready {
 			continue
@@ -140,9 +134,6 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 
 // hostnameSliceChanged finds the LocalService of an EndpointSlice of mode Hostnames, for its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
-	if before != nil && after != nil && before.Same(after) {
-		return
-	}
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil && c.caches.LocalServices.Get(slice.GetNamespace(), slice.LocalService().Name) != nil {
 			c.loop.AddAfter(slice.LocalService(), batchPeriod)
@@ -163,29 +154,22 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
-		metrics.Forget(key)
-		c.nodeWaits.Take(key)
+		c.nodeWaits.Forget(key)
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	wasInvalid := metrics.SetInvalid(key, err != nil)
 	if err != nil {
-		return c.reportInvalid(ctx, ls, err, wasInvalid)
+		return c.reportInvalid(ctx, ls, err)
 	}
-	wait := c.nodeWaits.Take(key)
-	defer wait.Return()
+	began := c.clock.Now()
 	p := c.plan(ls, templates)
 	c.announce(ls, &p)
 	outcome := c.services.Write(ctx, ls, p.Changes)
-	written := c.clock.Now()
-	if err := c.report(ctx, ls, &p, &outcome); err != nil {
-		return err
+	if outcome.Stopped == nil && outcome.IsComplete() {
+		c.nodeWaits.Done(key, began)
 	}
-	if outcome.IsComplete() {
-		wait.Done(written)
-	}
-	return nil
+	return c.report(ctx, ls, &p, &outcome)
 }
 
 // plan computes the plan of a LocalService from the caches.
@@ -193,13 +177,13 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	templates.Leave(c.services.Contested.Fields(ls))
 	return plan.Compute(plan.Input{
 		Templates:  templates,
-		Nodes:      c.caches.Nodes.Selected(ls).Names,
+		Nodes:      c.caches.Nodes.Selected(ls),
 		Owned:      c.caches.Services.Owned(ls),
 		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
 		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
 		Ready:      c.caches.ReadyServices(ls),
 		Names:      namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
-		Capacity:   func(more int) plan.Capacity { return c.caches.Capacity(ls, more) },
+		Capacity:   func(more int) plan.Capacity { return c.caches.Services.Capacity(ls, more) },
 		Now:        c.clock.Now(),
 	})
 }
@@ -235,7 +219,6 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return nil
 	}
 	report := c.newReport(ls, p, outcome)
-	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
 		if again > 0 {
@@ -267,15 +250,13 @@ func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Pl
 	return report
 }
 
-// reportInvalid reports that a spec cannot be turned into Services: in the status, and once in the log of each process.
-func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error,
-	wasInvalid bool) error {
-	if isReported := status.ReportsInvalid(ls, invalid); isReported && wasInvalid {
+// reportInvalid reports that a spec cannot be turned into Services: in the status, and in the log when that is written.
+func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
+	if status.ReportsInvalid(ls, invalid) {
 		return nil
-	} else if !isReported {
-		if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
-			return err
-		}
+	}
+	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
+		return err
 	}
 	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", keyOf(ls), invalid))
 }

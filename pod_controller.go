@@ -59,7 +59,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		observed:     cache.NewObserved(),
 		refusals:     reconcile.NewRefusals(deps.Clock, reconcile.RememberOne),
 		clock:        deps.Clock,
-		waits:        metrics.NewWaits(metrics.PodLabel),
+		waits:        metrics.NewWaits(metrics.PodLabel, deps.Clock),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, namespaceOf, c.sync)
 	c.caches.Pods.OnChange(c.podChanged)
@@ -91,7 +91,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.refusals.Remove(reconcile.Attempt{Owner: before.GetUID()})
 	}
 	if after == nil {
-		c.waits.Take(keyOf(before)) // Its successor waits for itself.
+		c.waits.Forget(keyOf(before)) // Its successor waits for itself.
 		return
 	}
 	// Pods that exist at the start say nothing about today's bindings.
@@ -101,7 +101,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 	}
 	if c.wantsLabel(after) {
 		if isScheduled {
-			c.waits.Begin(keyOf(after), c.clock.Now())
+			c.waits.Begin(keyOf(after))
 		}
 		c.loop.Add(keyOf(after))
 	}
@@ -137,14 +137,14 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if !c.observed.IsObserved(key) {
 		return reconcile.Stale(errNotObserved)
 	}
-	wait := c.waits.Take(key)
+	began := c.clock.Now()
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !c.wantsLabel(p) {
+		c.waits.Forget(key)
 		return nil
 	}
 	attempt := reconcile.Attempt{Owner: p.GetUID()}
 	if left := c.refusals.Left(attempt); left > 0 {
-		wait.Return()
 		c.loop.AddAfter(key, left)
 		return nil
 	}
@@ -160,17 +160,13 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	switch {
 	case err == nil:
 		c.observed.Wrote(key, c.caches.Pods, written.ResourceVersion)
-		wait.Done(c.clock.Now())
+		c.waits.Done(key, began)
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
 	case apierrors.IsConflict(err): // Another pod of the name, or a webhook that says so: the cache will know.
-		wait.Return()
 		return reconcile.Stale(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err))
 	case apierrors.IsNotFound(err), isOtherUID(err):
 		return nil // The pod is gone, and its successor, if there is one, has an event of its own.
-	}
-	wait.Return()
-	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",

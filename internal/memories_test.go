@@ -21,13 +21,9 @@ var remembering = []string{".", "internal/cache", "internal/metrics", "internal/
 // decides nothing after the call that filled it. Everything else belongs in the table of docs/design.md.
 var plumbing = map[string]string{
 	"internal/cache Caches.gates":          "one for each of -namespaces, fixed at the start",
-	"internal/cache Pods.wanted":           "carries Pods.needed to the goroutine that starts and stops the watch",
-	"internal/cache Store.heard":           "one for each of -namespaces, fixed at the start",
-	"internal/cache Store.informers":       "the informers, whose stores are the caches; fixed at the start",
-	"internal/cache Store.notified":        "functions of the informers, fixed at the start",
-	"internal/cache gate.filled":           "closed once, when a namespace is known",
-	"internal/cache gate.opened":           "closed once, when a namespace may be watched",
-	"internal/cache gated.begin":           "one of the channels of a gate",
+	"internal/cache Pods.look":             "wakes the goroutine that starts and stops the watch",
+	"internal/cache Store.watched":         "the informers, whose stores are the caches; fixed at the start",
+	"internal/cache watched.gate":          "closed once, when a namespace may be watched",
 	"internal/metrics readyReasons":        "a constant",
 	"internal/plan Content.Annotations":    "part of one Service",
 	"internal/plan Content.Labels":         "part of one Service",

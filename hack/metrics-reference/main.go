@@ -11,7 +11,6 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -39,13 +38,14 @@ func main() {
 func run() error {
 	// A registry tells of a metric only when there is a series of it.
 	ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
+	ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonInvalidSpec}}
 	metrics.Register(&metrics.Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
 			return slices.Values([]*v1alpha1.LocalService{ls})
 		},
 		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
 	})
-	metrics.SetInvalid(types.NamespacedName{Namespace: ls.Namespace, Name: ls.Name}, true)
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		return fmt.Errorf("gather metrics: %w", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// EndpointSlice is what the cache keeps of an EndpointSlice of a generated Service.
+// EndpointSlice keeps the fields that are read of an EndpointSlice of a generated Service.
 type EndpointSlice struct {
 	Identity
 	Service      string                // name of the Service
@@ -29,12 +29,12 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 	}, nil
 }
 
-// Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
-func (s *EndpointSlice) Same(other *EndpointSlice) bool {
+// same reports whether two states of it differ in nothing but the resource version.
+func (s *EndpointSlice) same(other *EndpointSlice) bool {
 	a, b := *s, *other
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b
 }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (s *EndpointSlice) DeepCopyObject() runtime.Object { return new(*s) }

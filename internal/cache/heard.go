@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// heard is when the API server has sent something last for one cache: an event, a bookmark, a part of a list. Only the
-// transport knows: informers do not report bookmarks, which are all that comes at rest.
+// heard records when the API server last sent anything for one cache: an event, a bookmark, a part of a list. Only the
+// transport sees all of them. The resource version of a store does not answer the same question: bookmarks come every
+// minute, but at rest with the same version, until etcd reports progress: every 10 minutes if it is not configured.
 type heard struct{ nanoseconds atomic.Int64 }
 
-// at is the zero time until something has come.
+// at returns the zero time until something has come.
 func (h *heard) at() time.Time {
 	if n := h.nanoseconds.Load(); n != 0 {
 		return time.Unix(0, n)
@@ -25,8 +26,8 @@ type heardKey struct{}
 // in returns a context whose requests record when something comes.
 func (h *heard) in(ctx context.Context) context.Context { return context.WithValue(ctx, heardKey{}, h) }
 
-// Hear records, for the cache that a request is made for, if it is for one, when something of the answer comes. The
-// transport of clients calls it for each answer. A refusal says nothing about the cluster.
+// Hear records when parts of an answer come, if the request is that of a cache. The transport of clients calls it for
+// each answer. A refusal says nothing about the cluster.
 func Hear(request *http.Request, response *http.Response) {
 	if h, ok := request.Context().Value(heardKey{}).(*heard); ok && response.StatusCode < http.StatusBadRequest {
 		response.Body = &hearing{response.Body, h}
@@ -47,12 +48,12 @@ func (h *hearing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// LastHeard is when the API server has sent something for the cache of each resource. Of the two watches of
-// EndpointSlices it is the one that is behind. A resource of which nothing has come yet, or that is not watched, is not
-// there.
+// LastHeard returns when the API server last sent anything for the cache of each resource. Of the two watches of
+// EndpointSlices, the one that is behind counts. A resource of which nothing has come yet, or that is not watched, is
+// left out.
 func (c *Caches) LastHeard() map[string]time.Time {
 	last := map[string]time.Time{}
-	for _, store := range c.stores() {
+	for _, store := range c.all() {
 		resource, at := store.lastHeard()
 		if before, known := last[resource]; !known || at.Before(before) {
 			last[resource] = at

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestLastHeard: the time is that of the last piece of an answer for a cache, as it is read, and not of a
-// refusal. Of two watches of one resource the one that is behind counts.
+// TestLastHeard: the time is when the last part of an answer for a cache was read. A refusal does not count. Of two
+// watches of one resource, the one that is behind counts.
 func TestLastHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCaches(t)
@@ -37,14 +37,14 @@ func TestLastHeard(t *testing.T) {
 			}
 		}
 		const slices = "endpointslices.discovery.k8s.io"
-		nodes, of := answer(c.Nodes.heard[""]), answer(c.EndpointSlices.heard[""])
+		nodes, of := answer(&c.Nodes.watched[""].heard), answer(&c.EndpointSlices.watched[""].heard)
 		expect("nodes", 0, false) // There is an answer, and nothing of it has come.
 		read(nodes)
 		read(of)
-		expect(slices, 0, false) // The other watch has told nothing.
+		expect(slices, 0, false) // Nothing has come on the other watch.
 		time.Sleep(time.Minute)
 		expect("nodes", time.Minute, true)
-		read(answer(c.HostnameSlices.heard[""]))
+		read(answer(&c.HostnameSlices.watched[""].heard))
 		expect(slices, time.Minute, true)
 		read(nodes)
 		read(of)
@@ -57,9 +57,9 @@ func TestLastHeard(t *testing.T) {
 		if _, err := nodes.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("read beyond the end: %v", err)
 		}
-		expect("nodes", time.Second, true) // That a watch ends is no news of nodes.
+		expect("nodes", time.Second, true) // The end of a watch says nothing about nodes.
 		status = http.StatusForbidden
-		read(answer(c.Nodes.heard[""]))
+		read(answer(&c.Nodes.watched[""].heard))
 		expect("nodes", time.Second, true)
 	})
 }

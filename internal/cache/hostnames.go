@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// HostnameSlice is what the cache keeps of an EndpointSlice that mode Hostnames copies, or has copied. It is a
+// HostnameSlice keeps the fields that are read of an EndpointSlice that mode Hostnames copies, or of a copy. It is a
 // plan.EndpointSlice.
 type HostnameSlice struct {
 	Identity
@@ -80,7 +80,7 @@ func (s *HostnameSlice) Get() *discoveryv1.EndpointSlice {
 	return out
 }
 
-// packers are used again: one takes a megabyte, and to make one takes longer than to use it.
+// packers are reused: each takes a megabyte, and making one takes longer than using it.
 var packers = sync.Pool{New: func() any {
 	packer, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
@@ -107,13 +107,13 @@ func pack(full *discoveryv1.EndpointSlice) (string, error) {
 	return strings.Clone(packed.String()), err // Of the right size.
 }
 
-// Same reports whether two states of an EndpointSlice differ in nothing that is kept, but for the resource version.
-func (s *HostnameSlice) Same(other *HostnameSlice) bool {
+// same reports whether two states of it differ in nothing but the resource version.
+func (s *HostnameSlice) same(other *HostnameSlice) bool {
 	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
 		s.localService == other.localService && s.sum.Same(other.sum)
 }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (s *HostnameSlice) DeepCopyObject() runtime.Object { return new(*s) }
 
 func indexByLocalService(obj any) ([]string, error) {

@@ -1,11 +1,10 @@
-// Package cache holds what the informers keep of the cluster's objects: a controller's memory is its caches, and those
-// grow with the cluster. Of each object only what is read is kept, and what many have in common is in memory once.
+// Package cache holds the caches of the informers. They take most of the controller's memory, and grow with the
+// cluster. So of each object only the fields that are read are kept, and what many have in common is in memory once.
 package cache
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -32,13 +31,15 @@ const (
 	readyByLocalService = "readyByLocalService"
 	// bySelector is the index of LocalServices by one pair of their selector.
 	bySelector = "selector"
+	// labelsPods is the index of LocalServices that need labels on pods, under one value.
+	labelsPods = "labelsPods"
 	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
 	unlabelledByNamespace = "unlabelled"
 	// byLocalService is the index of HostnameSlices by the key of their LocalService.
 	byLocalService = "localService"
 )
 
-// scheduledPods leaves out, at the API server, the pods that no label is of use to.
+// scheduledPods selects, at the API server, the pods that a label is of use to.
 var scheduledPods = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("spec.nodeName", ""),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -54,19 +55,19 @@ type Caches struct {
 	HostnameSlices *Store[HostnameSlice]
 	Pods           *Pods
 
-	gates map[string]*gate // of the namespaces that are watched, none if all are
+	gates gates // of the namespaces that are watched
 }
 
-// Options are what caches are made of.
+// Options configure the caches.
 type Options struct {
 	Kube     kubernetes.Interface
 	Metadata metadata.Interface
-	// LocalServices makes an informer of the LocalServices of a namespace, or of all: NewLocalServiceInformer does.
+	// LocalServices makes an informer of the LocalServices of a namespace, or of all: see NewLocalServiceInformer.
 	LocalServices func(namespace string) cache.SharedIndexInformer
-	// Namespaces are those that are watched, each when it is opened; none for all, at once.
+	// Namespaces are watched, each from when it is opened. Without any, all namespaces are watched from the start.
 	Namespaces   []string
 	NodeLabelKey string
-	// AllPods has all pods watched, also while no LocalService needs labels on them.
+	// AllPods is true if pods are watched also while no LocalService needs labels on them.
 	AllPods      bool
 	OnWatchError OnWatchError
 }
@@ -76,102 +77,90 @@ type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 
 // New makes the caches. They are empty until Start.
 func New(o Options) (*Caches, error) {
-	c := &Caches{gates: newGates(o.Namespaces)}
-	var err [6]error
-	c.LocalServices, err[0] = newStore("localservices."+v1alpha1.GroupName,
-		c.namespacedFrom(o.LocalServices, func(g *gate) <-chan struct{} { return g.filled }), readLocalService,
-		cache.Indexers{bySelector: indexBySelector}, o.OnWatchError)
-	var nodes *Store[Node]
-	nodes, err[1] = newStore("nodes",
-		clusterWide(metadatainformer.NewFilteredMetadataInformer(o.Metadata,
-			corev1.SchemeGroupVersion.WithResource("nodes"), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()),
-		trimNode, cache.Indexers{}, o.OnWatchError)
-	if err[1] == nil {
-		c.Nodes, err[1] = newNodes(nodes)
-	}
-	c.Services = &Services{}
-	c.Services.Store, err[2] = newStore("services",
-		c.namespaced(func(namespace string) cache.SharedIndexInformer {
-			return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
-		}),
-		func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-		cache.Indexers{byOwner: indexOwner, servicesByNamespace: indexNamespace, clusterIPsByNamespace: indexClusterIP},
-		o.OnWatchError)
-	c.EndpointSlices, err[3] = newStore("endpointslices.discovery.k8s.io",
+	gates := newGates(o.Namespaces)
+	c := &Caches{
+		gates: gates,
+		LocalServices: newStore("localservices."+v1alpha1.GroupName, gates, o.LocalServices, readLocalService,
+			cache.Indexers{bySelector: indexBySelector, labelsPods: indexLabelsPods}, o.OnWatchError),
+		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
+			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
+				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
+		}, trimNode, cache.Indexers{}, o.OnWatchError)},
+		Services: &Services{counts: map[string]counts{}, Store: newStore("services", gates,
+			func(namespace string) cache.SharedIndexInformer {
+				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
+			}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
+			cache.Indexers{byOwner: indexOwner}, o.OnWatchError)},
 		// EndpointSlices have the labels of their Services, and ours have these.
-		c.endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey),
-		trimEndpointSlice, cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError)
-	c.HostnameSlices, err[4] = newStore("endpointslices.discovery.k8s.io",
-		c.endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey),
-		trimHostnameSlice, cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError)
-	c.Pods = newPods(o.AllPods, func() (*Store[Pod], error) {
-		return newStore(podsResource,
-			c.namespaced(func(namespace string) cache.SharedIndexInformer {
-				return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
-					func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
-			}),
-			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
+		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
+			endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
+			cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError),
+		HostnameSlices: newStore("endpointslices.discovery.k8s.io", gates,
+			endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
+			cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError),
+	}
+	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() *Store[Pod] {
+		return newStore(podsResource, gates, func(namespace string) cache.SharedIndexInformer {
+			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
+				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
+		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	})
-	if err[0] == nil {
-		err[5] = c.LocalServices.OnChange(c.Pods.localServiceChanged)
-	}
-	if err := errors.Join(err[:]...); err != nil {
-		return nil, fmt.Errorf("set up caches: %w", err)
-	}
-	return c, nil
+	return c, errors.Join(c.LocalServices.OnChange(c.Pods.localServiceChanged), c.Services.OnChange(c.Services.changed))
 }
 
-// endpointSlices makes the informers of the EndpointSlices with some labels.
-func (c *Caches) endpointSlices(kube kubernetes.Interface, selector string) informers {
-	return c.namespaced(func(namespace string) cache.SharedIndexInformer {
+// endpointSlices makes informers of the EndpointSlices with some labels.
+func endpointSlices(kube kubernetes.Interface, selector string) func(namespace string) cache.SharedIndexInformer {
+	return func(namespace string) cache.SharedIndexInformer {
 		return discoveryinformers.NewFilteredEndpointSliceInformer(kube, namespace, 0, cache.Indexers{},
 			func(list *metav1.ListOptions) { list.LabelSelector = selector })
-	})
+	}
 }
 
 type runner interface {
 	run(context.Context)
-	synced(namespace string) []cache.InformerSynced
+	HasSynced(namespace string) bool
 	lastHeard() (resource string, at time.Time)
 }
 
-func (c *Caches) stores() []runner {
-	return []runner{c.LocalServices, c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
+// others returns all caches but that of LocalServices.
+func (c *Caches) others() []runner {
+	return []runner{c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
 }
+
+func (c *Caches) all() []runner { return append(c.others(), c.LocalServices) }
 
 // Start begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
 func (c *Caches) Start(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
-	for _, store := range c.stores() {
+	for _, store := range c.others() {
 		running.Go(func() { store.run(ctx) })
 	}
 	for namespace := range c.gates {
-		running.Go(func() { c.fill(ctx, namespace) })
+		running.Go(func() { c.runLocalServices(ctx, namespace) })
 	}
 	return running.Wait
 }
 
-// WaitForSync waits until the caches are filled and all who watch them know so, and returns false if ctx is done
-// before. It does not wait for namespaces that are not open yet.
+// WaitForSync waits until the caches are filled and all handlers have seen what is in them. It returns false if ctx is
+// done before. It does not wait for namespaces that are not open yet.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
-	namespaces := []string{metav1.NamespaceAll}
-	for namespace, g := range c.gates {
-		if g.isOpen() {
-			namespaces = append(namespaces, namespace)
+	return cache.WaitForCacheSync(ctx.Done(), func() bool {
+		for namespace := range c.gates {
+			if c.isOpen(namespace) && !hasSynced(c.all(), namespace) {
+				return false
+			}
 		}
-	}
-	var synced []cache.InformerSynced
-	for _, store := range c.stores() {
-		for _, namespace := range namespaces {
-			synced = append(synced, store.synced(namespace)...)
-		}
-	}
-	return cache.WaitForCacheSync(ctx.Done(), synced...)
+		return c.Nodes.HasSynced(metav1.NamespaceAll)
+	})
 }
 
-// LocalServicesOf returns the keys of the LocalServices that control a Service, or want its name: their own is that, or
-// what stands there before one of its dashes. A Service may be nil, and there may be no LocalService of the first key.
+func hasSynced(caches []runner, namespace string) bool {
+	return !slices.ContainsFunc(caches, func(cache runner) bool { return !cache.HasSynced(namespace) })
+}
+
+// LocalServicesOf returns the keys of the LocalServices that control a Service, or may want its name: their own name is
+// the same, or the part before one of its dashes. The Service may be nil, and the LocalService that controls it gone.
 func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		if service == nil {
@@ -207,8 +196,8 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	return ready
 }
 
-// Selecting reports whether a LocalService selects a pod. It looks only at those that one of the pod's labels leads to,
-// so that a namespace may have thousands.
+// Selecting reports whether a LocalService selects a pod. It compares only those that share a label with the pod, so
+// that a namespace may have thousands.
 func (c *Caches) Selecting(p *Pod) bool {
 	for key, value := range p.Labels().All {
 		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(p.GetNamespace(), bySelector,
@@ -221,7 +210,7 @@ func (c *Caches) Selecting(p *Pod) bool {
 	return false
 }
 
-// Hostnames returns the EndpointSlices that a LocalService has for mode Hostnames, as their labels say, by name.
+// Hostnames returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
 func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlice {
 	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
 	byName := make(map[string]plan.EndpointSlice, len(objs))
@@ -231,14 +220,6 @@ func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlic
 	return byName
 }
 
-// Capacity is what there will be when a LocalService has so many Services more: so it is the same all the time while
-// they come.
-func (c *Caches) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
-	capacity := c.Services.capacity(ls, more)
-	capacity.IsPartial = len(c.gates) > 0
-	return capacity
-}
-
 func indexReady(obj any) ([]string, error) {
 	if s := obj.(*EndpointSlice); s.Ready {
 		return []string{s.GetNamespace() + "/" + s.LocalService.Value()}, nil
@@ -246,7 +227,7 @@ func indexReady(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// indexBySelector goes by the first pair, in the order of keys, of which any would do.
+// indexBySelector indexes a LocalService by the first pair of its selector. Any pair would do.
 func indexBySelector(obj any) ([]string, error) {
 	ls := obj.(*v1alpha1.LocalService)
 	if len(ls.Spec.Selector) == 0 || !plan.LabelsPods(ls) {
@@ -254,6 +235,13 @@ func indexBySelector(obj any) ([]string, error) {
 	}
 	key := slices.Min(slices.Collect(maps.Keys(ls.Spec.Selector)))
 	return []string{selectorKey(ls.Namespace, key, ls.Spec.Selector[key])}, nil
+}
+
+func indexLabelsPods(obj any) ([]string, error) {
+	if plan.LabelsPods(obj.(*v1alpha1.LocalService)) {
+		return []string{""}, nil
+	}
+	return nil, nil
 }
 
 func selectorKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }

@@ -16,18 +16,20 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NewLocalServiceInformer makes informers of LocalServices as they are stored: a typed client could read none of them
-// any more if one did not fit the type, as when the CustomResourceDefinition is an older one, or edited. Every resync,
-// 0 for never, they are reported as changed although they are not.
+// NewLocalServiceInformer makes informers of LocalServices as they are stored. A typed client could not read any of
+// them if one did not fit the type, for example because the CustomResourceDefinition is an older one, or was edited.
+// After each resync period, 0 for never, they are reported as changed.
 func NewLocalServiceInformer(client dynamic.Interface,
 	resync time.Duration) func(namespace string) cache.SharedIndexInformer {
 	return func(namespace string) cache.SharedIndexInformer {
 		return dynamicinformer.NewFilteredDynamicInformer(client,
-			v1alpha1.SchemeGroupVersion.WithResource("localservices"), namespace, resync, cache.Indexers{}, nil).Informer()
+			v1alpha1.SchemeGroupVersion.WithResource("localservices"), namespace, resync, cache.Indexers{},
+			nil).Informer()
 	}
 }
 
-// readLocalService makes a LocalService of a stored object. What does not fit is left out, and marked.
+// readLocalService decodes a stored LocalService. A spec or status that does not fit the type is dropped. An unreadable
+// spec is marked.
 func readLocalService(object runtime.Object) (*v1alpha1.LocalService, error) {
 	ls, isRead := object.(*v1alpha1.LocalService)
 	if !isRead {
@@ -62,7 +64,7 @@ func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
 	return nil, problem
 }
 
-// decode decodes as a typed client would: the converter cuts off numbers that do not fit, and names no field.
+// decode decodes as a typed client would. The converter would truncate numbers that do not fit, and names no field.
 func decode(fields map[string]any) (*v1alpha1.LocalService, error) {
 	encoded, err := json.Marshal(fields)
 	if err != nil {

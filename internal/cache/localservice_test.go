@@ -11,8 +11,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
-// TestReadLocalService: what is stored and does not fit the type is left out, said, and never an error, which would
-// keep all LocalServices from being read.
+// TestReadLocalService: a spec that does not fit the type is dropped and reported. It is not an error, because then no
+// LocalService could be read.
 func TestReadLocalService(t *testing.T) {
 	ports := func(field string, value any) map[string]any {
 		return map[string]any{"selector": map[string]any{"app": "demo"},

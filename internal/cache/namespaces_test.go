@@ -21,15 +21,16 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestNamespaces: of two namespaces one is opened at the start and the other one later. Each shows its own objects, its
-// LocalServices when all else is known, and nobody asks for those of other namespaces.
+// TestNamespaces: of two namespaces one is opened at the start and the other one later. Each has its own objects, and
+// its LocalServices come last. Nothing is requested of other namespaces.
 func TestNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var objects, localServices []runtime.Object
 		for _, namespace := range []string{"a", "b", "c"} {
 			objects = append(objects,
 				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service", Namespace: namespace}},
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace}, Spec: corev1.PodSpec{NodeName: "n"}})
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace},
+					Spec: corev1.PodSpec{NodeName: "n"}})
 			ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
 			stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
 			if err != nil {
@@ -44,18 +45,18 @@ func TestNamespaces(t *testing.T) {
 				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
 			}, localServices...)
 		c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(dynamic, 0),
-			Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), Namespaces: []string{"a", "b"},
-			NodeLabelKey: nodeLabelKey,
+			Metadata:   metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
+			Namespaces: []string{"a", "b"}, NodeLabelKey: nodeLabelKey,
 			OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []string
+		var reported []string
 		if err := c.LocalServices.OnChange(func(_, after *v1alpha1.LocalService) {
 			if c.Services.Get(after.Namespace, "service") == nil {
-				t.Errorf("the LocalService of %s is told before its Services are known", after.Namespace)
+				t.Errorf("the LocalService of %s is reported before its Services", after.Namespace)
 			}
-			told = append(told, after.Namespace)
+			reported = append(reported, after.Namespace)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +64,8 @@ func TestNamespaces(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second) // of the bubble: whether caches are filled is looked at now and then
 			synctest.Wait()
-			if !slices.Equal(told, namespaces) {
-				t.Errorf("LocalServices were told of %v, want %v", told, namespaces)
+			if !slices.Equal(reported, namespaces) {
+				t.Errorf("the LocalServices of %v were reported, want %v", reported, namespaces)
 			}
 			for _, namespace := range []string{"a", "b", "c"} {
 				want := slices.Contains(namespaces, namespace)
@@ -86,7 +87,7 @@ func TestNamespaces(t *testing.T) {
 			if pods := slices.Collect(c.Pods.All()); len(pods) != n {
 				t.Errorf("there are %d pods, want %d", len(pods), n)
 			}
-			capacity := c.Capacity(testobject.LocalService(), 0)
+			capacity := c.Services.Capacity(testobject.LocalService(), 0)
 			if capacity.InCluster != n || !capacity.IsPartial {
 				t.Errorf("the capacity is %+v, want a partial one with %d Services", capacity, n)
 			}

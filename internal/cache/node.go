@@ -5,13 +5,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Node is what the cache keeps of a Node: its name and labels, by which a LocalService selects it.
+// Node keeps of a Node its name and labels, by which a LocalService selects it.
 type Node struct {
 	Identity
 	Labels Labels
-	shared unique.Handle[string] // keeps the name the same string as in its Services, with which it is compared often
+	shared unique.Handle[string] // makes the name the same string as in its Services, with which it is often compared
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
@@ -23,5 +26,42 @@ func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
 // Lookup returns the value of a label, and whether there is one. It makes the node a plan.Labels.
 func (n *Node) Lookup(key string) (value string, exists bool) { return n.Labels.Lookup(key) }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// same reports whether two states of a Node have the same labels. Heartbeats change anything else.
+func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
+
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
+
+// Nodes is the cache of Nodes.
+type Nodes struct{ *Store[Node] }
+
+// Selected returns the names of the nodes that a LocalService selects, in no order.
+func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
+	var names []string
+	for node := range n.All() {
+		if plan.Selects(ls, node.Labels) {
+			names = append(names, node.GetName())
+		}
+	}
+	return names
+}
+
+// Named returns the labels of the nodes that mode Hostnames names: those that a LocalService selects. While it selects
+// none, they are all nodes, so that the names which are published stay and follow the pods.
+func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
+	all := true
+	for node := range n.All() {
+		if plan.Selects(ls, node.Labels) {
+			all = false
+			break
+		}
+	}
+	return func(name, key string) (value string, isNamed bool) {
+		node := n.Get("", name)
+		if node == nil || !all && !plan.Selects(ls, node.Labels) {
+			return "", false
+		}
+		value, _ = node.Lookup(key)
+		return value, true
+	}
+}

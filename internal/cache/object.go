@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Identity is what the cache of an informer must know of an object: who it is, and whether it has changed. A struct
-// that embeds it can be cached.
+// Identity has the fields that an informer needs of an object: its key and its resource version. A struct that embeds
+// it can be cached.
 type Identity struct {
 	namespace       unique.Handle[string]
 	name            string
@@ -39,8 +39,7 @@ func (i *Identity) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: i.GetNamespace(), Name: i.name, ResourceVersion: i.resourceVersion}
 }
 
-// GetObjectKind is one half of a runtime.Object, which the cache mutation detector wants; a DeepCopyObject is the
-// other.
+// GetObjectKind and a DeepCopyObject make a runtime.Object, which the cache mutation detector needs.
 func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // Labels are the labels of an object in one string, in the form of labels.Set.String: those that are equal are ==.

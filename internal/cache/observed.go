@@ -18,13 +18,13 @@ const (
 )
 
 // Observed remembers the last write of each key, so that a sync can wait until the caches have observed it. It follows
-// the model of Kubernetes' pkg/controller/util/consistency. Deletions need no record: to repeat one costs a 404.
+// the model of Kubernetes' pkg/controller/util/consistency. Deletions need no record: repeating one costs a 404.
 type Observed struct {
 	mu     sync.Mutex
 	writes *utilcache.LRUExpireCache // map[lastSynced]write, by key; the maps are never changed
 }
 
-// lastSynced is a store that knows up to which resource version it has observed its resource.
+// lastSynced is a store that reports up to which resource version it has observed its resource.
 type lastSynced interface {
 	lastSyncedVersion(namespace string) string
 }
@@ -35,7 +35,7 @@ type write struct {
 	at              time.Time
 }
 
-// NewObserved makes an Observed that knows of no writes.
+// NewObserved makes an Observed without writes.
 func NewObserved() *Observed { return &Observed{writes: utilcache.NewLRUExpireCache(maxWrites)} }
 
 // Wrote records that the sync of a key wrote an object of a store's resource.

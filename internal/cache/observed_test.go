@@ -38,10 +38,10 @@ func TestObserved(t *testing.T) {
 		"both":                             {[]string{"7", "9"}, "9", true},
 		"the older answer comes last":      {[]string{"9", "7"}, "8", false},
 		"both, the older answer came last": {[]string{"9", "7"}, "9", true},
-		"a store that does not tell":       {[]string{"7"}, "", true},
-		"an odd version":                   {[]string{"x"}, "6", true},
+		"a store without a version":        {[]string{"7"}, "", true},
+		"an invalid version":               {[]string{"x"}, "6", true},
 		"no version":                       {[]string{""}, "6", true},
-		"an odd version after another":     {[]string{"7", "x"}, "6", true},
+		"an invalid version after another": {[]string{"7", "x"}, "6", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, store := NewObserved(), &syncedUpTo{c.synced}
@@ -128,7 +128,7 @@ func TestSinceWrite(t *testing.T) {
 }
 
 // TestObservedByInformer: a store has observed a write when its informer has handled that, or something later of any
-// object of the resource, or a bookmark; and not when it was told and has not handled it.
+// object of the resource, or a bookmark; but not as long as it has only received the event.
 func TestObservedByInformer(t *testing.T) {
 	service := func(name, version string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
@@ -180,12 +180,9 @@ func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Servi
 			return watcher, nil
 		},
 	}, noWatchList{}), &corev1.Service{}, 0, cache.Indexers{})
-	store, err := newStore("services", clusterWide(informer),
+	store := newStore("services", newGates(nil), func(string) cache.SharedIndexInformer { return informer },
 		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, cache.Indexers{},
 		func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler })
-	if err != nil {
-		t.Fatal(err)
-	}
 	go store.run(t.Context())
 	time.Sleep(time.Second)
 	synctest.Wait()

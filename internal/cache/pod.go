@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Pod is what the cache keeps of a Pod: a hundredth of it.
+// Pod keeps the fields that are read of a Pod, in a hundredth of the memory.
 type Pod struct {
 	Identity
 	uid       types.UID             // "" while labelled
@@ -63,5 +63,5 @@ func (p *Pod) GetObjectKind() schema.ObjectKind {
 	return &metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (p *Pod) DeepCopyObject() runtime.Object { return new(*p) }

@@ -15,8 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Service is what the cache keeps of a Service: all that plans and usage read, in a tenth of the memory. It is a
-// plan.Service.
+// Service keeps the fields that plans and counts read of a Service, in a tenth of the memory. It is a plan.Service.
 type Service struct {
 	Identity
 
@@ -33,8 +32,8 @@ type Service struct {
 // others.
 type sharedContent struct{ unique.Handle[string] }
 
-// trimService makes little of a Service. Of one that a LocalService neither controls nor may adopt only its identity,
-// its controller, to find conflicts, and its addresses, to count them, are kept.
+// trimService keeps only the fields of a Service that are read. Of one that a LocalService neither controls nor may
+// adopt, these are its identity, its controller, to find conflicts, and its addresses, to count them.
 func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	controller := plan.ControllerOf(full)
 	s := &Service{
@@ -105,12 +104,12 @@ func (s *Service) hasClusterIP() bool {
 	return s.clusterIPs.Value() != "" && s.clusterIPs.Value() != corev1.ClusterIPNone
 }
 
-// Same reports whether two states of a Service differ in nothing that is kept, but for the resource version.
-func (s *Service) Same(other *Service) bool {
+// same reports whether two states of it differ in nothing but the resource version.
+func (s *Service) same(other *Service) bool {
 	a, b := *s, *other
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b
 }
 
-// DeepCopyObject makes it a runtime.Object, so that the cache mutation detector watches over it.
+// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (s *Service) DeepCopyObject() runtime.Object { return new(*s) }

@@ -19,7 +19,7 @@ const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
 var _ plan.Service = (*Service)(nil)
 
-// trimmed is what the cache keeps of a Service, which is not changed.
+// trimmed returns what the cache keeps of a Service. The Service itself is not changed.
 func trimmed(t *testing.T, full *corev1.Service) *Service {
 	t.Helper()
 	s, err := trimService(full.DeepCopy(), nodeLabelKey)
@@ -43,7 +43,7 @@ func generated(t *testing.T, ls *v1alpha1.LocalService, node string) *Service {
 	return trimmed(t, wholeOf(t, ls, node))
 }
 
-// TestServiceIsWhole: what the cache keeps of our Services is all that plans read, and the same for all nodes.
+// TestServiceIsWhole: the cache keeps everything of our Services that plans read, and shares it between nodes.
 func TestServiceIsWhole(t *testing.T) {
 	for _, spec := range slices.Sorted(maps.Keys(testobject.Specs)) {
 		t.Run(spec, func(t *testing.T) {
@@ -90,15 +90,15 @@ func TestSameService(t *testing.T) {
 			whole := wholeOf(t, ls, "node1")
 			before := trimmed(t, whole)
 			c.edit(whole)
-			if got := before.Same(trimmed(t, whole)); got != c.same {
+			if got := before.same(trimmed(t, whole)); got != c.same {
 				t.Errorf("the same: %v, want %v", got, c.same)
 			}
 		})
 	}
 }
 
-// TestServicesOfOthersTakeLittle: of the Services of others only what conflicts and counts need is kept.
-func TestServicesOfOthersTakeLittle(t *testing.T) {
+// TestTrimServicesOfOthers: of the Services of others, only what conflicts and counts need is kept.
+func TestTrimServicesOfOthers(t *testing.T) {
 	controlled := func(kind string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: "x",
 			UID: "uid-x", Controller: new(true)}}

@@ -71,39 +71,47 @@ func TestCapacityCounts(t *testing.T) {
 	})
 	expect := func(when string, ls *v1alpha1.LocalService, more int, want plan.Capacity) {
 		t.Helper()
-		if diff := cmp.Diff(want, c.Capacity(ls, more)); diff != "" {
+		if diff := cmp.Diff(want, c.Services.Capacity(ls, more)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
+	headless, second := service("default", "a", "None"), service("default", "b", "10.0.0.1")
+	elsewhere, external := service("other", "a", "10.0.0.2"), service("other", "external", "")
 	expect("empty", addressed, 0, plan.Capacity{})
-	show(t, c.Services.Store, service("default", "a", "None"), service("default", "b", "10.0.0.1"),
-		service("other", "a", "10.0.0.2"), service("other", "external", ""))
+	for _, added := range []*Service{headless, second, elsewhere, external} {
+		c.Services.changed(nil, added)
+	}
 	expect("headless", testobject.LocalService(), 5, plan.Capacity{InCluster: 9, InNamespace: 7})
 	expect("mode Hostnames", hostnames, 2, plan.Capacity{InCluster: 6, InNamespace: 4})
 	expect("cluster IP", addressed, 5, plan.Capacity{InCluster: 9, InNamespace: 7, ClusterIPsInNamespace: 6})
 	expect("fewer", addressed, -1, plan.Capacity{InCluster: 3, InNamespace: 1, ClusterIPsInNamespace: 0})
-	show(t, c.Services.Store, service("default", "a", "10.0.0.3"))
+	first := service("default", "a", "10.0.0.3")
+	c.Services.changed(headless, first)
 	expect("changed", addressed, 0, plan.Capacity{InCluster: 4, InNamespace: 2, ClusterIPsInNamespace: 2})
-	hide(t, c.Services.Store, service("default", "a", "10.0.0.3"), service("default", "b", "10.0.0.1"))
+	c.Services.changed(first, nil)
+	c.Services.changed(second, nil)
 	expect("deleted", addressed, 0, plan.Capacity{InCluster: 2})
+	c.Services.changed(elsewhere, nil)
+	c.Services.changed(external, nil)
+	if len(c.Services.counts) > 0 {
+		t.Errorf("kept of Services that are gone: %v", c.Services.counts)
+	}
 }
 
-// TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the condition must not
-// claim to know the others.
+// TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the capacity is
+// marked as partial.
 func TestCapacityIsPartial(t *testing.T) {
 	c := newCaches(t, "default", "other")
 	for _, namespace := range []string{"default", "other"} {
 		s := trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}})
-		if err := c.Services.informers.of(namespace).GetIndexer().Add(s); err != nil {
-			t.Fatal(err)
-		}
+		c.Services.changed(nil, s)
 	}
 	want := plan.Capacity{InCluster: 2, InNamespace: 1, IsPartial: true}
-	if diff := cmp.Diff(want, c.Capacity(testobject.LocalService(), 0)); diff != "" {
+	if diff := cmp.Diff(want, c.Services.Capacity(testobject.LocalService(), 0)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	elsewhere := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "unwatched" })
-	if got := c.Capacity(elsewhere, 0).InNamespace; got != 0 || len(c.Services.Owned(elsewhere)) > 0 {
+	if got := c.Services.Capacity(elsewhere, 0).InNamespace; got != 0 || len(c.Services.Owned(elsewhere)) > 0 {
 		t.Errorf("%d Services in a namespace that is not watched", got)
 	}
 }

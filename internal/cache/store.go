@@ -4,50 +4,53 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
 // Store gives access to the cache of one resource, whose objects are of type *T. They must not be changed.
 type Store[T any] struct {
-	resource  string
-	informers informers
-	heard     byNamespace[*heard]
-	notified  byNamespace[[]cache.InformerSynced] // the handlers that have seen all objects from the start
+	resource string
+	watched  byNamespace[*watched] // fixed at the start
 }
 
-// newStore makes a store of informers. trim keeps only the fields of an object that are read.
-func newStore[T, Full any](resource string, informers informers, trim func(Full) (*T, error), indexers cache.Indexers,
-	onWatchError OnWatchError) (*Store[T], error) {
-	s := &Store[T]{resource: resource, informers: informers, heard: byNamespace[*heard]{},
-		notified: byNamespace[[]cache.InformerSynced]{}}
-	for namespace, informer := range informers {
-		err := informer.SetTransform(func(obj any) (any, error) {
+// watched is a resource in one namespace, or in all.
+type watched struct {
+	cache.SharedIndexInformer
+	gate   <-chan struct{} // closed when the namespace is opened
+	heard  heard
+	synced []cache.InformerSynced // of the informer and of its handlers
+}
+
+// newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. What it
+// sets on an informer can fail only after that has started.
+func newStore[T, Full any](resource string, gates gates, newInformer func(namespace string) cache.SharedIndexInformer,
+	trim func(Full) (*T, error), indexers cache.Indexers, onWatchError OnWatchError) *Store[T] {
+	s := &Store[T]{resource: resource, watched: byNamespace[*watched]{}}
+	for namespace, gate := range gates {
+		informer := newInformer(namespace)
+		s.watched[namespace] = &watched{SharedIndexInformer: informer, gate: gate,
+			synced: []cache.InformerSynced{informer.HasSynced}}
+		utilruntime.Must(informer.SetTransform(func(obj any) (any, error) {
 			if full, ok := obj.(Full); ok {
 				return trim(full)
 			}
 			return obj, nil // Trimmed before, or a tombstone.
-		})
-		if err == nil {
-			err = informer.AddIndexers(indexers)
-		}
-		if err == nil {
-			err = informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace)))
-		}
-		if err != nil {
-			return s, err
-		}
-		s.heard[namespace], s.notified[namespace] = &heard{}, []cache.InformerSynced{informer.HasSynced}
+		}))
+		utilruntime.Must(informer.AddIndexers(indexers))
+		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace))))
 	}
-	return s, nil
+	return s
 }
 
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
 func (s *Store[T]) Get(namespace, name string) *T {
-	informer := s.informers.of(namespace)
+	informer := s.watched.of(namespace)
 	if informer == nil {
 		return nil
 	}
@@ -62,7 +65,7 @@ func (s *Store[T]) Get(namespace, name string) *T {
 // All returns all objects, in no order.
 func (s *Store[T]) All() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for _, informer := range s.informers {
+		for _, informer := range s.watched {
 			for obj := range typed[T](informer.GetStore().List()) {
 				if !yield(obj) {
 					return
@@ -75,7 +78,7 @@ func (s *Store[T]) All() iter.Seq[*T] {
 // Keys returns the keys of all objects, in no order.
 func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
-		for _, informer := range s.informers {
+		for _, informer := range s.watched {
 			for _, key := range informer.GetStore().ListKeys() {
 				// The keys of a store are those of objects.
 				if name, err := cache.ParseObjectName(key); err == nil && !yield(name.AsNamespacedName()) {
@@ -86,33 +89,25 @@ func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 	}
 }
 
+// hasAny reports whether an index has any object.
+func (s *Store[T]) hasAny(index string) bool {
+	for _, informer := range s.watched {
+		if len(informer.GetIndexer().ListIndexFuncValues(index)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // byIndex returns the objects of a namespace with a value in an index, in no order.
 func (s *Store[T]) byIndex(namespace, index, value string) []any {
-	informer := s.informers.of(namespace)
+	informer := s.watched.of(namespace)
 	if informer == nil {
 		return nil
 	}
 	// Every index that is asked for exists, so this cannot fail.
 	objs, _ := informer.GetIndexer().ByIndex(index, value)
 	return objs
-}
-
-// countByIndex counts the objects of a namespace with a value in an index.
-func (s *Store[T]) countByIndex(namespace, index, value string) int {
-	informer := s.informers.of(namespace)
-	if informer == nil {
-		return 0
-	}
-	keys, _ := informer.GetIndexer().IndexKeys(index, value)
-	return len(keys)
-}
-
-// count counts all objects.
-func (s *Store[T]) count() (n int) {
-	for _, informer := range s.informers {
-		n += len(informer.GetStore().ListKeys())
-	}
-	return n
 }
 
 func typed[T any](objs []any) iter.Seq[*T] {
@@ -127,52 +122,70 @@ func typed[T any](objs []any) iter.Seq[*T] {
 
 // lastSyncedVersion returns the resource version up to which the cache has observed a namespace.
 func (s *Store[T]) lastSyncedVersion(namespace string) string {
-	if informer := s.informers.of(namespace); informer != nil {
+	if informer := s.watched.of(namespace); informer != nil {
 		return informer.GetStore().LastStoreSyncResourceVersion()
 	}
 	return ""
 }
 
-// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. On a
-// resync, both are the same. It must not block.
+// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. A type
+// with a method same has changes left out in which no field differs that is kept: heartbeats must not cause work. The
+// function must not block.
 func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(nil, obj.(*T)) },
-		UpdateFunc: func(old, obj any) { changed(old.(*T), obj.(*T)) },
+		AddFunc: func(obj any) { changed(nil, obj.(*T)) },
+		UpdateFunc: func(old, obj any) {
+			before, after := old.(*T), obj.(*T)
+			if kept, ok := any(before).(interface{ same(*T) bool }); !ok || !kept.same(after) {
+				changed(before, after)
+			}
+		},
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj // The event was missed, and found out later.
+				obj = unknown.Obj // The event was missed.
 			}
 			changed(obj.(*T), nil)
 		},
 	}
-	for namespace, informer := range s.informers {
-		registration, err := informer.AddEventHandler(handler)
+	for _, w := range s.watched {
+		registration, err := w.AddEventHandler(handler)
 		if err != nil {
 			return fmt.Errorf("watch changes: %w", err)
 		}
-		s.notified[namespace] = append(s.notified[namespace], registration.HasSynced)
+		w.synced = append(w.synced, registration.HasSynced)
 	}
 	return nil
 }
 
 func (s *Store[T]) run(ctx context.Context) {
 	var running sync.WaitGroup
-	for namespace, informer := range s.informers {
-		running.Go(func() { informer.RunWithContext(s.heard[namespace].in(ctx)) })
+	for _, w := range s.watched {
+		running.Go(func() { w.run(ctx) })
 	}
 	running.Wait()
 }
 
+// run fills the cache once the namespace is opened, until ctx is done.
+func (w *watched) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-w.gate:
+		w.RunWithContext(w.heard.in(ctx))
+	}
+}
+
 // lastHeard is about the watch that is behind the others, of those on which something has come.
 func (s *Store[T]) lastHeard() (resource string, at time.Time) {
-	for _, h := range s.heard {
-		if last := h.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
+	for _, w := range s.watched {
+		if last := w.heard.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
 			at = last
 		}
 	}
 	return s.resource, at
 }
 
-// synced returns the functions that report whether everything in a namespace is known.
-func (s *Store[T]) synced(namespace string) []cache.InformerSynced { return s.notified.of(namespace) }
+// HasSynced reports whether the handlers have seen all objects of a namespace that existed when the watch began.
+func (s *Store[T]) HasSynced(namespace string) bool {
+	w := s.watched.of(namespace)
+	return w == nil || !slices.ContainsFunc(w.synced, func(synced cache.InformerSynced) bool { return !synced() })
+}

@@ -6,25 +6,26 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// other stands for what is not ours, and may be anything.
+// other replaces values that are not ours: they may be anything, and each would be a time series.
 const other = "other"
 
 var (
-	conditionsDesc = desc("localservices", "LocalServices by condition and its status, with the reason of the condition "+
-		"Ready. One that does not have a condition is not counted there.", "condition", "status", "reason")
+	conditionsDesc = desc("localservices", "LocalServices by condition and its status, with the reason of the "+
+		"condition Ready. One that does not have a condition is not counted there.", "condition", "status", "reason")
 	objectsDesc  = desc("objects", "LocalServices by mode.", "mode")
-	servicesDesc = desc("services", "Services of all LocalServices by state: desired, in_place, conflicted (the name is "+
-		"taken) or contested (somebody else changes fields). One of mode Hostnames desires two.", "state")
+	servicesDesc = desc("services", "Services of all LocalServices by state: desired or in_place. One of mode "+
+		"Hostnames desires two.", "state")
 	namesDesc = desc("names", "Names of nodes, or groups of nodes, of all LocalServices by state: desired, or ready "+
 		"(with a ready endpoint).", "state")
-	cacheAgeDesc = desc("cache_age_seconds", "Time since the API server has sent anything for the cache of a resource: "+
-		"at rest it sends a bookmark about every minute.", "resource")
+	invalidDesc = desc("invalid", "1 for each LocalService whose spec cannot be turned into Services, or cannot even "+
+		"be read.", "namespace", "name")
+	cacheAgeDesc = desc("cache_age_seconds", "Time since the API server has sent anything for the cache of a "+
+		"resource: at rest it sends a bookmark about every minute.", "resource")
 )
 
 func desc(name, help string, labels ...string) *metrics.Desc {
@@ -52,8 +53,7 @@ var otherConditions = []string{v1alpha1.ConditionProgressing, v1alpha1.Condition
 	v1alpha1.ConditionContested, v1alpha1.ConditionStalled, v1alpha1.ConditionRetiring,
 	v1alpha1.ConditionNearCapacity}
 
-// Collector computes metrics from the caches whenever they are asked for: so none is ever stale, and there are no books
-// to keep.
+// Collector computes metrics from the caches whenever they are asked for, so that none is ever stale.
 type Collector struct {
 	metrics.BaseStableCollector
 	// LocalServices are all that the cache has.
@@ -64,13 +64,20 @@ type Collector struct {
 
 // DescribeWithStability describes the metrics.
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namesDesc, cacheAgeDesc} {
+	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namesDesc, invalidDesc, cacheAgeDesc} {
 		ch <- d
 	}
 }
 
-// condition are the labels of conditionsDesc.
+// condition has the labels of conditionsDesc.
 type condition struct{ name, status, reason string }
+
+// invalid is the condition of a LocalService whose spec cannot be turned into Services.
+var invalid = condition{v1alpha1.ConditionReady, string(metav1.ConditionFalse), v1alpha1.ReasonInvalidSpec}
+
+// hostnamesServices is the number of Services of a LocalService of mode Hostnames: one that selects the pods, and one
+// that has the names.
+const hostnamesServices = 2
 
 // CollectWithStability computes the metrics.
 func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
@@ -86,15 +93,27 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 		conditions[condition{name, string(metav1.ConditionFalse), ""}] = 0
 	}
 	modes := map[v1alpha1.Mode]int{v1alpha1.ModeServices: 0, v1alpha1.ModeHostnames: 0}
-	var sum numbers
+	var desired, inPlace, names, ready int
 	for ls := range c.LocalServices() {
 		for i := range ls.Status.Conditions {
-			if labels, isOurs := labelsOf(&ls.Status.Conditions[i]); isOurs {
+			labels, isOurs := labelsOf(&ls.Status.Conditions[i])
+			if isOurs {
 				conditions[labels]++
 			}
+			if labels == invalid {
+				gauge(invalidDesc, 1, ls.Namespace, ls.Name)
+			}
 		}
-		modes[modeOf(ls)]++
-		sum.add(numbersOf(ls))
+		names += int(ls.Status.Nodes)
+		ready += int(ls.Status.ReadyNodes)
+		inPlace += int(ls.Status.Services)
+		if ls.Spec.Mode == v1alpha1.ModeHostnames {
+			modes[v1alpha1.ModeHostnames]++
+			desired += hostnamesServices
+		} else { // The default, also where the mode cannot be read.
+			modes[v1alpha1.ModeServices]++
+			desired += int(ls.Status.Nodes)
+		}
 	}
 	for labels, n := range conditions {
 		gauge(conditionsDesc, n, labels.name, labels.status, labels.reason)
@@ -102,9 +121,10 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for mode, n := range modes {
 		gauge(objectsDesc, n, string(mode))
 	}
-	sum.services(func(state string, n int) { gauge(servicesDesc, n, state) })
-	gauge(namesDesc, sum.names, "desired")
-	gauge(namesDesc, sum.namesReady, "ready")
+	gauge(servicesDesc, desired, "desired")
+	gauge(servicesDesc, inPlace, "in_place")
+	gauge(namesDesc, names, "desired")
+	gauge(namesDesc, ready, "ready")
 	for resource, at := range c.LastHeard() {
 		ch <- metrics.NewLazyConstMetric(cacheAgeDesc, metrics.GaugeValue, time.Since(at).Seconds(), resource)
 	}
@@ -123,51 +143,4 @@ func labelsOf(c *metav1.Condition) (labels condition, isOurs bool) {
 		labels.reason = other
 	}
 	return labels, true
-}
-
-// modeOf is the mode of a LocalService, whose default is Services also where it could not be read.
-func modeOf(ls *v1alpha1.LocalService) v1alpha1.Mode {
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return v1alpha1.ModeHostnames
-	}
-	return v1alpha1.ModeServices
-}
-
-// hostnamesServices is how many Services a LocalService of mode Hostnames has: one that selects the pods, and one that
-// has the names.
-const hostnamesServices = 2
-
-// numbers are of one LocalService, or of several.
-type numbers struct {
-	desired, inPlace  int
-	findings          Findings
-	names, namesReady int
-}
-
-// numbersOf returns the numbers in the status of a LocalService, and those that it does not count.
-func numbersOf(ls *v1alpha1.LocalService) numbers {
-	n := numbers{desired: int(ls.Status.Nodes), inPlace: int(ls.Status.Services),
-		findings: findingsOf(types.NamespacedName{Namespace: ls.Namespace, Name: ls.Name}),
-		names:    int(ls.Status.Nodes), namesReady: int(ls.Status.ReadyNodes)}
-	if modeOf(ls) == v1alpha1.ModeHostnames {
-		n.desired = hostnamesServices
-	}
-	return n
-}
-
-func (n *numbers) add(other numbers) {
-	n.desired += other.desired
-	n.inPlace += other.inPlace
-	n.findings.Conflicted += other.findings.Conflicted
-	n.findings.Contested += other.findings.Contested
-	n.names += other.names
-	n.namesReady += other.namesReady
-}
-
-// services calls report with each state of Services.
-func (n *numbers) services(report func(state string, n int)) {
-	report("desired", n.desired)
-	report("in_place", n.inPlace)
-	report("conflicted", n.findings.Conflicted)
-	report("contested", n.findings.Contested)
 }

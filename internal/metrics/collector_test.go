@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -46,7 +45,8 @@ func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
 			for _, label := range metric.GetLabel() {
 				labels = append(labels, label.GetName()+"="+label.GetValue())
 			}
-			name := fmt.Sprintf("%s{%s}", strings.TrimPrefix(family.GetName(), "localservice_"), strings.Join(labels, ","))
+			name := fmt.Sprintf("%s{%s}", strings.TrimPrefix(family.GetName(), "localservice_"),
+				strings.Join(labels, ","))
 			out[name] = metric.GetGauge().GetValue()
 		}
 	}
@@ -76,20 +76,20 @@ func is(name, status, reason string) metav1.Condition {
 
 // TestCollector: what is counted of LocalServices, whatever is in their status.
 func TestCollector(t *testing.T) {
-	SetFindings(types.NamespacedName{Namespace: "default", Name: "taken"}, Findings{Conflicted: 2, Contested: 3})
-	SetFindings(types.NamespacedName{Namespace: "default", Name: "gone"}, Findings{Conflicted: 9})
-	t.Cleanup(func() { found.Clear() })
 	got := series(t, newCollector(
-		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"), is("Conflicted", "False", "NoConflict")),
+		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
+			is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
 		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
 		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed"),
 			is("Retiring", "False", "ChangingMode")),
 		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
+		localService("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
 		// The status is a part of the API, in which anybody may write who is permitted to.
 		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Perhaps", "X"),
 			is("Synced", "True", "ByThem")),
-		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"), is("Progressing", "Unknown", "random-18")),
+		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
+			is("Progressing", "Unknown", "random-18")),
 	))
 	some := maps.Clone(got)
 	maps.DeleteFunc(some, func(_ string, value float64) bool { return value == 0 })
@@ -104,19 +104,19 @@ func TestCollector(t *testing.T) {
 		"localservices{condition=Retiring,reason=,status=False}":            1,
 		"localservices{condition=Contested,reason=,status=Unknown}":         1,
 		"localservices{condition=Progressing,reason=,status=Unknown}":       1,
-		"objects{mode=Services}":                                            5,
+		"localservices{condition=Ready,reason=InvalidSpec,status=False}":    1,
+		"invalid{name=bad,namespace=default}":                               1,
+		"objects{mode=Services}":                                            6,
 		"objects{mode=Hostnames}":                                           2,
 		"services{state=desired}":                                           20 + 2 + 2,
 		"services{state=in_place}":                                          15 + 1,
-		"services{state=conflicted}":                                        2,
-		"services{state=contested}":                                         3,
 		"names{state=desired}":                                              120,
 		"names{state=ready}":                                                104,
 	}
 	if diff := cmp.Diff(want, some); diff != "" {
 		t.Errorf("series that are not 0 (-want +got):\n%s", diff)
 	}
-	for _, zero := range []string{"localservices{condition=Ready,reason=InvalidSpec,status=False}",
+	for _, zero := range []string{"localservices{condition=Ready,reason=HostnamesNotPermitted,status=False}",
 		"localservices{condition=NearCapacity,reason=,status=True}"} {
 		if _, there := got[zero]; !there {
 			t.Errorf("%s is not there before it has happened", zero)
@@ -142,14 +142,12 @@ func TestCacheAge(t *testing.T) {
 
 // TestLint: names, units and help texts follow the rules of Prometheus, and every metric has a prefix and is ALPHA.
 func TestLint(t *testing.T) {
-	key := types.NamespacedName{Namespace: "default", Name: "demo"}
 	Register(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
-			return slices.Values([]*v1alpha1.LocalService{localService("demo", "", 1, 1, 1)})
+			return slices.Values([]*v1alpha1.LocalService{
+				localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))})
 		},
 		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
-	SetInvalid(key, true)
-	t.Cleanup(func() { SetInvalid(key, false) })
 	families := gather(t, legacyregistry.DefaultGatherer)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
@@ -164,7 +162,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	// None is forgotten: what is here has a series from the beginning, or was given one above.
-	if want := len(own) + 5; len(families) != want {
+	if want := len(own) + 6; len(families) != want {
 		t.Errorf("%d metrics, want %d", len(families), want)
 	}
 }
@@ -199,7 +197,7 @@ func TestReadyReasons(t *testing.T) {
 	}
 }
 
-// BenchmarkCollector tells what a scrape of many LocalServices costs.
+// BenchmarkCollector measures a scrape of many LocalServices.
 func BenchmarkCollector(b *testing.B) {
 	var all []*v1alpha1.LocalService
 	for i := range 20000 {

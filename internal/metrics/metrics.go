@@ -40,12 +40,6 @@ var (
 		Help:           "1 if the pod that was scheduled last had its node label from the beginning.",
 		StabilityLevel: metrics.ALPHA,
 	})
-	// InvalidLocalServices is 1 for each LocalService whose spec cannot be turned into Services.
-	InvalidLocalServices = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "localservice_invalid",
-		Help:           "1 for each LocalService whose spec cannot be turned into Services, or cannot even be read.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"namespace", "name"})
 )
 
 func counter(name, help string, labels ...string) *metrics.CounterVec {
@@ -68,7 +62,7 @@ func Register(collector *Collector) {
 }
 
 var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel,
-	PodsLabelledAtBinding, InvalidLocalServices}
+	PodsLabelledAtBinding}
 
 // begin has the counters of what goes well begin with 0: of a series that begins with its first event, that event is
 // no increase.

@@ -6,62 +6,46 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 )
 
-// Waits measures how long keys of a queue wait, from the first event until what it asks for is done. It holds the keys
-// that wait, and no others.
+// Waits measures how long keys wait, from the first event until what it asks for is done, over all retries and turns.
+// The histograms of work queues begin again with each of those. Waits holds the keys that wait, and no others.
 type Waits struct {
 	histogram *metrics.Histogram
+	clock     clock.PassiveClock
 
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time
 }
 
 // NewWaits makes Waits that a histogram observes.
-func NewWaits(histogram *metrics.Histogram) *Waits {
-	return &Waits{histogram: histogram, since: map[types.NamespacedName]time.Time{}}
+func NewWaits(histogram *metrics.Histogram, clk clock.PassiveClock) *Waits {
+	return &Waits{histogram: histogram, clock: clk, since: map[types.NamespacedName]time.Time{}}
 }
 
-// Begin has a key wait, unless it does already.
-func (w *Waits) Begin(key types.NamespacedName, now time.Time) {
+// Begin begins the wait of a key, unless it waits already.
+func (w *Waits) Begin(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, waits := w.since[key]; !waits {
-		w.since[key] = now
+		w.since[key] = w.clock.Now()
 	}
 }
 
-// Take takes the wait of a key out, so that an event that comes while it is worked on begins another one. If that work
-// is not done, Return puts it back.
-func (w *Waits) Take(key types.NamespacedName) *Wait {
+// Done ends the wait of a key, if that began before the sync that ends it: a sync may not have seen a later event.
+func (w *Waits) Done(key types.NamespacedName, syncBegan time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wait := &Wait{waits: w, key: key, since: w.since[key]}
+	if since, waits := w.since[key]; waits && !since.After(syncBegan) {
+		w.histogram.Observe(w.clock.Since(since).Seconds())
+		delete(w.since, key)
+	}
+}
+
+// Forget forgets a key whose object is gone.
+func (w *Waits) Forget(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	delete(w.since, key)
-	return wait
-}
-
-// Wait is one of Waits; an empty one of a key that does not wait.
-type Wait struct {
-	waits *Waits
-	key   types.NamespacedName
-	since time.Time
-}
-
-// Done ends the wait.
-func (w *Wait) Done(now time.Time) {
-	if !w.since.IsZero() {
-		w.waits.histogram.Observe(now.Sub(w.since).Seconds())
-		w.since = time.Time{}
-	}
-}
-
-// Return has the key wait on, since when it did, unless the wait has ended.
-func (w *Wait) Return() {
-	if w.since.IsZero() {
-		return
-	}
-	w.waits.mu.Lock()
-	defer w.waits.mu.Unlock()
-	w.waits.since[w.key] = w.since
 }

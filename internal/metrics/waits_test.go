@@ -2,45 +2,56 @@ package metrics
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 )
 
-// TestWaits: a wait lasts from the first event until the work on it is done; what comes while it is worked on begins
-// another one; and nothing is kept of keys that do not wait.
+// TestWaits: a wait lasts from the first event until a sync that began after that is done. An event during the sync
+// waits for the next one. Nothing is kept of keys that do not wait.
 func TestWaits(t *testing.T) {
-	histogram := metrics.NewHistogram(&metrics.HistogramOpts{Name: "localservice_test_seconds", Help: "Test.",
-		Buckets: []float64{1, 10}})
-	registry := metrics.NewKubeRegistry()
-	registry.MustRegister(histogram)
-	waits := NewWaits(histogram)
-	key, began := types.NamespacedName{Name: "demo"}, time.Now()
-	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
-	observed := func() (count uint64, sum float64) {
-		h := gather(t, registry)[0].GetMetric()[0].GetHistogram()
-		return h.GetSampleCount(), h.GetSampleSum()
-	}
+	synctest.Test(t, func(t *testing.T) {
+		histogram := metrics.NewHistogram(&metrics.HistogramOpts{Name: "localservice_test_seconds", Help: "Test.",
+			Buckets: []float64{1, 10}})
+		registry := metrics.NewKubeRegistry()
+		registry.MustRegister(histogram)
+		waits := NewWaits(histogram, clock.RealClock{})
+		key := types.NamespacedName{Name: "demo"}
+		expect := func(when string, count uint64, sum float64) {
+			t.Helper()
+			h := gather(t, registry)[0].GetMetric()[0].GetHistogram()
+			if h.GetSampleCount() != count || h.GetSampleSum() != sum {
+				t.Errorf("%s: %d waits, %g s; want %d, %g s", when, h.GetSampleCount(), h.GetSampleSum(), count, sum)
+			}
+		}
 
-	waits.Take(key).Done(at(1)) // It did not wait.
-	waits.Begin(key, at(0))
-	waits.Begin(key, at(2))
-	wait := waits.Take(key)
-	waits.Begin(key, at(3)) // while it is worked on
-	wait.Return()           // which fails
-	wait = waits.Take(key)
-	waits.Begin(key, at(5))
-	wait.Done(at(7))
-	wait.Return() // as the deferred call does
-	if count, sum := observed(); count != 1 || sum != 7 {
-		t.Errorf("%d waits, %g s, want one of 7 s", count, sum)
-	}
-	waits.Take(key).Done(at(8))
-	if count, sum := observed(); count != 2 || sum != 7+3 {
-		t.Errorf("%d waits, %g s, want another one of 3 s", count, sum)
-	}
-	if len(waits.since) > 0 {
-		t.Errorf("kept: %v", waits.since)
-	}
+		waits.Done(key, time.Now())
+		expect("nothing waits", 0, 0)
+		waits.Begin(key)
+		time.Sleep(2 * time.Second)
+		waits.Begin(key)
+		time.Sleep(time.Second)
+		began := time.Now()
+		time.Sleep(4 * time.Second)
+		waits.Done(key, began)
+		expect("two events, one sync", 1, 7)
+		began = time.Now()
+		time.Sleep(time.Second)
+		waits.Begin(key)
+		waits.Done(key, began)
+		expect("an event during the sync", 1, 7)
+		time.Sleep(time.Second)
+		waits.Done(key, time.Now())
+		expect("the next sync", 2, 8)
+		waits.Begin(key)
+		waits.Forget(key)
+		waits.Done(key, time.Now())
+		expect("the object is gone", 2, 8)
+		if len(waits.since) > 0 {
+			t.Errorf("kept: %v", waits.since)
+		}
+	})
 }

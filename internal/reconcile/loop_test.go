@@ -44,7 +44,7 @@ func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func
 
 func none() iter.Seq[string] { return slices.Values([]string(nil)) }
 
-// TestLoopBeforeRun: an instance that stands by keeps nothing, and begins with everything.
+// TestLoopBeforeRun: an instance that stands by queues nothing, and begins with all keys.
 func TestLoopBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -233,7 +233,7 @@ func TestLoopOneAtATime(t *testing.T) {
 	})
 }
 
-// tenantOf is what stands before the dash of a key.
+// tenantOf returns the part of a key before its dash.
 func tenantOf(key string) string {
 	tenant, _, _ := strings.Cut(key, "-")
 	return tenant

@@ -16,7 +16,7 @@ const (
 	together = time.Second
 	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
 	maxRefusals = 10000
-	// RememberOne is how long a refusal is remembered where each write is tried again by itself: longer than any backoff.
+	// RememberOne is how long a refusal is remembered where each write is retried by itself: longer than any backoff.
 	// RememberMany is for writes that are put off because of others: longer than it takes to try thousands again.
 	RememberOne  = 3 * MaxBackoff
 	RememberMany = 24 * time.Hour

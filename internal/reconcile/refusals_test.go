@@ -89,7 +89,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		r.Add(attempt, errors.New("no"))
 		r.Add(attempt, errors.New("no"))
 		r.Remove(attempt)
-		r.Remove(attempt) // Once more is no more.
+		r.Remove(attempt) // Nothing is left to remove.
 		if refusal, isRefused := r.Get(attempt); isRefused || refusal != (Refusal{}) || r.Left(attempt) != 0 {
 			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(attempt))
 		}

@@ -68,8 +68,6 @@ func TestMetrics(t *testing.T) {
 		`localservice_objects{mode="Hostnames"} 1`,
 		`localservice_services{state="desired"} 6`, // two of each node, and two with the names
 		`localservice_services{state="in_place"} 5`,
-		`localservice_services{state="conflicted"} 1`,
-		`localservice_services{state="contested"} 0`,
 		`localservice_names{state="desired"} 6`,
 		`localservice_names{state="ready"} 0`,
 		`localservice_service_writes_total{action="Create",result="success"} 5`,

@@ -1,0 +1,37 @@
+package cache
+
+import (
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestTrimEndpointSlice: an EndpointSlice is ready if one of its endpoints is. Endpoints that do not say are ready.
+func TestTrimEndpointSlice(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready []*bool
+		want  bool
+	}{
+		"no endpoints":  {nil, false},
+		"not ready":     {[]*bool{new(false), new(false)}, false},
+		"one is ready":  {[]*bool{new(false), new(true)}, true},
+		"does not say":  {[]*bool{nil}, true},
+		"all are ready": {[]*bool{new(true), new(true)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "demo-a-x",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}}}
+			for _, ready := range c.ready {
+				full.Endpoints = append(full.Endpoints,
+					discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ready}})
+			}
+			got, err := trimEndpointSlice(full)
+			if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService.Value() != "demo" {
+				t.Errorf("%+v, %v, want ready: %v", got, err, c.want)
+			}
+		})
+	}
+}

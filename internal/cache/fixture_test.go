@@ -1,0 +1,52 @@
+package cache
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
+)
+
+// newCaches returns caches that watch nothing. The test fills them.
+func newCaches(t *testing.T, namespaces ...string) *Caches {
+	t.Helper()
+	return newCachesOf(t, kubefake.NewClientset(), namespaces...)
+}
+
+func newCachesOf(t *testing.T, kube kubernetes.Interface, namespaces ...string) *Caches {
+	t.Helper()
+	c, err := New(Options{Kube: kube,
+		LocalServices: NewLocalServiceInformer(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), 0),
+		Metadata:      metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
+		Namespaces:   namespaces,
+		OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// show adds objects to a cache.
+func show[T any](t *testing.T, store *Store[T], objects ...*T) {
+	t.Helper()
+	for _, object := range objects {
+		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hide removes objects from a cache.
+func hide[T any](t *testing.T, store *Store[T], objects ...*T) {
+	t.Helper()
+	for _, object := range objects {
+		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Delete(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package cache
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+func testNode(t *testing.T, name string, labels map[string]string) *Node {
+	t.Helper()
+	trimmed, err := trimNode(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trimmed
+}
+
+// TestSelectedNodes: the selected nodes follow the labels of the nodes. Mode Hostnames names the same nodes, and all of
+// them while none is selected.
+func TestSelectedNodes(t *testing.T) {
+	c := newCaches(t)
+	ls := testobject.LocalService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.NodeSelector = map[string]string{"zone": "a"}
+	})
+	expect := func(when string, selected, named []string) {
+		t.Helper()
+		if got := slices.Sorted(slices.Values(c.Nodes.Selected(ls))); !slices.Equal(got, selected) {
+			t.Errorf("%s: selected %v, want %v", when, got, selected)
+		}
+		label := c.Nodes.Named(ls)
+		for _, name := range []string{"one", "two", "three"} {
+			for _, key := range []string{"zone", "other", ""} {
+				want := ""
+				if node := c.Nodes.Get("", name); node != nil && slices.Contains(named, name) {
+					want, _ = node.Lookup(key)
+				}
+				if value, isNamed := label(name, key); isNamed != slices.Contains(named, name) || value != want {
+					t.Errorf("%s: label %q of %s: %q, %t; want %q", when, key, name, value, isNamed, want)
+				}
+			}
+		}
+	}
+	one, two := testNode(t, "one", map[string]string{"zone": "a"}), testNode(t, "two", map[string]string{"zone": "b"})
+	expect("no nodes", nil, nil)
+	show(t, c.Nodes.Store, two)
+	expect("none is selected", nil, []string{"two"})
+	show(t, c.Nodes.Store, one)
+	expect("one is selected", []string{"one"}, []string{"one"})
+	show(t, c.Nodes.Store, testNode(t, "two", map[string]string{"zone": "a"}))
+	expect("both are selected", []string{"one", "two"}, []string{"one", "two"})
+	hide(t, c.Nodes.Store, one)
+	expect("one is deleted", []string{"two"}, []string{"two"})
+}

@@ -1,0 +1,51 @@
+package cache
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// handlers is an informer that only takes handlers.
+type handlers struct {
+	cache.SharedIndexInformer
+	cache.ResourceEventHandler
+}
+
+func (h *handlers) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	h.ResourceEventHandler = handler
+	return registration{}, nil
+}
+
+// storeOf is a store of Nodes with an informer.
+func storeOf(informer cache.SharedIndexInformer) *Store[Node] {
+	return &Store[Node]{watched: byNamespace[*watched]{metav1.NamespaceAll: {SharedIndexInformer: informer}}}
+}
+
+type registration struct {
+	cache.ResourceEventHandlerRegistration
+}
+
+func (registration) HasSynced() bool { return true }
+
+// TestOnChange: the events of an informer are reported, also a deletion that the watch has missed. Heartbeats are not.
+func TestOnChange(t *testing.T) {
+	informer := &handlers{}
+	store := storeOf(informer)
+	var got [][2]*Node
+	if err := store.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
+		t.Fatal(err)
+	}
+	a, b := &Node{Labels: "a=1"}, &Node{Labels: "a=2"}
+	informer.OnAdd(a, false)
+	informer.OnUpdate(a, &Node{Labels: "a=1"}) // a heartbeat
+	informer.OnUpdate(a, b)
+	informer.OnDelete(b)
+	informer.OnDelete(cache.DeletedFinalStateUnknown{Key: "node1", Obj: b})
+	if want := [][2]*Node{{nil, a}, {a, b}, {b, nil}, {b, nil}}; !slices.Equal(got, want) {
+		t.Errorf("reported (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
