@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -497,4 +498,27 @@ func testPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 
 func withLabels(labels map[string]string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = maps.Clone(labels) }
+}
+
+// services are the Services that there are, by name.
+func (f *fixture) services() map[string]*corev1.Service {
+	f.t.Helper()
+	// Not by a request, which a reactor cannot make.
+	list, err := f.kube.Tracker().List(corev1.SchemeGroupVersion.WithResource("services"),
+		corev1.SchemeGroupVersion.WithKind("Service"), "default")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	found := map[string]*corev1.Service{}
+	for _, s := range list.(*corev1.ServiceList).Items {
+		found[s.Name] = &s
+	}
+	return found
+}
+
+func (f *fixture) expect(what string, want, got []string) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -250,62 +246,10 @@ func TestHostnamesOfStrangers(t *testing.T) {
 	})
 }
 
-// TestHostnamesAreRepaired: a copy that lacks the labels of one is mended, whoever it says manages it.
-func TestHostnamesAreRepaired(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
-		w.publish("1", "a")
-		slices := w.kube.DiscoveryV1().EndpointSlices("default")
-		relabelled, err := slices.Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		relabelled = relabelled.DeepCopy()
-		relabelled.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
-		delete(relabelled.Labels, corev1.IsHeadlessService)
-		relabelled.ResourceVersion = w.nextVersion()
-		w.set(relabelled)
-		settle()
-		now, err := slices.Get(t.Context(), relabelled.Name, metav1.GetOptions{})
-		_, isHeadless := now.Labels[corev1.IsHeadlessService]
-		if err != nil || now.Labels[discoveryv1.LabelManagedBy] != v1alpha1.EndpointSliceManager || !isHeadless {
-			t.Errorf("%+v, %v", now, err)
-		}
-	})
-}
-
-// TestHostnamesNotPermitted: the permission to write EndpointSlices is not given by default.
-func TestHostnamesNotPermitted(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
-		var isPermitted atomic.Bool
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", fmt.Errorf(
-				`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`))
-		})
-		w.publish("1", "a")
-		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
-		isPermitted.Store(true)
-		time.Sleep(2 * time.Minute)
-		w.want("once it is permitted", "a=10.0.0.1")
-		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
-	})
-}
-
-// TestChangeOfModeNotPermitted: what is refused is not tried more often because a change of the mode waits for it.
-func TestChangeOfModeNotPermitted(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(), testNodes(1), func(w *hostnamesWorld) {
-		var tries atomic.Int64
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			tries.Add(1)
-			return true, nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", fmt.Errorf("no"))
-		})
-		w.edit(hostnamesMode)
-		w.publish("1", "node00")
-		time.Sleep(5 * time.Minute)
-		if tries.Load() == 0 || tries.Load() > 8 { // 10 s, 20 s, ... 2 minutes later
-			t.Errorf("%d tries within 5 minutes", tries.Load())
-		}
-		w.service("demo-node00")
-	})
+func (w *hostnamesWorld) removeSlice(suffix string) {
+	w.t.Helper()
+	w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-" + suffix,
+		Namespace: "default"}})
 }
 
 // TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.
@@ -365,39 +309,4 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo-a", "demo-b")
 		})
-}
-
-// TestHostnamesContested: what an admission webhook makes of a copy is told, and left; what Kubernetes publishes
-// afterwards is written all the same.
-func TestHostnamesContested(t *testing.T) {
-	nodes := []runtime.Object{testNode("a"), testNode("b")}
-	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
-		var isMutated atomic.Bool
-		isMutated.Store(true)
-		for _, verb := range []string{"create", "update"} {
-			w.kube.PrependReactor(verb, "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
-				if slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice); isMutated.Load() {
-					slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
-				}
-				return false, nil, nil
-			})
-		}
-		w.publish("1", "a")
-		w.want("first", "a=10.9.9.9")
-		w.wantReady("False Contested 1/2, 2 Services")
-		if got := w.writes(); len(got) > 6 {
-			t.Errorf("a fight: %q", got)
-		}
-		w.publish("1", "a", "b")
-		w.want("another pod", "a=10.9.9.9", "b=10.0.0.2")
-		w.writes()
-		time.Sleep(5 * time.Minute)
-		if got := w.requests(); len(got) > 0 {
-			t.Errorf("not at rest: %v", got)
-		}
-		isMutated.Store(false)
-		time.Sleep(2 * writer.ContestedFor)
-		w.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
-		w.wantReady("True HostnamesInPlace 2/2, 2 Services")
-	})
 }
