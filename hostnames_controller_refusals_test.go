@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// refuse has the API server say no to what matches: "delete services demo", or "" for the name of any.
+// refuse has the API server refuse the requests that match, those about any object if name is "".
 func (w *hostnamesWorld) refuse(verb, resource, name string) {
 	synctest.Wait() // Nobody must be asking now.
 	w.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {
@@ -37,8 +36,9 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
 		var isPermitted atomic.Bool
 		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", fmt.Errorf(
-				`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`))
+			err := errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" ` +
+				`in the namespace "default"`)
+			return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", err)
 		})
 		w.publish("1", "a")
 		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
@@ -49,8 +49,8 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	})
 }
 
-// TestHostnamesContested: what an admission webhook makes of a copy is told, and left; what Kubernetes publishes
-// afterwards is written all the same.
+// TestHostnamesContested: a field of a copy that an admission webhook changes is reported, and left unchanged. What
+// Kubernetes publishes afterwards is written all the same.
 func TestHostnamesContested(t *testing.T) {
 	nodes := []runtime.Object{testNode("a"), testNode("b")}
 	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
@@ -124,9 +124,9 @@ func (w *hostnamesWorld) backOff() {
 	time.Sleep(5 * time.Minute)
 }
 
-// TestCopyDeletedUnseen: a copy that somebody deletes before the watch has told that it is there is made again, although
-// the watch never tells of either.
-func TestCopyDeletedUnseen(t *testing.T) {
+// TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the
+// watch sends neither event.
+func TestCopyDeletedUnobserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService(hostnamesMode)
 		w := &hostnamesWorld{newFixture(t, testNode("a"), ls), ls}
@@ -136,7 +136,8 @@ func TestCopyDeletedUnseen(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			fake := watch.NewFake()
-			if strings.Contains(a.(core.WatchAction).GetWatchRestrictions().Labels.String(), v1alpha1.HostnamesLabelKey) {
+			selector := a.(core.WatchAction).GetWatchRestrictions().Labels.String()
+			if strings.Contains(selector, v1alpha1.HostnamesLabelKey) {
 				silent = append(silent, fake)
 			}
 			return true, fake, nil

@@ -160,7 +160,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 	}
 }
 
-// runSilent has a controller work to which the watch of Services tells only what the test has it tell.
+// runSilent has a controller work whose watch of Services sends only what the test sends.
 func (f *fixture) runSilent() (services *watch.FakeWatcher) {
 	f.t.Helper()
 	services = watch.NewFake()
@@ -171,8 +171,8 @@ func (f *fixture) runSilent() (services *watch.FakeWatcher) {
 	return services
 }
 
-// TestWaitsForItsOwnWrites: while the watch has not told what a sync wrote, nothing else is written for that
-// LocalService; then all of it, once.
+// TestWaitsForItsOwnWrites: while the cache has not observed what a sync wrote, nothing else is written for that
+// LocalService; then everything is written, once.
 func TestWaitsForItsOwnWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fixture)
@@ -180,9 +180,10 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 	}{
 		"a node joins": {func(f *fixture) { f.set(testNode("node2")) },
 			[]string{"create services demo-node2", "patch localservices/status demo 2/2 Ready"}},
-		"the node is gone": {func(f *fixture) { f.remove(testNode("node1")) },
-			[]string{"delete services demo-node1 uid=uid-demo-node1-1001", "patch localservices/status demo 0/0 not Ready: NoNodesSelected"}},
-		"the spec is another": {func(f *fixture) {
+		"the node is deleted": {func(f *fixture) { f.remove(testNode("node1")) },
+			[]string{"delete services demo-node1 uid=uid-demo-node1-1001",
+				"patch localservices/status demo 0/0 not Ready: NoNodesSelected"}},
+		"the spec changes": {func(f *fixture) {
 			f.edit(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true })
 		}, []string{"patch localservices/status demo 1/1 Ready", `patch services demo-node1 ` +
 			`{"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}},
@@ -195,16 +196,16 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 					f.writes())
 				c.change(f)
 				time.Sleep(30 * time.Second)
-				f.expect("writes before the watch tells", nil, f.writes())
+				f.expect("writes before they are observed", nil, f.writes())
 				services.Add(f.services()["demo-node1"])
 				settle()
-				f.expect("writes when the watch tells", c.want, f.writes())
+				f.expect("writes when they are observed", c.want, f.writes())
 			})
 		})
 	}
 }
 
-// TestUnobserved: a write that no watch ever tells of is waited for only for a while.
+// TestUnobserved: a sync does not wait for ever for a write that the cache never observes.
 func TestUnobserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("node1"), testLocalService())

@@ -16,11 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestRefusedServices: Services that are refused do not keep the others from being made, nor are they forgotten.
+// TestRefusedServices: a refused Service does not keep the others from being created, and is tried again.
 func TestRefusedServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool
@@ -57,7 +56,7 @@ func TestRefusedServices(t *testing.T) {
 func lastWrites(writes []string, n int) []string { return writes[max(0, len(writes)-n):] }
 
 // TestRefusalsDoNotSpin: where a quota has room for some Services only, little is tried, however much happens to them
-// meanwhile, and it is told once; also where the API server takes its time.
+// meanwhile, and it is reported once; also where the API server is slow.
 func TestRefusalsDoNotSpin(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"at once": 0, "slowly": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +109,7 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 	}
 }
 
-// TestMostRefused: the Services that a policy lets pass are created within minutes, however many others it refuses. When
+// TestMostRefused: the Services that a policy accepts are created within minutes, however many others it refuses. When
 // all have been tried, nothing more is reported.
 func TestMostRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -140,14 +139,13 @@ func TestMostRefused(t *testing.T) {
 		f.recorded()
 		time.Sleep(time.Hour)
 		if writes := strings.Join(f.writes(), "\n"); strings.Contains(writes, "localservices/status") {
-			t.Error("the status changes all the time")
+			t.Error("the status keeps changing")
 		}
 		f.expect("events", nil, f.recorded())
 	})
 }
 
-// TestTerminatingNamespace: while the namespace is being deleted little is tried, not even when a node goes that has no
-// Service, and nothing is told.
+// TestTerminatingNamespace: while the namespace is being deleted little is tried, and nothing is reported.
 func TestTerminatingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(selectSSD))
@@ -205,97 +203,6 @@ func TestReplacedWithFinalizers(t *testing.T) {
 			t.Errorf("the successor: %v", s)
 		}
 	})
-}
-
-// TestContestedFields: a field that somebody else sets costs one write more, is told, and is left alone for a while.
-func TestContestedFields(t *testing.T) {
-	balancer := func(ls *v1alpha1.LocalService) {
-		ls.Spec.Type, ls.Spec.ClusterIP, ls.Spec.LoadBalancerClass = "LoadBalancer", "", new("ours")
-	}
-	affinity := func(s *corev1.Service) {
-		s.Spec.SessionAffinity = "ClientIP"
-		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
-			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10800))}}
-	}
-	class := func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("theirs") }
-	for name, c := range map[string]struct {
-		spec    func(*v1alpha1.LocalService)
-		admit   func(*corev1.Service)
-		updates bool // whether admission changes updates, too
-		nodes   int
-		// writes of Services until it is told, and of the probe, which changes nothing; those after admission has ended
-		writes, probes, ended int
-	}{
-		"at creation":               {func(*v1alpha1.LocalService) {}, affinity, false, 3, 3, 3, 0},
-		"at creation and at update": {func(*v1alpha1.LocalService) {}, affinity, true, 3, 3, 1, 3},
-		"immutable":                 {balancer, class, true, 3, 3, 0, 6},
-		"the controller reference": {func(*v1alpha1.LocalService) {},
-			func(s *corev1.Service) { s.OwnerReferences = nil }, true, 3, 3, 3, 3},
-		"the node": {func(*v1alpha1.LocalService) {},
-			func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }, true, 3, 3, 1, 3},
-		"immutable, and as it is": {func(ls *v1alpha1.LocalService) {
-			balancer(ls)
-			ls.Spec.LoadBalancerClass = nil
-		}, class, true, 3, 3, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, append(testNodes(c.nodes), testLocalService(c.spec))...)
-				var ended atomic.Bool
-				admit := func(a core.Action) (bool, runtime.Object, error) {
-					react := f.createService
-					if a.GetVerb() == "patch" {
-						react = f.patchService
-					}
-					handled, object, err := react(a)
-					if err == nil && !ended.Load() && (a.GetVerb() == "create" || c.updates) {
-						service := object.(*corev1.Service)
-						if c.admit(service); service.ResourceVersion != "" {
-							err = f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
-						}
-					}
-					return handled, object, err
-				}
-				f.kube.PrependReactor("create", "services", admit)
-				f.kube.PrependReactor("patch", "services", admit)
-				f.runLocalServices()
-				expect := func(when string, writes int) {
-					t.Helper()
-					got := 0
-					told := f.writes()
-					for _, w := range told {
-						if strings.Contains(w, " services ") {
-							got++
-						}
-					}
-					if got != writes {
-						t.Errorf("%d writes of Services %s, want %d: %v", got, when, writes, told)
-					}
-				}
-				expect("until it is told", c.writes)
-				is := c.probes+c.ended > 0
-				if (strings.Count(fmt.Sprint(f.recorded()), "Warning Contested") == 1) != is {
-					t.Errorf("told: %t", !is)
-				}
-				time.Sleep(writer.ContestedFor - time.Minute)
-				expect("while it is left", 0)
-				time.Sleep(2 * time.Minute)
-				expect("to see whether it still is", c.probes)
-				ended.Store(true)
-				time.Sleep(writer.ContestedFor)
-				expect("after it has ended", c.ended)
-				f.recorded()
-				ended.Store(false)
-				f.set(testLocalService(c.spec, func(ls *v1alpha1.LocalService) {
-					ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
-				}))
-				settle()
-				if got := len(f.writes()); got == 0 {
-					t.Error("nothing is written when the spec has changed")
-				}
-			})
-		})
-	}
 }
 
 // refuseUntil has the API server refuse writes of a resource until the test says otherwise.

@@ -99,27 +99,23 @@ func TestSliceOfAnotherLocalService(t *testing.T) {
 		ls := testLocalService()
 		f := runLocalServices(t, ls, testNode("node1"), testService(ls, "node1"), testSlice("demo-node1", true))
 		f.expect("writes", []string{"patch localservices/status demo 1/1 Ready"}, f.writes())
-		ready := func() string {
-			got := f.localService()
-			return got.Status.Ready
-		}
 		slice := testSlice("demo-node1", true)
 		slice.Labels[v1alpha1.OwnerLabelKey] = "other"
 		f.set(slice)
 		settle()
-		if got := ready(); got != "0/1" {
+		if got := f.localService().Status.Ready; got != "0/1" {
 			t.Errorf("ready %s while the slice is of another LocalService", got)
 		}
 		f.set(testSlice("demo-node1", true))
 		settle()
-		if got := ready(); got != "1/1" {
+		if got := f.localService().Status.Ready; got != "1/1" {
 			t.Errorf("ready %s when the slice is back", got)
 		}
 	})
 }
 
-// TestObservedGeneration: what was found and done for one spec is not told as being about the next one, which came
-// while the last Service was being written.
+// TestObservedGeneration: a status about one spec does not claim to be about the next one, which came while the last
+// Service was being written.
 func TestObservedGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
@@ -241,13 +237,13 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 }
 
 // statuses are the statuses that are written while a test runs.
-func (f *fixture) statuses(told func(v1alpha1.LocalServiceStatus)) {
+func (f *fixture) statuses(written func(v1alpha1.LocalServiceStatus)) {
 	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
 		var applied v1alpha1.LocalService
 		if err := json.Unmarshal(a.(core.PatchActionImpl).Patch, &applied); err != nil {
 			return true, nil, err
 		}
-		told(applied.Status)
+		written(applied.Status)
 		return false, nil, nil
 	})
 }

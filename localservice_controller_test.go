@@ -199,7 +199,8 @@ func TestSyncForeignServices(t *testing.T) {
 				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
 			[]string{"Normal ServicesWritten Services: created 1 (2 nodes selected)",
 				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: " +
-					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService another name"},
+					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService " +
+					"another name"},
 		},
 		"of an earlier LocalService with the name: for the garbage collector": {
 			[]runtime.Object{testLocalService(inPlace(0)), testService(earlier, "gone")}, nil, nil,

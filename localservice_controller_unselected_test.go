@@ -22,7 +22,7 @@ func selectSSD(ls *v1alpha1.LocalService) {
 }
 
 // TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes nothing of
-// a node that exists. When it matches again, all goes on.
+// a node that exists. When it matches again, everything continues as usual.
 func TestUnselected(t *testing.T) {
 	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
 	synctest.Test(t, func(t *testing.T) {
