@@ -68,8 +68,9 @@ func (w *hostnamesWorld) publish(suffix string, nodes ...string) {
 	for i, node := range nodes {
 		name, notReady := strings.CutSuffix(node, "!")
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &name, Zone: new("z"), Conditions: discoveryv1.EndpointConditions{Ready: new(!notReady)},
-			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}})
+			Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &name, Zone: new("z"),
+			Conditions: discoveryv1.EndpointConditions{Ready: new(!notReady)},
+			Hints:      &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}})
 	}
 	w.set(slice)
 	settle()

@@ -205,15 +205,17 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 	}
 }
 
-// TestUnobserved: a sync does not wait for ever for a write that the cache never observes.
+// TestUnobserved: a Service that somebody deletes before the cache has observed it is recreated, although the watch
+// sends neither event, and nothing else leads to a sync.
 func TestUnobserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testNode("node1"), testLocalService())
+		f := newFixture(t, testNode("node1"), testLocalService(inPlace(1)))
 		f.runSilent()
+		f.expect("writes", []string{"create services demo-node1"}, f.writes())
 		f.remove(f.services()["demo-node1"])
 		time.Sleep(5 * time.Minute)
 		if f.services()["demo-node1"] == nil {
-			t.Error("the Service is not created again")
+			t.Error("the Service is not recreated")
 		}
 	})
 }
