@@ -134,6 +134,9 @@ func (f *fixture) set(object runtime.Object) {
 		return
 	}
 	created := object.DeepCopyObject()
+	if o.GetResourceVersion() == "" { // A store without one would not know what it has observed.
+		created.(metav1.Object).SetResourceVersion("1")
+	}
 	if f.isWatched { // A watch sends an object with a later version than those that it sent before.
 		created.(metav1.Object).SetResourceVersion(f.nextVersion())
 	}

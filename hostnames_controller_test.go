@@ -239,6 +239,27 @@ func (w *hostnamesWorld) removeSlice(suffix string) {
 		Namespace: "default"}})
 }
 
+// TestHostnamesSourceRecreated: the names of a Source that was deleted stay until Kubernetes has published all pods of the
+// next one, and not its first EndpointSlice only.
+func TestHostnamesSourceRecreated(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.publish("2", "b")
+			w.want("first", "a=10.0.0.1", "b=10.0.0.1")
+			w.remove(w.service(sourceName))
+			for _, s := range []string{"1", "2"} {
+				w.removeSlice(s)
+			}
+			settle()
+			w.want("the source is gone", "a=10.0.0.1", "b=10.0.0.1")
+			w.publish("3", "a") // The second one follows.
+			if got := w.names(); !slices.Contains(got, "b=10.0.0.1") {
+				t.Errorf("only the first of two EndpointSlices is published, and b is deleted already: %q", got)
+			}
+		})
+}
+
 // TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.
 func TestChangeOfMode(t *testing.T) {
 	retired := plan.RetireAfter + 2*time.Second
