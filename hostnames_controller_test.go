@@ -239,8 +239,8 @@ func (w *hostnamesWorld) removeSlice(suffix string) {
 		Namespace: "default"}})
 }
 
-// TestHostnamesSourceRecreated: the names of a Source that was deleted stay until Kubernetes has published all pods of the
-// next one, and not its first EndpointSlice only.
+// TestHostnamesSourceRecreated: the names of a Source that was deleted stay until Kubernetes has published all pods of
+// the next one, and not its first EndpointSlice only.
 func TestHostnamesSourceRecreated(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
 		func(w *hostnamesWorld) {
