@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -237,5 +238,37 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 		see(new(true), labelled)
 		see(new(false))
 		see(new(true), labelled)
+	})
+}
+
+// TestPodLabelIsMeasured: from the event that a pod is scheduled until its label is written, also if that takes several
+// attempts; and not of those that have been there.
+func TestPodLabelIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testPod("before"))
+		c, err := newPodController(f.deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var expect func(what string, wantCount uint64, least, most time.Duration)
+		c.waits, expect = latencies(t)
+		f.watch()
+		f.run(c.Run)
+		expect("the start", 0, 0, 0)
+		f.set(testPod("a"))
+		expect("a pod is scheduled", 1, 0, 10*time.Millisecond)
+		f.set(testPod("other", withLabels(map[string]string{"app": "other"})))
+		expect("a pod that nothing selects", 0, 0, 0)
+		over := refuseUntil(f, "patch", "pods")
+		f.set(testPod("b"))
+		f.set(testPod("c"))
+		expect("labels are refused", 0, 0, 0)
+		f.remove(testPod("c"))
+		f.set(testPod("c", func(p *corev1.Pod) { p.UID, p.DeletionTimestamp = "second", new(metav1.Now()) }))
+		settle()
+		over.Store(true)
+		time.Sleep(time.Minute)
+		// The backoff is that of a pod, and not of its name.
+		expect("the labels are not refused any more", 2, 20*time.Second, 21*time.Second)
 	})
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -173,65 +171,3 @@ func TestHostnamesOfBothFamilies(t *testing.T) {
 
 // busy is how much longer things may take when the machine does something else.
 const busy = 3
-
-// TestHostnamesOfGroups tests names of groups of nodes, and a node that changes its group.
-func TestHostnamesOfGroups(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "groups")
-	for i, group := range []string{"x", "x", "Y.1", ""} {
-		name := s.NodeName(fmt.Sprint(i + 1))
-		s.CreateNode(name, map[string]string{"group": group})
-		s.run(fmt.Sprint("pod-", i+1), name, fmt.Sprintf("10.1.0.%d", i+1))
-	}
-	none := s.AddNodes("none")[0]
-	s.run("none", none, "10.1.0.9")
-	s.Create("demo", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "group" })
-	s.wantNames("x=10.1.0.1", "x=10.1.0.2", "y-1-pzdwrni43z=10.1.0.3")
-	s.WaitStatusNodes("demo", 2)
-	s.waitReadyNodes("2/2")
-
-	old := s.published()
-	s.ResetCount()
-	s.PatchNode(s.NodeName("2"), `{"metadata": {"labels": {"group": "z"}}}`)
-	s.wantNames("x=10.1.0.1", "y-1-pzdwrni43z=10.1.0.3", "z=10.1.0.2")
-	labelled := s.AllRequests().Resource("nodes").Name(s.NodeName("2")).Verb("patch").Last()
-	moved := s.Requests().Resource("endpointslices").Last()
-	if took := moved.Sub(labelled); took > time.Second*busy {
-		t.Errorf("it took %v until the node had moved; want at most 1 s", took)
-	}
-	s.waitReadyNodes("3/3")
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
-	s.wantNames("1=10.1.0.1", "2=10.1.0.2", "3=10.1.0.3", "4=10.1.0.4", "none=10.1.0.9")
-	s.WaitReady("demo")
-	if now := s.published(); now.UID != old.UID {
-		t.Error("the EndpointSlice was not changed in place")
-	}
-}
-
-// TestHostnamesOfARival tests that a Service by the LocalService's name that is somebody else's is left alone, and that
-// nothing is published for it.
-func TestHostnamesOfARival(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "taken")
-	pass := s.newSliceFence()
-	foreign := s.CreateService(framework.NewForeignService("demo", map[string]string{"owner": "demo"}))
-	s.run("a", s.AddNodes("a")[0], "10.1.0.1")
-	s.Create("demo", framework.WithHostnames)
-	s.WaitLocalService("demo", "is in conflict", func(ls *v1alpha1.LocalService) error {
-		return errors.Join(
-			framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonNameTaken),
-			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken),
-			framework.Equal("status.services", ls.Status.Services, 1),
-		)
-	})
-	s.setPodStatus("a", "10.1.0.2", "")
-	pass()
-	s.wantSliceWrites("none")
-	s.wantUntouched(foreign)
-	s.DeleteService("demo")
-	s.wantNames("a=10.1.0.2")
-	if c := meta.FindStatusCondition(s.WaitReady("demo").Status.Conditions, v1alpha1.ConditionConflicted); c.Status !=
-		metav1.ConditionFalse {
-		t.Errorf("%+v", c)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // deny has the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
@@ -121,42 +117,4 @@ func (s *scene) waitWarning(name, reason, says string) {
 		}
 		return err
 	})
-}
-
-// TestQuotaIsNotPressed tests that where a quota has room for few Services little is tried in the first minute, also
-// while something happens to those that there are, and that the cause is told once.
-func TestQuotaIsNotPressed(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "pressed")
-	const nodes, quota = 40, 5
-	f := s.newFence()
-	s.AddManyNodes(nodes)
-	s.limitServices(quota)
-	f.passNodes() // That nodes come would be a reason to try again.
-	s.ResetCount()
-	ls := s.Create("demo")
-	s.WaitNotReady("demo", v1alpha1.ReasonWriteFailed, "exceeded quota")
-	owned := s.MustOwn(ls, quota)
-	since := s.Requests().Resource("services").Where(framework.Failed).First()
-	for i := 0; time.Since(since) < time.Minute; i++ {
-		for name := range owned {
-			s.EditService(name, func(service *corev1.Service) { service.Annotations[theirs] = fmt.Sprint(i) })
-		}
-		time.Sleep(time.Second) // What is counted is what happens in a time.
-	}
-	requests := s.Requests().Where(func(r *framework.Request) bool {
-		after := r.RequestReceivedTimestamp.Sub(since)
-		return r.Verb != "watch" && after > 0 && after < time.Minute
-	})
-	t.Logf("in the minute after the first refusal: %s", requests)
-	// Ten in a row are refused beside those that are accepted, and ten more as each is tried once; when none is accepted,
-	// ten after 10, 20 and 40 seconds. For each of these rounds there is a look at the LocalService, and a status.
-	const rounds, inARow = 5, 10
-	if creates := requests.Resource("services"); len(creates) > rounds*inARow+quota ||
-		len(requests)-len(creates) > 3*rounds {
-		t.Errorf("%d requests in the minute after the first refusal: %s", len(requests), requests)
-	}
-	if events, err := s.Events(s.Ctx(), "demo", v1alpha1.ReasonWriteFailed); err != nil || len(events) != 1 {
-		t.Errorf("the cause is told in %d events: %+v, %v", len(events), events, err)
-	}
 }

@@ -9,40 +9,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
-
-// TestImmutableTransitionsWithFinalizer tests that a Service that must be replaced, and whose deletion somebody delays,
-// is waited for, and that the others are replaced meanwhile, if one is in place.
-func TestImmutableTransitionsWithFinalizer(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "replace")
-	f := s.newFence()
-	nodes := s.AddNodes("a", "b", "c")
-	s.CreateReady("demo")
-	name := "demo-" + nodes[0]
-	s.EditService(name, func(service *corev1.Service) { service.Finalizers = []string{"example.com/wait"} })
-	held, other, deleted := s.GetService(name), s.GetService("demo-"+nodes[1]), s.GetService("demo-"+nodes[2])
-	s.Update("demo", framework.WithClusterIP)
-	// If the controller begins with the one that stays, the successor of one that somebody deletes is the first in place.
-	if err := s.ServiceClient().Delete(t.Context(), deleted.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		s.Must(err)
-	}
-	s.WaitServiceReplaced(deleted)
-	s.WaitServiceReplaced(other)
-	s.WaitNotReady("demo", v1alpha1.ReasonWaiting, "")
-	f.passServices()
-	s.ResetCount()
-	f.passServices()
-	s.WantWrites("services", "none")
-	s.EditService(name, func(service *corev1.Service) { service.Finalizers = nil })
-	s.WaitServiceReplaced(held)
-	s.WaitReady("demo")
-}
 
 // TestEachChangeIsTold tests that each change has an event that says what it was, also when changes of several kinds
 // follow each other and leave the LocalService as it is: recorders of events may merge what they take for repetitions.

@@ -84,36 +84,6 @@ func (s *scene) tryService(name string) func(ctx context.Context, dryRun []strin
 	}
 }
 
-// TestManyAreRefused tests that those that a policy lets pass are made in the first round, however many others it does
-// not.
-func TestManyAreRefused(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "many")
-	const nodes, refused = 40, 19
-	s.AddManyNodes(nodes)
-	s.deny("services", admissionregistrationv1.Create,
-		fmt.Sprintf("!object.metadata.name.matches('-n0(0[0-9]|1[0-%d])')", refused-11), s.tryService("x-n000"))
-	s.Create("demo")
-	s.WaitLocalService("demo", "the others exist", func(ls *v1alpha1.LocalService) error {
-		return errors.Join(
-			framework.CheckCondition(ls, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteFailed),
-			framework.Equal("status.services", ls.Status.Services, nodes-refused),
-		)
-	})
-	made, attempts := 0, 0
-	for _, r := range s.Requests().Resource("services").Verb("create") {
-		if attempts++; framework.Succeeded(&r) {
-			made++
-		}
-		if made == nodes-refused {
-			break
-		}
-	}
-	if attempts > nodes {
-		t.Errorf("it took %d attempts, which are more than one round", attempts)
-	}
-}
-
 // limitServices has a quota allow the namespace so many Services.
 func (s *scene) limitServices(count int64) {
 	s.T.Helper()

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/internal/writer"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// refuse has the API server refuse the requests that match, those about any object if name is "".
+func (w *hostnamesWorld) refuse(verb, resource, name string) {
+	synctest.Wait() // Nobody must be asking now.
+	w.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {
+		if named, ok := a.(interface{ GetName() string }); ok && name != "" && named.GetName() != name {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "x", errors.New("no"))
+	})
+}
+
+// TestHostnamesNotPermitted: the permission to write EndpointSlices is not given by default.
+func TestHostnamesNotPermitted(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
+		var isPermitted atomic.Bool
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			err := errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" ` +
+				`in the namespace "default"`)
+			return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", err)
+		})
+		w.publish("1", "a")
+		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+		isPermitted.Store(true)
+		time.Sleep(2 * time.Minute)
+		w.want("once it is permitted", "a=10.0.0.1")
+		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
+	})
+}
+
+// TestHostnamesContested: a field of a copy that an admission webhook changes is reported, and left unchanged. What
+// Kubernetes publishes afterwards is written all the same.
+func TestHostnamesContested(t *testing.T) {
+	nodes := []runtime.Object{testNode("a"), testNode("b")}
+	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
+		var isMutated atomic.Bool
+		isMutated.Store(true)
+		for _, verb := range []string{"create", "update"} {
+			w.kube.PrependReactor(verb, "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+				if slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice); isMutated.Load() {
+					slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
+				}
+				return false, nil, nil
+			})
+		}
+		w.publish("1", "a")
+		w.want("first", "a=10.9.9.9")
+		w.wantReady("False Contested 1/2, 2 Services")
+		if got := w.writes(); len(got) > 6 {
+			t.Errorf("a fight: %q", got)
+		}
+		w.publish("1", "a", "b")
+		w.want("another pod", "a=10.9.9.9", "b=10.0.0.2")
+		w.writes()
+		time.Sleep(5 * time.Minute)
+		if got := w.requests(); len(got) > 0 {
+			t.Errorf("not at rest: %v", got)
+		}
+		isMutated.Store(false)
+		time.Sleep(2 * writer.ContestedFor)
+		w.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
+		w.wantReady("True HostnamesInPlace 2/2, 2 Services")
+	})
+}
+
+// TestHostnamesRefusedUntilCorrected: what was refused is tried at once when the spec is corrected.
+func TestHostnamesRefusedUntilCorrected(t *testing.T) {
+	ls := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
+	inHostnamesWorld(t, ls, []runtime.Object{testNode("a", "zone=bad")}, func(w *hostnamesWorld) {
+		w.kube.PrependReactor("create", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+			slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
+			return *slice.Endpoints[0].Hostname == "bad", nil, apierrors.NewForbidden(
+				a.GetResource().GroupResource(), "x", errors.New("a policy allows no such hostname"))
+		})
+		w.publish("1", "a")
+		w.wantReady("False WriteFailed 0/1, 2 Services")
+		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
+		w.want("corrected", "a=10.0.0.1")
+		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
+	})
+}
+
+// TestHostnamesOthersWhileOneIsRefused: one copy that is refused does not keep the others from following the pods.
+func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.refuse("create", "endpointslices", "")
+			w.publish("2", "b")
+			time.Sleep(5 * time.Minute)
+			w.publish("1", "a!") // and 3 seconds
+			w.want("the pod on a is not ready any more", "a=10.0.0.1!")
+		})
+}
+
+// backOff has a change of Service demo refused for so long that it is tried every 2 minutes only.
+func (w *hostnamesWorld) backOff() {
+	w.t.Helper()
+	w.refuse("patch", "services", "")
+	w.edit(func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "a"}}
+	})
+	time.Sleep(5 * time.Minute)
+}
+
+// TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the
+// watch sends neither event.
+func TestCopyDeletedUnobserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService(hostnamesMode)
+		w := &hostnamesWorld{newFixture(t, testNode("a"), ls), ls}
+		var mu sync.Mutex
+		var silent []*watch.FakeWatcher
+		w.kube.PrependWatchReactor("endpointslices", func(a core.Action) (bool, watch.Interface, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			fake := watch.NewFake()
+			selector := a.(core.WatchAction).GetWatchRestrictions().Labels.String()
+			if strings.Contains(selector, v1alpha1.HostnamesLabelKey) {
+				silent = append(silent, fake)
+			}
+			return true, fake, nil
+		})
+		w.kube.PrependReactor("list", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
+			_, object, err := core.ObjectReaction(w.kube.Tracker())(a)
+			if list, isList := object.(*discoveryv1.EndpointSliceList); isList {
+				list.ResourceVersion = w.nextVersion()
+			}
+			return true, object, err
+		})
+		w.runAll()
+		w.publish("1", "a")
+		copies := w.kube.DiscoveryV1().EndpointSlices("default")
+		source, err := copies.Get(t.Context(), sourceName+"-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent[0].Add(source.DeepCopy())
+		settle()
+		w.want("published", "a=10.0.0.1")
+		published, err := copies.Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.remove(published)
+		silent[0].Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
+		time.Sleep(20 * time.Second)
+		w.want("after the copy was deleted", "a=10.0.0.1")
+	})
+}

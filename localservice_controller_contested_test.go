@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/internal/writer"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// contest has admission change each Service that is created and, with updates, each that is changed, while it is on.
+func (f *fixture) contest(admit func(*corev1.Service), updates bool) (on *atomic.Bool) {
+	on = &atomic.Bool{}
+	on.Store(true)
+	react := func(do core.ReactionFunc) core.ReactionFunc {
+		return func(a core.Action) (bool, runtime.Object, error) {
+			handled, object, err := do(a)
+			if service, ok := object.(*corev1.Service); ok && err == nil && on.Load() {
+				if admit(service); service.ResourceVersion != "" { // It is no dry run.
+					err = f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
+				}
+			}
+			return handled, object, err
+		}
+	}
+	f.kube.PrependReactor("create", "services", react(f.createService))
+	if updates {
+		f.kube.PrependReactor("patch", "services", react(f.patchService))
+	}
+	return on
+}
+
+// expectServiceWrites checks how many writes of Services there were since the last call.
+func (f *fixture) expectServiceWrites(when string, want int) {
+	f.t.Helper()
+	writes := f.writes()
+	ofServices := slices.DeleteFunc(slices.Clone(writes), func(w string) bool {
+		return !strings.Contains(w, " services ")
+	})
+	if len(ofServices) != want {
+		f.t.Errorf("%d writes of Services %s, want %d: %v", len(ofServices), when, want, writes)
+	}
+}
+
+// TestContestedFields: a field that admission changes costs one write more, is reported, and is left unchanged for a
+// while.
+func TestContestedFields(t *testing.T) {
+	anyClass := func(ls *v1alpha1.LocalService) { ls.Spec.Type, ls.Spec.ClusterIP = "LoadBalancer", "" }
+	ourClass := func(ls *v1alpha1.LocalService) { anyClass(ls); ls.Spec.LoadBalancerClass = new("ours") }
+	headless := func(*v1alpha1.LocalService) {}
+	setAffinity := func(s *corev1.Service) {
+		s.Spec.SessionAffinity = "ClientIP"
+		s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(10800))}}
+	}
+	setClass := func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("theirs") }
+	removeOwner := func(s *corev1.Service) { s.OwnerReferences = nil }
+	removeNode := func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }
+	const nodes = 3
+	for name, c := range map[string]struct {
+		spec    func(*v1alpha1.LocalService)
+		admit   func(*corev1.Service)
+		updates bool
+		// probes are the writes of Services after ContestedFor, and ended those after admission has stopped.
+		probes, ended int
+	}{
+		"at creation":                {headless, setAffinity, false, 3, 0},
+		"at creation and at update":  {headless, setAffinity, true, 1, 3},
+		"immutable":                  {ourClass, setClass, true, 0, 6},
+		"immutable, not in the spec": {anyClass, setClass, true, 0, 0},
+		"the controller reference":   {headless, removeOwner, true, 3, 3},
+		"the node":                   {headless, removeNode, true, 1, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, append(testNodes(nodes), testLocalService(c.spec))...)
+				on := f.contest(c.admit, c.updates)
+				f.runLocalServices()
+				f.expectServiceWrites("until it is reported", nodes)
+				isContested := c.probes+c.ended > 0
+				if got := fmt.Sprint(f.recorded()); (strings.Count(got, "Warning Contested") == 1) != isContested {
+					t.Errorf("events %s", got)
+				}
+				time.Sleep(writer.ContestedFor - time.Minute)
+				f.expectServiceWrites("while it is left unchanged", 0)
+				time.Sleep(2 * time.Minute)
+				f.expectServiceWrites("when it is tried again", c.probes)
+				on.Store(false)
+				time.Sleep(writer.ContestedFor)
+				f.expectServiceWrites("after admission has stopped", c.ended)
+				f.set(testLocalService(c.spec, func(ls *v1alpha1.LocalService) {
+					ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
+				}))
+				settle()
+				f.expectServiceWrites("when the spec has changed", nodes)
+			})
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	core "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestRefusedServices: a refused Service does not keep the others from being created, and is tried again.
+func TestRefusedServices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var over atomic.Bool
+		f := newFixture(t, testLocalService(), testNode("node1"), testNode("node2"), testNode("node3"))
+		c := f.newLocalServices()
+		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			bad := a.(core.CreateAction).GetObject().(*corev1.Service).Name == "demo-node2"
+			return bad && !over.Load(), nil, apierrors.NewInternalError(errors.New("no luck"))
+		})
+		f.watch()
+		f.run(c.Run)
+		writes := f.writes()
+		f.expect("writes", []string{"create services demo-node1", "create services demo-node2",
+			"create services demo-node3"}, slices.Compact(
+			slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return !strings.HasPrefix(w, "create") })))
+		if got := writes[len(writes)-1]; got != "patch localservices/status demo 2/3 not Ready: WriteFailed, "+
+			"Progressing" {
+			t.Errorf("status %s", got)
+		}
+		if got := f.recorded(); !slices.ContainsFunc(got, func(e string) bool {
+			return strings.Contains(e, "Warning WriteFailed 1 write failed: create Service "+
+				"default/demo-node2") && strings.Contains(e, "no luck")
+		}) || len(got) != 2 {
+			t.Errorf("events %v, want one that says what was attempted, and why it failed", got)
+		}
+		over.Store(true)
+		time.Sleep(10 * time.Minute)
+		f.expect("writes when the trouble is "+
+			"over", []string{"create services demo-node2", "patch localservices/status demo 3/3 " +
+			"Ready"}, lastWrites(f.writes(), 2))
+	})
+}
+
+func lastWrites(writes []string, n int) []string { return writes[max(0, len(writes)-n):] }
+
+// TestRefusalsDoNotSpin: where a quota has room for some Services only, little is tried, however much happens to them
+// meanwhile, and it is reported once; also where the API server is slow.
+func TestRefusalsDoNotSpin(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"at once": 0, "slowly": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const quota, nodes = 5, 40
+				f := newFixture(t, append(testNodes(nodes), testLocalService())...)
+				f.deps.Options.WriteConcurrency = 1
+				var refused, requests atomic.Int64
+				var lifted atomic.Bool
+				count := func(a core.Action) (bool, runtime.Object, error) {
+					if refused.Load() > 0 && a.GetVerb() != "list" {
+						requests.Add(1)
+					}
+					return false, nil, nil
+				}
+				f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+					if lifted.Load() || len(f.services()) < quota {
+						return false, nil, nil
+					}
+					time.Sleep(slow)
+					return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "x",
+						fmt.Errorf("exceeded quota: quota, requested: 1, used: %d", refused.Add(1)))
+				})
+				f.kube.PrependReactor("*", "*", count)
+				f.client.PrependReactor("*", "*", count)
+				f.runLocalServices()
+				for i := range 570 { // After the 3 s in which it was to settle, these are the rest of the minute.
+					time.Sleep(100 * time.Millisecond)
+					for name, service := range f.services() {
+						service.Annotations["beat"] = fmt.Sprint(i)
+						f.set(service)
+						f.set(testSlice(name, i%2 == 0))
+						break
+					}
+				}
+				t.Logf("%d requests in the first minute", requests.Load())
+				events := strings.Join(f.recorded(), "\n")
+				warnings := strings.Count(events, "Warning WriteFailed")
+				if requests.Load() > 120 || refused.Load() < 6 || refused.Load() > 60 || warnings != 1 {
+					t.Errorf("%d requests, %d refused, and %d warnings", requests.Load(), refused.Load(), warnings)
+					t.Log(events)
+				}
+				lifted.Store(true)
+				time.Sleep(4 * time.Minute)
+				if got := len(f.services()); got != nodes {
+					t.Errorf("%d Services when the quota is gone", got)
+				}
+			})
+		})
+	}
+}
+
+// TestMostRefused: the Services that a policy accepts are created within minutes, however many others it refuses. When
+// all have been tried, nothing more is reported.
+func TestMostRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, accepted = 300, 30
+		f := newFixture(t, append(testNodes(nodes), testLocalService())...)
+		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			name := a.(core.CreateAction).GetObject().(*corev1.Service).Name
+			cause := "a policy says no"
+			if strings.HasSuffix(name, "1") {
+				cause = "another one, too"
+			}
+			return !strings.HasSuffix(name, "0"), nil, apierrors.NewForbidden(corev1.Resource("services"), name,
+				errors.New(cause))
+		})
+		f.runLocalServices()
+		time.Sleep(15 * time.Minute)
+		if got := len(f.services()); got != accepted {
+			t.Errorf("%d Services after 15 minutes, want %d", got, accepted)
+		}
+		f.set(testNode("new0"))
+		settle()
+		if f.services()["demo-new0"] == nil {
+			t.Error("the Service of a node that joins has to wait for those that are refused")
+		}
+		time.Sleep(20 * time.Minute)
+		f.writes()
+		f.recorded()
+		time.Sleep(time.Hour)
+		if writes := strings.Join(f.writes(), "\n"); strings.Contains(writes, "localservices/status") {
+			t.Error("the status keeps changing")
+		}
+		f.expect("events", nil, f.recorded())
+	})
+}
+
+// TestTerminatingNamespace: while the namespace is being deleted little is tried, and nothing is reported.
+func TestTerminatingNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(selectSSD))
+		terminating := apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("terminating"))
+		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, terminating
+		})
+		f.runLocalServices()
+		f.expect("writes", []string{"create services demo-a"}, f.writes())
+		f.remove(testNode("b"))
+		settle()
+		f.expect("writes when another node is gone", nil, f.writes())
+		f.set(testNode("c", "disk=ssd"))
+		settle()
+		if writes := f.writes(); len(writes) != 1 || !strings.HasPrefix(writes[0], "create services ") {
+			t.Errorf("writes for another node: %v, want one, and no status", writes)
+		}
+		f.expect("events", nil, f.recorded())
+	})
+}
+
+// TestReplacedWithFinalizers: where finalizers keep Services that are to be replaced, as those of load balancers do, no
+// second one is deleted before the first has its successor.
+func TestReplacedWithFinalizers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := append(testNodes(5), testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }))
+		for i := range 5 {
+			objects = append(objects, testService(testLocalService(), fmt.Sprintf("node%02d", i)))
+		}
+		f := newFixture(t, objects...)
+		f.kube.PrependReactor("delete", "services", func(a core.Action) (bool, runtime.Object, error) {
+			object, err := f.kube.Tracker().Get(a.GetResource(), "default", a.(core.DeleteAction).GetName())
+			if err != nil {
+				return true, nil, err
+			}
+			s := object.(*corev1.Service).DeepCopy()
+			s.DeletionTimestamp, s.ResourceVersion = new(metav1.Now()), f.nextVersion()
+			return true, s, f.kube.Tracker().Update(a.GetResource(), s, "default")
+		})
+		f.runLocalServices()
+		time.Sleep(10 * time.Minute)
+		var going []*corev1.Service
+		for _, s := range f.services() {
+			if s.DeletionTimestamp != nil {
+				going = append(going, s)
+			}
+		}
+		if len(going) != 1 {
+			t.Fatalf("%d Services are being deleted, want 1", len(going))
+		}
+		f.remove(going[0])
+		time.Sleep(10 * time.Minute)
+		if s := f.services()[going[0].Name]; s == nil || s.Spec.ClusterIP == corev1.ClusterIPNone {
+			t.Errorf("the successor: %v", s)
+		}
+	})
+}
+
+// refuseUntil has the API server refuse writes of a resource until the test says otherwise.
+func refuseUntil(f *fixture, verb, resource string) *atomic.Bool {
+	var over atomic.Bool
+	f.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {
+		return !over.Load(), nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "x", errors.New("quota"))
+	})
+	return &over
+}

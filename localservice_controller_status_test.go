@@ -1,0 +1,258 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	core "k8s.io/client-go/testing"
+	componentmetrics "k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestProgress: a sync writes for half a second, and the status reports about once a second how far a long fan-out is.
+// Each part has an event.
+func TestProgress(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes        int
+		each         time.Duration // that a Service takes
+		least, most  int           // reports of progress
+		mostOfEvents int
+	}{
+		"short":            {90, 5 * time.Millisecond, 0, 0, 1},
+		"long":             {600, 5 * time.Millisecond, 2, 4, 7},
+		"one hangs, often": {6, 5 * time.Second, 5, 6, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, append(testNodes(c.nodes), testLocalService())...)
+				f.deps.Options.WriteConcurrency = 1
+				f.slowCreates(c.each)
+				var reported []int32
+				f.statuses(func(s v1alpha1.LocalServiceStatus) { reported = append(reported, s.Services) })
+				f.runLocalServices()
+				time.Sleep(time.Minute)
+				last := len(reported) - 1
+				if last < c.least || last > c.most || !slices.IsSorted(reported) || reported[last] != int32(c.nodes) {
+					t.Errorf("reported %v, want %d to %d reports of progress", reported, c.least, c.most)
+				}
+				if events := f.recorded(); len(events) == 0 || len(events) > c.mostOfEvents {
+					t.Errorf("%d events: %q", len(events), events)
+				}
+			})
+		})
+	}
+}
+
+// TestStatusReadyNodes: the status counts the selected nodes whose Service, if it is ours, has a ready endpoint, and
+// follows at most once in a period.
+func TestStatusReadyNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default",
+			UID: "theirs"}}
+		f := runLocalServices(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"),
+			foreign,
+			testService(ls, "node1"), testService(ls, "node2"), testService(ls, "node3"),
+			testSlice("demo-node1", false, true), testSlice("demo-node2", false), testSlice("demo-node4", true),
+			testSlice("other", true))
+		expect := func(want string) {
+			t.Helper()
+			got := f.localService()
+			if got.Status.Ready != want {
+				t.Errorf("ready %q (%d), want %q", got.Status.Ready, got.Status.ReadyNodes, want)
+			}
+		}
+		expect("1/4")
+		f.writes()
+		for range 10 {
+			f.set(testSlice("demo-node3", true))
+			time.Sleep(50 * time.Millisecond)
+			f.set(testSlice("demo-node3", false))
+			time.Sleep(50 * time.Millisecond)
+		}
+		f.set(testSlice("demo-node3", true))
+		settle()
+		expect("2/4")
+		if got := f.writes(); len(got) > 2 {
+			t.Errorf("%d status writes in 4 s: %v", len(got), got)
+		}
+		f.remove(testSlice("demo-node1"))
+		settle()
+		expect("1/4")
+	})
+}
+
+// TestSliceOfAnotherLocalService: an EndpointSlice follows the labels of its Service to another LocalService and back.
+func TestSliceOfAnotherLocalService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := testLocalService()
+		f := runLocalServices(t, ls, testNode("node1"), testService(ls, "node1"), testSlice("demo-node1", true))
+		f.expect("writes", []string{"patch localservices/status demo 1/1 Ready"}, f.writes())
+		slice := testSlice("demo-node1", true)
+		slice.Labels[v1alpha1.OwnerLabelKey] = "other"
+		f.set(slice)
+		settle()
+		if got := f.localService().Status.Ready; got != "0/1" {
+			t.Errorf("ready %s while the slice is of another LocalService", got)
+		}
+		f.set(testSlice("demo-node1", true))
+		settle()
+		if got := f.localService().Status.Ready; got != "1/1" {
+			t.Errorf("ready %s when the slice is back", got)
+		}
+	})
+}
+
+// TestObservedGeneration: a status about one spec does not claim to be about the next one, which came while the last
+// Service was being written.
+func TestObservedGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
+				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
+			}))
+			time.Sleep(time.Millisecond) // Now the caches know.
+			return false, nil, nil
+		})
+		var observed []int64
+		f.statuses(func(s v1alpha1.LocalServiceStatus) { observed = append(observed, s.ObservedGeneration) })
+		if err := c.sync(t.Context(), demoKey); !reconcile.IsStale(err) {
+			t.Errorf("sync: %v, want that the API server says that the LocalService has changed", err)
+		}
+		synctest.Wait() // Now the caches have observed what was written.
+		if !slices.Equal(observed, []int64{1}) {
+			t.Errorf("the status is about generations %v, but nothing was done for the second one", observed)
+		}
+		if err := c.sync(t.Context(), demoKey); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(observed, []int64{1, 2}) {
+			t.Errorf("after a second sync: the status is about generations %v", observed)
+		}
+	})
+}
+
+// TestCapacityNear: more Services than pods stand are made all the same, and warned of, once.
+func TestCapacityNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
+		objects := []runtime.Object{addressed, testNode("node1")}
+		for i := range 1000 {
+			objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i),
+				Namespace: "default"},
+				Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250),
+					ClusterIPs: []string{"10.1.0.1"}}})
+		}
+		f := runLocalServices(t, objects...)
+		f.expect("writes", []string{"create services demo-node1",
+			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
+		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
+			"namespace has 1001 Services") {
+			t.Errorf("events %v, want a warning", got)
+		}
+		// One more is nothing new.
+		f.set(testNode("node2"))
+		settle()
+		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
+			"NearCapacity"}, f.writes())
+		f.expect("events", []string{"Normal ServicesWritten Services: created 1 (2 nodes selected)"}, f.recorded())
+		// Where nothing is created, the status is written once, at the end.
+		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Generation = "", 2 }))
+		settle()
+		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
+	})
+}
+
+// latencies are waits of a test, and what tests those that have ended since the last call, once everything has settled:
+// their number, and the time that they took together.
+func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64, least, most time.Duration)) {
+	histogram := componentmetrics.NewHistogram(&componentmetrics.HistogramOpts{Name: "test_seconds", Help: "Test."})
+	registry := componentmetrics.NewKubeRegistry()
+	registry.MustRegister(histogram)
+	var counted uint64
+	var summed float64
+	return metrics.NewWaits(histogram, clock.RealClock{}), func(what string, wantCount uint64, least, most time.Duration) {
+		t.Helper()
+		settle()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := families[0].GetMetric()[0].GetHistogram()
+		count, sum := h.GetSampleCount()-counted, time.Duration((h.GetSampleSum()-summed)*float64(time.Second))
+		counted, summed = h.GetSampleCount(), h.GetSampleSum()
+		if count != wantCount || sum < least || sum > most {
+			t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, count, sum, wantCount, least, most)
+		}
+	}
+}
+
+// TestNodeFanoutIsMeasured: from the event that a node is selected until its Service is written, also if that takes
+// several attempts; and nothing else is.
+func TestNodeFanoutIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ssd := testLocalService(func(ls *v1alpha1.LocalService) {
+			ls.Name, ls.UID, ls.Spec.NodeSelector = "ssd", "uid-ssd", map[string]string{"disk": "ssd"}
+		})
+		names := testLocalService(func(ls *v1alpha1.LocalService) {
+			ls.Name, ls.UID, ls.Spec.Mode = "names", "uid-names", v1alpha1.ModeHostnames
+		})
+		f := newFixture(t, testLocalService(), ssd, names, testNode("node0"))
+		c := f.newLocalServices()
+		var expect func(what string, wantCount uint64, least, most time.Duration)
+		c.nodeWaits, expect = latencies(t)
+		f.watch()
+		f.run(c.Run)
+		expect("the start", 0, 0, 0)
+		f.set(testNode("node1"))
+		expect("a node joins", 1, batchPeriod, 2*batchPeriod)
+		f.set(testNode("node1", "disk=ssd"))
+		expect("a node is selected by another LocalService", 1, batchPeriod, 2*batchPeriod)
+		f.set(testNode("node1", "disk=ssd", "zone=a"))
+		expect("another label", 0, 0, 0)
+		f.remove(testNode("node0"))
+		expect("a node leaves", 0, 0, 0)
+		over := refuseUntil(f, "create", "services")
+		f.set(testNode("node2"))
+		expect("a node joins, and its Service is refused", 0, 0, 0)
+		over.Store(true)
+		time.Sleep(time.Minute)
+		expect("the Service is not refused any more", 1, 10*time.Second, 15*time.Second)
+		f.remove(testLocalService())
+		f.set(testNode("node3"))
+		expect("a LocalService is gone", 0, 0, 0)
+	})
+}
+
+// statuses are the statuses that are written while a test runs.
+func (f *fixture) statuses(written func(v1alpha1.LocalServiceStatus)) {
+	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
+		var applied v1alpha1.LocalService
+		if err := json.Unmarshal(a.(core.PatchActionImpl).Patch, &applied); err != nil {
+			return true, nil, err
+		}
+		written(applied.Status)
+		return false, nil, nil
+	})
+}
+
+// slowCreates has each creation of a Service take a while.
+func (f *fixture) slowCreates(d time.Duration) {
+	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+		time.Sleep(d)
+		return false, nil, nil
+	})
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+func selectTypo(ls *v1alpha1.LocalService) {
+	ls.Generation, ls.Spec.NodeSelector = ls.Generation+1, map[string]string{"disk": "sdd"}
+}
+
+func selectSSD(ls *v1alpha1.LocalService) {
+	ls.Generation, ls.Spec.NodeSelector = ls.Generation+1, map[string]string{"disk": "ssd"}
+}
+
+// TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes nothing of
+// a node that exists. When it matches again, everything continues as usual.
+func TestUnselected(t *testing.T) {
+	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(selectSSD))
+		stop := f.startLocalServices(4)
+		settle()
+		f.writes()
+		f.recorded()
+		f.edit(func(ls *v1alpha1.LocalService) {
+			selectTypo(ls)
+			ls.Spec.Ports[0].Port = 81 // The Services are left as they are.
+		})
+		settle()
+		f.expect("writes after a mistake", []string{kept}, f.writes())
+		f.expect("events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so 2 ` +
+			`Services of nodes that exist are kept as they are. Correct spec.nodeSelector or the labels of the nodes`},
+			f.recorded())
+		stop()
+		f.deps.Caches = f.newCaches(false)
+		f.runLocalServices()
+		f.expect("writes of the next instance", nil, f.writes())
+		f.remove(testNode("b"))
+		settle()
+		if writes := f.writes(); len(f.services()) != 1 || len(writes) != 2 || !strings.HasPrefix(writes[0],
+			"delete services demo-b") {
+			t.Errorf("writes when a node is gone: %v", writes)
+		}
+		f.edit(selectSSD)
+		settle()
+		if s := f.services(); len(s) != 1 || s["demo-a"].Spec.Ports[0].Port != 81 {
+			t.Errorf("%d Services when it is corrected", len(s))
+		}
+		f.set(testNode("a"))
+		settle()
+		f.set(testNode("a", "disk=ssd"))
+		settle()
+		writes := strings.Join(f.writes(), "; ")
+		if strings.Contains(writes, "delete") || !strings.Contains(writes, kept) ||
+			!strings.Contains(writes, "1/1 Ready") {
+			t.Errorf("writes when the node has lost its label, and got it again: %s", writes)
+		}
+	})
+}
+
+// TestUnselectedAfterAChangeOfMode: also the Services of the previous mode stay.
+func TestUnselectedAfterAChangeOfMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := runLocalServices(t, testNode("a"), testLocalService())
+		f.edit(func(ls *v1alpha1.LocalService) {
+			selectTypo(ls)
+			hostnamesMode(ls)
+		})
+		time.Sleep(time.Hour)
+		ls := f.localService()
+		isRetiring := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionRetiring)
+		if f.services()["demo-a"] == nil || isRetiring || !plan.LabelsPods(ls) {
+			t.Errorf("%d Services; pods are labelled: %t; conditions %v", len(f.services()), plan.LabelsPods(ls),
+				ls.Status.Conditions)
+		}
+	})
+}
+
+// TestUnselectedHostnames: no name is taken away by a nodeSelector that matches no node, and all follow the pods. A new
+// LocalService that selects nothing publishes nothing.
+func TestUnselectedHostnames(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode, selectSSD), []runtime.Object{testNode("a", "disk=ssd"),
+		testNode("b", "disk=ssd")}, func(w *hostnamesWorld) {
+		w.publish("1", "a", "b")
+		w.edit(selectTypo)
+		w.wantReady("False NoNodesSelected 0/0, 2 Services")
+		w.want("names after a mistake", "a=10.0.0.1", "b=10.0.0.2")
+		w.publish("1", "b!")
+		w.publish("1", "b", "a!")
+		w.want("names when the pods have changed", "a=10.0.0.2!", "b=10.0.0.1")
+		w.remove(testNode("b"))
+		settle()
+		w.want("names when a node is gone", "a=10.0.0.2!")
+		w.edit(selectSSD)
+		w.want("names when it is corrected", "a=10.0.0.2!")
+		w.wantReady("True HostnamesInPlace 0/1, 2 Services")
+	})
+	inHostnamesWorld(t, testLocalService(hostnamesMode, selectTypo), []runtime.Object{testNode("a")},
+		func(w *hostnamesWorld) {
+			w.wantReady("False NoNodesSelected 0/0, 0 Services")
+			w.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: NoNodesSelected"}, w.writes())
+		})
+}
