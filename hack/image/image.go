@@ -38,17 +38,11 @@ func (r release) annotations() map[string]string {
 	}
 }
 
-// newImage is an image of one layer, which has the binary as its only file. Certificates are not needed: those of the
-// API server come with the service account.
-func newImage(r release, platform v1.Platform, binary string) (v1.Image, error) {
-	data, err := os.ReadFile(binary)
-	if err != nil {
-		return nil, err
-	}
+// newImage is an image of one layer, which has the binary, and the licenses of what is in it. Certificates are not
+// needed: those of the API server come with the service account.
+func newImage(r release, platform v1.Platform, files map[string]string) (v1.Image, error) {
 	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	header := tar.Header{Name: name, Mode: 0o755, Size: int64(len(data)), ModTime: r.created, Format: tar.FormatPAX}
-	if err := errors.Join(w.WriteHeader(&header), write(w, data), w.Close()); err != nil {
+	if err := writeTar(&archive, r.created, files); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(
@@ -140,8 +134,7 @@ func writeTarball(modTime time.Time, folder, target string) error {
 	return writeArchive(modTime, target, files)
 }
 
-// writeArchive writes files, by their names in the archive, in the order of these names and with nothing of the
-// machine's file system but whether they can be executed. It is compressed if it is called .gz.
+// writeArchive writes files to an archive, by their names there. It is compressed if it is called .gz.
 func writeArchive(modTime time.Time, target string, files map[string]string) (err error) {
 	f, err := os.Create(target)
 	if err != nil {
@@ -153,6 +146,12 @@ func writeArchive(modTime time.Time, target string, files map[string]string) (er
 		out = gzip.NewWriter(f)
 		defer func() { err = errors.Join(err, out.Close()) }()
 	}
+	return writeTar(out, modTime, files)
+}
+
+// writeTar writes files in the order of their names in the archive, with nothing of the machine's file system but
+// whether they can be executed.
+func writeTar(out io.Writer, modTime time.Time, files map[string]string) error {
 	w := tar.NewWriter(out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		data, err := os.ReadFile(files[name])

@@ -2,9 +2,11 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"debug/buildinfo"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,12 +72,12 @@ func copySources(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, sources+"/go.mod", sources+"/go.sum") {
+	for _, file := range append(files, sources+"/go.mod", sources+"/go.sum", sources+"/LICENSE") {
 		if err := os.WriteFile(filepath.Join(folder, filepath.Base(file)), []byte(read(t, file)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, tree := range []string{"internal", "pkg"} {
+	for _, tree := range []string{"cmd", "hack/licenses", "internal", "pkg"} {
 		if err := os.CopyFS(filepath.Join(folder, tree), os.DirFS(filepath.Join(sources, tree))); err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +121,8 @@ func checkLayout(t *testing.T, folder string, digest v1.Hash) {
 			t.Fatal(err)
 		}
 		checkImage(t, image, platforms[i])
+		files := layerOf(t, image)
+		checkLicenses(t, files[otherLicenses], files[name])
 	}
 }
 
@@ -146,24 +150,60 @@ func checkImage(t *testing.T, image v1.Image, platform v1.Platform) {
 		t.Fatal(err)
 	}
 	defer content.Close()
-	archive := tar.NewReader(content)
-	header, err := archive.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
 	compressed, err := layers[0].Size()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s: %.1f MB, %.1f MB to pull", platform, float64(header.Size)/1e6, float64(compressed)/1e6)
-	if header.Name != name || header.Mode != 0o755 || header.Uid != 0 || !header.ModTime.Equal(testRelease.created) {
-		t.Errorf("the file in the image is %+v", header)
+	modes, archive := map[string]int64{}, tar.NewReader(content)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
+		if header.Uid != 0 || !header.ModTime.Equal(testRelease.created) || header.Size > maxSize {
+			t.Errorf("a file in the image for %s is %+v", platform, header)
+		}
+		t.Logf("%s: %s %.1f MB", platform, header.Name, float64(header.Size)/1e6)
 	}
-	if header.Size > maxSize {
-		t.Errorf("the image for %s has %d bytes, more than %.0f", platform, header.Size, maxSize)
+	t.Logf("%s: %.1f MB to pull", platform, float64(compressed)/1e6)
+	want := map[string]int64{name: 0o755, ownLicense: 0o644, otherLicenses: 0o644}
+	if !maps.Equal(modes, want) {
+		t.Errorf("the image has the files %v, not %v", modes, want)
 	}
-	if header, err = archive.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("there is more in the image than the binary: %+v (%v)", header, err)
+}
+
+// layerOf returns the files of an image of one layer.
+func layerOf(t *testing.T, image v1.Image) map[string][]byte {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	layer, err := io.ReadAll(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return untar(t, layer)
+}
+
+// checkLicenses looks for the license of each module that the linker says is in the binary.
+func checkLicenses(t *testing.T, licenses, binary []byte) {
+	t.Helper()
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, licenses, "\nGo "+info.GoVersion+": LICENSE\n")
+	for _, dep := range info.Deps {
+		contains(t, licenses, "\n"+linked(dep).Path+" "+linked(dep).Version+": ")
 	}
 }
 

@@ -1,6 +1,6 @@
 // image makes the controller's image without a container engine: for every platform a static binary, a bill of
-// materials (SPDX 2.3) and an image that holds nothing but the binary; and of the images an OCI layout and its tarball.
-// With -release it makes all the other binaries of a release, too. The same commit gives the same files, wherever and
+// materials (SPDX 2.3) and an image that holds the binary and its licenses; and of the images an OCI layout and its
+// tarball. With -release it makes all the other binaries of a release, too. The same commit gives the same files, wherever and
 // whenever they are built with the same version of Go.
 package main
 
@@ -112,7 +112,8 @@ func makeBinaries(ctx context.Context, r release, root, out string) error {
 		}
 		completion := filepath.Join(root, plugin.folder, "kubectl_complete-localservice")
 		err := writeArchive(r.created, binary+".tar.gz", map[string]string{
-			plugin.name: binary, filepath.Base(completion): completion, "LICENSE": filepath.Join(root, "LICENSE"),
+			plugin.name: binary, filepath.Base(completion): completion, ownLicense: filepath.Join(root, ownLicense),
+			otherLicenses: filepath.Join(out, otherLicenses),
 		})
 		if err != nil {
 			return fmt.Errorf("write the archive of %s: %w", binary, err)
@@ -140,6 +141,9 @@ func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return v1.Hash{}, err
 	}
+	if err := writeLicenses(ctx, root, filepath.Join(out, otherLicenses)); err != nil {
+		return v1.Hash{}, err
+	}
 	images := make([]v1.Image, len(platforms))
 	for i, platform := range platforms {
 		binary := controller.file(out, platform)
@@ -147,7 +151,9 @@ func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		if images[i], err = newImage(r, platform, binary); err != nil {
+		if images[i], err = newImage(r, platform, map[string]string{
+			name: binary, ownLicense: filepath.Join(root, ownLicense), otherLicenses: filepath.Join(out, otherLicenses),
+		}); err != nil {
 			return v1.Hash{}, fmt.Errorf("make an image of %s: %w", binary, err)
 		}
 	}

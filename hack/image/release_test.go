@@ -38,7 +38,8 @@ func TestRelease(t *testing.T) {
 			checkBinary(t, []byte(read(t, controller.file(dist, platform))), platform, controller.file(dist, platform))
 			archived := untar(t, ungzip(t, read(t, plugin.file(dist, platform)+".tar.gz")))
 			checkBinary(t, archived[plugin.name], platform, plugin.file(dist, platform))
-			if len(archived) != 3 || len(archived["LICENSE"]) == 0 || len(archived["kubectl_complete-localservice"]) == 0 {
+			checkLicenses(t, archived[otherLicenses], archived[plugin.name])
+			if len(archived) != 4 || len(archived[ownLicense]) == 0 || len(archived["kubectl_complete-localservice"]) == 0 {
 				t.Errorf("the plugin's archive has not what it should, but %d files", len(archived))
 			}
 		})
@@ -68,7 +69,7 @@ func TestRelease(t *testing.T) {
 // checkFiles wants every file that a release has, and no other, and each in the checksums.
 func checkFiles(t *testing.T, dist string) {
 	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml", "admission.yaml",
-		"example.yaml", "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
+		"example.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
 	for _, platform := range slices.Concat(platforms, otherPlatforms) {
 		want = append(want, controller.file("", platform), controller.file("", platform)+".spdx.json",
 			plugin.file("", platform)+".tar.gz", plugin.file("", platform)+".spdx.json")
@@ -155,20 +156,12 @@ func checkReleasedImage(t *testing.T, dist string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		layers, err := image.Layers()
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := layers[0].Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		layer, err := io.ReadAll(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(untar(t, layer)[name]) != read(t, controller.file(dist, *descriptor.Platform)) {
+		layer := layerOf(t, image)
+		if string(layer[name]) != read(t, controller.file(dist, *descriptor.Platform)) {
 			t.Errorf("the binary in the image for %s is not the released one", descriptor.Platform)
+		}
+		if string(layer[otherLicenses]) != read(t, dist, otherLicenses) {
+			t.Errorf("the licenses in the image for %s are not the released ones", descriptor.Platform)
 		}
 	}
 }
