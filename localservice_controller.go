@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -234,8 +235,12 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		c.loop.Add(key)
 		return nil
 	}
-	report := c.newReport(ls, p, outcome)
-	metrics.SetFindings(key, metrics.Findings{Conflicted: len(report.Conflicts), Contested: p.Contested})
+	metrics.SetFindings(key, metrics.Findings{Conflicted: p.Count(plan.Conflict), Contested: p.Contested})
+	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
+		Refused: slices.Concat(outcome.Refused, outcome.Failed)}
+	if p.IsHostnames {
+		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
+	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
 		if again > 0 {
@@ -252,19 +257,6 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		c.loop.Add(key)
 	}
 	return errors.Join(statusErr, outcome.Err(key))
-}
-
-// newReport makes the report of a plan and what became of it.
-func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Plan,
-	outcome *writer.Outcome) status.Report {
-	report := status.NewReport(p)
-	report.InPlace += outcome.InPlace()
-	report.Refused = append(append(report.Refused, outcome.Refused...), outcome.Failed...)
-	report.Writing = len(report.Refused) == 0 && !outcome.IsComplete()
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		report.AddNames(&p.Copies, c.slices.Refused(ls, p.Copies.Changes))
-	}
-	return report
 }
 
 // reportInvalid reports that a spec cannot be turned into Services: in the status, and once in the log of each process.

@@ -77,6 +77,8 @@ var fields = []field{
 const (
 	controllerField  = "controller"
 	annotationsField = "annotations"
+	// EndpointsField stands for what is contested of an EndpointSlice.
+	EndpointsField = "endpoints"
 )
 
 // metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,

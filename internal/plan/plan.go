@@ -59,11 +59,13 @@ type Plan struct {
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready endpoint.
 	Nodes, Ready int
 	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
-	// and ContestedFields are the names of those.
+	// and ContestedFields are the names of those, with EndpointsField for copies.
 	Contested       int
 	ContestedFields []string
-	// Copies says how far the names of mode Hostnames are published.
-	Copies Copies
+	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. While the LocalService has
+	// another mode already, they are kept as long as it has the Services.
+	IsHostnames bool
+	Copies      Copies
 	// Retirement is about the Services of the previous mode.
 	Retirement Retirement
 	// Capacity is how many Services there will be when the plan is carried out.
@@ -96,7 +98,8 @@ type Input struct {
 
 // Compute compares the Services that should be with those that are.
 func Compute(in Input) Plan {
-	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies()}
+	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
+		IsHostnames: in.Templates[0].purpose != ForNode}
 	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte
@@ -129,6 +132,9 @@ func Compute(in Input) Plan {
 			}
 		}
 	}
+	if plan.IsHostnames && plan.Copies.Contested > 0 {
+		contested.Insert(EndpointsField)
+	}
 	plan.ContestedFields = sets.List(contested)
 	if wanted < len(in.Owned) {
 		plan.Changes = append(plan.Changes, orphans(in)...)
@@ -141,7 +147,7 @@ func Compute(in Input) Plan {
 		// The first Service to be replaced is kept by a finalizer: nothing else that serves goes before its successor is there.
 		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
 	}
-	if in.Templates[0].purpose != ForNode {
+	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
 		plan.Ready = min(len(plan.Copies.Ready), plan.Nodes) // Pods may be known before their nodes.
 	}
