@@ -169,7 +169,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.Contested.Fields(ls)...)
 	wasInvalid := metrics.SetInvalid(key, err != nil)
 	if err != nil {
 		return c.reportInvalid(ctx, ls, err, wasInvalid)
@@ -191,7 +191,6 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
-	templates.Leave(c.services.Contested.Fields(ls))
 	return plan.Compute(plan.Input{
 		Templates:  templates,
 		Nodes:      c.caches.Nodes.Selected(ls).Names,

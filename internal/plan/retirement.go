@@ -73,12 +73,12 @@ func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration,
 
 // unanswered counts the nodes that are reached by a name of the previous mode, and by none of the new one.
 func (p *Plan) unanswered(in *Input) (n int) {
-	named := p.Copies.readyNodes(in.Names.Hostnames)
 	for _, node := range in.Nodes {
 		byService := in.Ready[ServiceName(in.Templates[0].owner.Name, ForNode, node)]
-		isLost := named[node] && !byService
+		byHostname := p.Copies.readyNodes.Has(node)
+		isLost := byHostname && !byService
 		if p.IsHostnames {
-			isLost = byService && !named[node] && in.Names.Of(node) != ""
+			isLost = byService && !byHostname && in.Names.Of(node) != ""
 		}
 		if isLost {
 			n++
