@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -30,9 +29,7 @@ const (
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
 
-	// Reasons of events.
-	eventServicesWritten  = "ServicesWritten"
-	eventDeletingServices = "DeletingServices"
+	eventServicesWritten = "ServicesWritten"
 )
 
 var errNotObserved = errors.New("the caches have not observed what was written last")
@@ -58,16 +55,16 @@ type localServiceController struct {
 	nodeWaits *metrics.Waits
 }
 
-func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*localServiceController, error) {
-	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Clock, deps.Caches, deps.Shuffle)
+func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*localServiceController, error) {
+	writers := names.Dependencies // Their writes and refusals have names of their own.
 	c := &localServiceController{
 		recorder:     deps.Recorder,
 		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
-		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
-		slices:       slices,
+		services:     writer.NewServices(writers, deps.Options.WriteConcurrency, deps.Recorder.Record),
+		slices:       names,
 		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
@@ -88,7 +85,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	if after == nil {
 		after = before // The garbage collector deletes its Services, but a metric may be about it.
 	}
-	c.loop.Add(keyOf(after))
+	c.loop.Add(cache.KeyOf(after))
 }
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
@@ -97,11 +94,11 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		is := after != nil && plan.Selects(ls, after.Labels)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 		if is && !was && c.loop.Running() && !isHostnames {
-			c.nodeWaits.Begin(keyOf(ls), c.clock.Now())
+			c.nodeWaits.Begin(cache.KeyOf(ls), c.clock.Now())
 		}
 		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that exists.
 		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
-			c.loop.AddAfter(keyOf(ls), batchPeriod)
+			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
 }
@@ -177,8 +174,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	wait := c.nodeWaits.Take(key)
 	defer wait.Return()
 	p := c.plan(ls, templates)
-	c.announce(ls, &p)
-	outcome := c.services.Write(ctx, ls, p.Changes)
+	outcome := c.services.Write(ctx, ls, &p)
 	written := c.clock.Now()
 	if err := c.report(ctx, ls, &p, &outcome); err != nil {
 		return err
@@ -204,20 +200,11 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	})
 }
 
-// announce records an event, before anything is written, of what somebody may not have meant: once, when it begins.
-func (c *localServiceController) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
-	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
-		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
-			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
-				p.Count(plan.Delete), p.Owned))
-	}
-}
-
 // report reports what a sync found and did, in an event, the status and its error, and has the LocalService synced again
 // if there is more to do.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
-	key := keyOf(ls)
+	key := cache.KeyOf(ls)
 	if summary := status.Written(outcome.Counts); summary != "" {
 		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten,
 			fmt.Sprintf("%s (%d nodes selected)", summary, p.Nodes))
@@ -268,5 +255,5 @@ func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1
 			return err
 		}
 	}
-	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", keyOf(ls), invalid))
+	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", cache.KeyOf(ls), invalid))
 }

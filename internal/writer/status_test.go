@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
@@ -76,7 +77,7 @@ func TestStatus(t *testing.T) {
 				sent.Name != f.ls.Name {
 				t.Errorf("to %s (version %q) (-want +got):\n%s", sent.Name, sent.ResourceVersion, diff)
 			}
-			isObserved := f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
+			isObserved := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
 			if isObserved != (c.answer == nil) {
 				t.Errorf("to be observed: %t", isObserved)
 			}
