@@ -73,18 +73,15 @@ func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 
 // localServiceChanged finds the EndpointSlices of a LocalService whose spec changed.
 func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if before != nil && (after == nil || after.UID != before.UID) {
-		c.slices.Refusals.Forget(before.UID)
-	}
 	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
-		c.addAll(keyOf(after))
+		c.addAll(cache.KeyOf(after))
 	}
 }
 
 // nodeChanged finds the EndpointSlices of all LocalServices: their names may depend on the labels of any node.
 func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	for ls := range c.caches.LocalServices.All() {
-		c.addAll(keyOf(ls))
+		c.addAll(cache.KeyOf(ls))
 	}
 }
 
@@ -133,10 +130,10 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	}
 	again, report, err := c.slices.Write(ctx, ls, &change, names)
 	if report {
-		c.report(keyOf(ls))
+		c.report(cache.KeyOf(ls))
 	}
 	if err != nil {
-		return fmt.Errorf("publish the names of LocalService %s: %w", keyOf(ls), err)
+		return fmt.Errorf("publish the names of LocalService %s: %w", cache.KeyOf(ls), err)
 	}
 	c.loop.AddAfter(key, again)
 	return nil
@@ -160,7 +157,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
 	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
-	names.Slices = caches.Hostnames(keyOf(ls))
+	names.Slices = caches.Hostnames(cache.KeyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {
 		return slices.IsContested(ls, current, want)
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -29,9 +29,7 @@ const (
 	batchPeriod     = 100 * time.Millisecond
 	readinessPeriod = time.Second
 
-	// Reasons of events.
-	eventServicesWritten  = "ServicesWritten"
-	eventDeletingServices = "DeletingServices"
+	eventServicesWritten = "ServicesWritten"
 )
 
 var errNotObserved = errors.New("the caches have not observed what was written last")
@@ -57,16 +55,16 @@ type localServiceController struct {
 	nodeWaits *metrics.Waits
 }
 
-func newLocalServiceController(deps app.Dependencies, slices *writer.Slices) (*localServiceController, error) {
-	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Clock, deps.Caches, deps.Shuffle)
+func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*localServiceController, error) {
+	writers := names.Dependencies // Their writes and refusals have names of their own.
 	c := &localServiceController{
 		recorder:     deps.Recorder,
 		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
-		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
-		slices:       slices,
+		services:     writer.NewServices(writers, deps.Options.WriteConcurrency, deps.Recorder.Record),
+		slices:       names,
 		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout, deps.Clock),
 	}
@@ -87,7 +85,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	if after == nil {
 		after = before // The garbage collector deletes its Services, but a metric may be about it.
 	}
-	c.loop.Add(keyOf(after))
+	c.loop.Add(cache.KeyOf(after))
 }
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
@@ -96,11 +94,11 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		is := after != nil && plan.Selects(ls, after.Labels)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 		if is && !was && c.loop.Running() && !isHostnames {
-			c.nodeWaits.Begin(keyOf(ls))
+			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
 		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that exists.
 		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
-			c.loop.AddAfter(keyOf(ls), batchPeriod)
+			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
 }
@@ -158,14 +156,13 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.Contested.Fields(ls)...)
 	if err != nil {
 		return c.reportInvalid(ctx, ls, err)
 	}
 	began := c.clock.Now()
 	p := c.plan(ls, templates)
-	c.announce(ls, &p)
-	outcome := c.services.Write(ctx, ls, p.Changes)
+	outcome := c.services.Write(ctx, ls, &p)
 	if outcome.Stopped == nil && outcome.IsComplete() {
 		c.nodeWaits.Done(key, began)
 	}
@@ -174,7 +171,6 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
-	templates.Leave(c.services.Contested.Fields(ls))
 	return plan.Compute(plan.Input{
 		Templates:  templates,
 		Nodes:      c.caches.Nodes.Selected(ls),
@@ -188,20 +184,11 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	})
 }
 
-// announce records an event, before anything is written, of what somebody may not have meant: once, when it begins.
-func (c *localServiceController) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
-	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
-		c.recorder.Record(ls, corev1.EventTypeWarning, eventDeletingServices,
-			fmt.Sprintf("About to delete %d of %d Services, which no selected node wants any more",
-				p.Count(plan.Delete), p.Owned))
-	}
-}
-
 // report reports what a sync found and did, in an event, the status and its error, and has the LocalService synced again
 // if there is more to do.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
-	key := keyOf(ls)
+	key := cache.KeyOf(ls)
 	if summary := status.Written(outcome.Counts); summary != "" {
 		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten,
 			fmt.Sprintf("%s (%d nodes selected)", summary, p.Nodes))
@@ -218,7 +205,11 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		c.loop.Add(key)
 		return nil
 	}
-	report := c.newReport(ls, p, outcome)
+	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
+		Refused: slices.Concat(outcome.Refused, outcome.Failed)}
+	if p.IsHostnames {
+		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
+	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
 		if again > 0 {
@@ -237,19 +228,6 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	return errors.Join(statusErr, outcome.Err(key))
 }
 
-// newReport makes the report of a plan and what became of it.
-func (c *localServiceController) newReport(ls *v1alpha1.LocalService, p *plan.Plan,
-	outcome *writer.Outcome) status.Report {
-	report := status.NewReport(p)
-	report.InPlace += outcome.InPlace()
-	report.Refused = append(append(report.Refused, outcome.Refused...), outcome.Failed...)
-	report.Writing = len(report.Refused) == 0 && !outcome.IsComplete()
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		report.AddNames(&p.Copies, c.slices.Refused(ls, p.Copies.Changes))
-	}
-	return report
-}
-
 // reportInvalid reports that a spec cannot be turned into Services: in the status, and in the log when that is written.
 func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
 	if status.ReportsInvalid(ls, invalid) {
@@ -258,5 +236,5 @@ func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1
 	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
 		return err
 	}
-	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", keyOf(ls), invalid))
+	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", cache.KeyOf(ls), invalid))
 }

@@ -83,7 +83,3 @@ func (c *controllers) run(ctx context.Context) {
 
 // namespaceOf is the tenant that a key belongs to.
 func namespaceOf(key types.NamespacedName) string { return key.Namespace }
-
-func keyOf(object klog.KMetadata) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}

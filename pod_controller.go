@@ -91,7 +91,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.refusals.Remove(reconcile.Attempt{Owner: before.GetUID()})
 	}
 	if after == nil {
-		c.waits.Forget(keyOf(before)) // Its successor waits for itself.
+		c.waits.Forget(cache.KeyOf(before)) // Its successor waits for itself.
 		return
 	}
 	// Pods that exist at the start say nothing about today's bindings.
@@ -101,9 +101,9 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 	}
 	if c.wantsLabel(after) {
 		if isScheduled {
-			c.waits.Begin(keyOf(after))
+			c.waits.Begin(cache.KeyOf(after))
 		}
-		c.loop.Add(keyOf(after))
+		c.loop.Add(cache.KeyOf(after))
 	}
 }
 
@@ -115,7 +115,7 @@ func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService
 	}
 	for pod := range c.caches.Pods.Unlabelled(after.Namespace) {
 		if plan.SelectsPod(after, pod.Labels()) {
-			c.loop.Add(keyOf(pod))
+			c.loop.Add(cache.KeyOf(pod))
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (c *podController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] {
 		return func(yield func(types.NamespacedName) bool) {
 			for pod := range c.caches.Pods.All() {
-				if c.wantsLabel(pod) && !yield(keyOf(pod)) {
+				if c.wantsLabel(pod) && !yield(cache.KeyOf(pod)) {
 					return
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 )
 
 // Identity has the fields that an informer needs of an object: its key and its resource version. A struct that embeds
@@ -23,6 +25,11 @@ func identityOf(object metav1.Object) Identity {
 		name:            object.GetName(),
 		resourceVersion: object.GetResourceVersion(),
 	}
+}
+
+// KeyOf returns the key of an object, in full or as a cache keeps it.
+func KeyOf(object klog.KMetadata) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // GetNamespace returns the object's namespace, "" for none.

@@ -5,6 +5,7 @@ import (
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -81,10 +82,9 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	}
 	sum := SliceSum{Rest: maphash.Bytes(seed, encoded), Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
 	if slice.Labels[discoveryv1.LabelManagedBy] != KubernetesSliceManager &&
-		!contains(slice.Labels, copyLabels(ControllerOf(slice).Name)) {
+		!subset(copyLabels(ControllerOf(slice).Name), labels.Set(slice.Labels)) {
 		sum.Rest++
 	}
-	var hostnames hostnamesSum
 	for _, endpoint := range slice.Endpoints {
 		hostname, node := value(endpoint.Hostname), value(endpoint.NodeName)
 		endpoint.Hostname = nil
@@ -96,17 +96,14 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 			of.Sum |= 1
 		}
 		sum.Endpoints = append(sum.Endpoints, of)
-		hostnames.add(of.Sum, hostname)
+		sum.Hostnames = addHostname(sum.Hostnames, of.Sum, hostname)
 	}
-	sum.Hostnames = hostnames.sum
 	return sum, nil
 }
 
-// hostnamesSum is the sum of endpoints with their hostnames, in order.
-type hostnamesSum struct{ sum uint64 }
-
-func (h *hostnamesSum) add(endpoint uint64, hostname string) {
-	h.sum = maphash.Comparable(seed, [3]uint64{h.sum, endpoint, maphash.String(seed, hostname)})
+// addHostname returns the sum of endpoints with their hostnames, in order, with one more.
+func addHostname(sum, endpoint uint64, hostname string) uint64 {
+	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
 }
 
 func value(s *string) string {

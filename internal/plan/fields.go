@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -77,6 +78,8 @@ var fields = []field{
 const (
 	controllerField  = "controller"
 	annotationsField = "annotations"
+	// EndpointsField stands for what is contested of an EndpointSlice.
+	EndpointsField = "endpoints"
 )
 
 // metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,
@@ -86,6 +89,9 @@ var metadataFields = []field{
 	{name: "labels", matches: labelsMatch, set: setLabels},
 	{name: annotationsField, matches: annotationsMatch, set: setAnnotations},
 }
+
+// allFields are all that a LocalService decides about a Service.
+var allFields = slices.Concat(metadataFields, fields)
 
 func ifLoadBalancer[T any](in *v1alpha1.LocalServiceSpec, value T) T {
 	if in.Type == corev1.ServiceTypeLoadBalancer {
@@ -277,7 +283,7 @@ func setController(want, have *Content) {
 	have.OwnerReferences = append(others, ours)
 }
 
-func labelsMatch(want, have *Content) bool { return contains(have.Labels, want.Labels) }
+func labelsMatch(want, have *Content) bool { return subset(want.Labels, labels.Set(have.Labels)) }
 
 func setLabels(want, have *Content) {
 	if have.Labels == nil {
@@ -288,7 +294,8 @@ func setLabels(want, have *Content) {
 
 func annotationsMatch(want, have *Content) bool {
 	const applied = v1alpha1.AppliedMetadataAnnotationKey
-	return have.Annotations[applied] == want.Annotations[applied] && contains(have.Annotations, want.Annotations)
+	return have.Annotations[applied] == want.Annotations[applied] &&
+		subset(want.Annotations, labels.Set(have.Annotations))
 }
 
 // setAnnotations also removes the labels and annotations that an earlier spec.serviceMetadata has put there and this
@@ -310,14 +317,4 @@ func setAnnotations(want, have *Content) {
 	}
 	delete(have.Annotations, v1alpha1.AppliedMetadataAnnotationKey)
 	maps.Copy(have.Annotations, want.Annotations)
-}
-
-// contains reports whether all pairs of part are in m.
-func contains(m, part map[string]string) bool {
-	for key, value := range part {
-		if got, found := m[key]; !found || got != value {
-			return false
-		}
-	}
-	return true
 }

@@ -118,6 +118,7 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 
 // actionOn is what a template does about the Service that a node has.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
-	c := comparison{Template: t}
-	return c.action(kept(live), node)
+	c := comparison{t, map[SharedContent]difference{}}
+	action, _ := c.of(kept(live), node)
+	return action
 }

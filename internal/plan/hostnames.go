@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -69,13 +70,11 @@ func (h *Hostnames) Count(nodes []string) int {
 	if h.groupBy == "" {
 		return len(nodes)
 	}
-	names := map[string]bool{}
+	names := sets.Set[string]{}
 	for _, node := range nodes {
-		if name := h.Of(node); name != "" {
-			names[name] = true
-		}
+		names.Insert(h.Of(node))
 	}
-	return len(names)
+	return len(names.Delete(""))
 }
 
 // Names is what is published of the names of a LocalService.
@@ -122,10 +121,8 @@ type Copies struct {
 	Changes []CopyChange
 	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left as they are.
 	Sources, Contested int
-	// Ready has the names with a ready endpoint in a copy that is in place.
-	Ready map[string]bool
-
-	inPlace []EndpointSlice // those whose copy is in place
+	// readyNodes are the nodes with a name and a ready endpoint, in a copy that is in place.
+	readyNodes sets.Set[string]
 }
 
 const (
@@ -140,7 +137,7 @@ const (
 // Copies compares the copies that should be with those that are. Only what Kubernetes has published for the Source is
 // copied, and only what the Published Service controls is changed: labels anybody may write.
 func (n *Names) Copies() Copies {
-	out := Copies{Ready: map[string]bool{}}
+	out := Copies{readyNodes: sets.Set[string]{}}
 	if n == nil || n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
@@ -157,12 +154,9 @@ func (n *Names) Copies() Copies {
 		if isContested {
 			out.Contested++
 		}
-		out.inPlace = append(out.inPlace, slice)
 		for _, endpoint := range slice.Sum().Endpoints {
-			if endpoint.isReady() {
-				if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
-					out.Ready[hostname] = true
-				}
+			if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
+				out.readyNodes.Insert(node)
 			}
 		}
 	}
@@ -232,7 +226,7 @@ func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
 	if !IsCopy(slice, n.Published.GetUID()) {
 		return false
 	}
-	if source, isCopy := SourceName(name); isCopy && n.Slices[source] != nil && n.isSource(n.Slices[source]) {
+	if source := n.Slices[SourceName(name)]; source != nil && n.isSource(source) {
 		return false
 	}
 	selects := len(n.Published.Content().Get().Spec.Selector) > 0
@@ -240,27 +234,13 @@ func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
 }
 
 // sum is the sum that a copy of endpoints has. It takes in who is ready.
-func (h *Hostnames) sum(endpoints []EndpointSum) uint64 {
-	var sum hostnamesSum
+func (h *Hostnames) sum(endpoints []EndpointSum) (sum uint64) {
 	for _, endpoint := range endpoints {
 		if hostname := h.Of(endpoint.Node.Value()); hostname != "" {
-			sum.add(endpoint.Sum, hostname)
+			sum = addHostname(sum, endpoint.Sum, hostname)
 		}
 	}
-	return sum.sum
-}
-
-// readyNodes are the nodes that are reached by a name.
-func (c *Copies) readyNodes(hostnames *Hostnames) map[string]bool {
-	nodes := map[string]bool{}
-	for _, source := range c.inPlace {
-		for _, endpoint := range source.Sum().Endpoints {
-			if node := endpoint.Node.Value(); endpoint.isReady() && hostnames.Of(node) != "" {
-				nodes[node] = true
-			}
-		}
-	}
-	return nodes
+	return sum
 }
 
 // Count is the number of changes with an action.
@@ -284,18 +264,15 @@ const copySuffix = "-named"
 // CopyName is the name of the copy of an EndpointSlice.
 func CopyName(source string) string { return source + copySuffix }
 
-// SourceName is the name of the EndpointSlice of which one is the copy, by the name of that.
-func SourceName(copied string) (source string, isCopy bool) {
-	return strings.CutSuffix(copied, copySuffix)
-}
+// SourceName is the name of what an EndpointSlice is a copy of, by its own: the same if it is no copy.
+func SourceName(name string) string { return strings.TrimSuffix(name, copySuffix) }
 
 // IsCopy reports whether an EndpointSlice is one of a Published Service, by the UID of that: one that the Service
 // controls, or a copy that nothing does, as after `kubectl delete service --cascade=orphan`.
 func IsCopy(slice EndpointSlice, published types.UID) bool {
 	controller := slice.Controller()
-	_, isNamed := SourceName(slice.GetName())
-	return controller.UID == published ||
-		controller == (Controller{}) && isNamed && slice.Manager() == v1alpha1.EndpointSliceManager
+	return controller.UID == published || controller == (Controller{}) &&
+		strings.HasSuffix(slice.GetName(), copySuffix) && slice.Manager() == v1alpha1.EndpointSliceManager
 }
 
 // CopyOf returns the name of the LocalService of a copy. Its Service has that name, whatever has become of the labels.

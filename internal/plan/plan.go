@@ -59,11 +59,13 @@ type Plan struct {
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready endpoint.
 	Nodes, Ready int
 	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
-	// and ContestedFields are the names of those.
+	// and ContestedFields are the names of those, with EndpointsField for copies.
 	Contested       int
 	ContestedFields []string
-	// Copies says how far the names of mode Hostnames are published.
-	Copies Copies
+	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. While the LocalService has
+	// another mode already, they are kept as long as it has the Services.
+	IsHostnames bool
+	Copies      Copies
 	// Retirement is about the Services of the previous mode.
 	Retirement Retirement
 	// Capacity is how many Services there will be when the plan is carried out.
@@ -96,7 +98,8 @@ type Input struct {
 
 // Compute compares the Services that should be with those that are.
 func Compute(in Input) Plan {
-	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies()}
+	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
+		IsHostnames: in.Templates[0].purpose != ForNode}
 	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte
@@ -105,7 +108,7 @@ func Compute(in Input) Plan {
 		if selectsNothing && in.createsNothing() {
 			break
 		}
-		c := comparison{Template: template}
+		c := comparison{template, map[SharedContent]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			name = template.appendName(name[:0], node)
 			current, owned := in.Owned[string(name)]
@@ -117,17 +120,20 @@ func Compute(in Input) Plan {
 			} else {
 				current = in.Lookup(string(name))
 			}
-			action := c.action(current, node)
-			if action != "" {
+			switch action, fields := c.of(current, node); {
+			case action != "":
 				plan.Changes = append(plan.Changes, Change{Action: action, Template: template, Name: string(name),
 					Node: node, Current: current})
-			} else if left := c.left(current, node); len(left) > 0 {
+			case len(fields) > 0:
 				plan.Contested++
-				contested.Insert(left...)
-			} else {
+				contested.Insert(fields...)
+			default:
 				plan.InPlace++
 			}
 		}
+	}
+	if plan.IsHostnames && plan.Copies.Contested > 0 {
+		contested.Insert(EndpointsField)
 	}
 	plan.ContestedFields = sets.List(contested)
 	if wanted < len(in.Owned) {
@@ -141,9 +147,10 @@ func Compute(in Input) Plan {
 		// The first Service to be replaced is kept by a finalizer: nothing else that serves goes before its successor is there.
 		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
 	}
-	if in.Templates[0].purpose != ForNode {
+	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
-		plan.Ready = min(len(plan.Copies.Ready), plan.Nodes) // Pods may be known before their nodes.
+		plan.Ready = in.Names.Count(plan.Copies.readyNodes.UnsortedList())
+		plan.Ready = min(plan.Ready, plan.Nodes) // Pods may be known before their nodes.
 	}
 	if in.Capacity != nil {
 		plan.Capacity = in.Capacity(plan.Count(Create) - plan.Count(Delete, Retire))
@@ -177,76 +184,43 @@ func orphans(in Input) []Change {
 // comparison compares Services with a template, each Content that they share once.
 type comparison struct {
 	*Template
-	compared map[SharedContent]compared
-	// last is the Content that was compared last, which is most often that of the next one, too.
-	last       SharedContent
-	lastResult compared
+	compared map[SharedContent]difference
 }
 
-// compared is what the comparison of a Content has shown.
-type compared struct {
-	mustReplace bool
-	matches     bool
-	left        []string
-}
-
-// action is what to do about the Service that a node has now, "" if it is as it should be.
-func (c *comparison) action(current Service, node string) Action {
+// of returns what to do about the Service that a node has now, "" if it is as it should be, and then the fields that are
+// left as somebody else sets them.
+func (c *comparison) of(current Service, node string) (action Action, contested []string) {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
-		return Create
+		return Create, nil
 	case holder == Predecessor:
-		return Wait
+		return Wait, nil
 	case holder == Foreign:
-		return Conflict
+		return Conflict, nil
 	case current.Terminating():
-		return Wait
-	case holder == Orphan && c.isLeft(controllerField):
-		return "" // What does not become ours is not changed.
+		return Wait, nil
 	}
-	result := c.compare(current.Content())
+	content := current.Content()
+	diff, isCompared := c.compared[content]
+	if !isCompared {
+		diff = c.compare(content.Get())
+		c.compared[content] = diff
+	}
 	switch {
-	case result.mustReplace:
-		return Replace
+	case holder == Orphan && c.isLeft(controllerField): // What does not become ours is not changed.
+	case diff.isImmutable:
+		return Replace, nil
 	case holder == Orphan:
-		return Adopt
-	case !result.matches || current.Node() != node && !c.isLeft(annotationsField):
-		return Update
+		return Adopt, nil
+	case len(diff.mismatches) > 0:
+		return Update, nil
+	case current.Node() != node && !c.isLeft(annotationsField):
+		return Update, nil
+	case current.Node() != node:
+		return "", append([]string{annotationsField}, diff.contested...)
 	}
-	return ""
-}
-
-// left are the fields in which the Service of a node is left as it is.
-func (c *comparison) left(current Service, node string) []string {
-	if len(c.contested) == 0 {
-		return nil
-	}
-	left := c.compare(current.Content()).left
-	if current.Node() != node && c.isLeft(annotationsField) {
-		return append([]string{annotationsField}, left...)
-	}
-	return left
-}
-
-func (c *comparison) compare(shared SharedContent) compared {
-	if c.last != shared {
-		c.last, c.lastResult = shared, c.lookUp(shared)
-	}
-	return c.lastResult
-}
-
-func (c *comparison) lookUp(shared SharedContent) compared {
-	if result, known := c.compared[shared]; known {
-		return result
-	}
-	mismatches, left, isImmutable := c.Template.compare(shared.Get())
-	result := compared{mustReplace: isImmutable, matches: len(mismatches) == 0, left: left}
-	if c.compared == nil {
-		c.compared = map[SharedContent]compared{}
-	}
-	c.compared[shared] = result
-	return result
+	return "", diff.contested
 }
 
 // Count is the number of changes with one of some actions.

@@ -36,10 +36,9 @@ func (p *Plan) retire(in *Input) {
 		return
 	}
 	ls := in.Templates[0].owner
-	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 	r.Unanswered = -1
-	if len(p.Changes) == r.Services && (!isHostnames || p.Copies.IsComplete()) {
-		r.Unanswered = p.unanswered(in, isHostnames)
+	if len(p.Changes) == r.Services && (!p.IsHostnames || p.Copies.IsComplete()) {
+		r.Unanswered = p.unanswered(in)
 	}
 	left, known := LeftToRetire(ls, in.Now)
 	isDue := false
@@ -73,12 +72,15 @@ func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration,
 }
 
 // unanswered counts the nodes that are reached by a name of the previous mode, and by none of the new one.
-func (p *Plan) unanswered(in *Input, isHostnames bool) (n int) {
-	named := p.Copies.readyNodes(in.Names.Hostnames)
+func (p *Plan) unanswered(in *Input) (n int) {
 	for _, node := range in.Nodes {
 		byService := in.Ready[ServiceName(in.Templates[0].owner.Name, ForNode, node)]
-		byHostname := named[node]
-		if isHostnames && byService && !byHostname && in.Names.Of(node) != "" || !isHostnames && byHostname && !byService {
+		byHostname := p.Copies.readyNodes.Has(node)
+		isLost := byHostname && !byService
+		if p.IsHostnames {
+			isLost = byService && !byHostname && in.Names.Of(node) != ""
+		}
+		if isLost {
 			n++
 		}
 	}

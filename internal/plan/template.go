@@ -44,9 +44,10 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 // two Services that it has then.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService. Its error says what is wrong with a spec that the API's own
-// validation let pass, in words for the LocalService's author.
-func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string) (Templates, error) {
+// NewTemplates returns the templates of a LocalService. Contested fields are left as they are, because somebody else sets
+// them as often as they are written: the names are those that Mismatches returns. Its error says what is wrong with a
+// spec that the API's own validation let pass, in words for the LocalService's author.
+func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, contested ...string) (Templates, error) {
 	purposes := []Purpose{ForNode}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		purposes = []Purpose{Source, Published}
@@ -57,17 +58,10 @@ func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string) (Templates, er
 		if err != nil {
 			return nil, err
 		}
+		template.contested = contested
 		templates = append(templates, template)
 	}
 	return templates, nil
-}
-
-// Leave has fields left as they are, because somebody else sets them as often as they are written. The names are those
-// that Mismatches returns.
-func (t Templates) Leave(fields []string) {
-	for _, template := range t {
-		template.contested = fields
-	}
 }
 
 // nodes are those that have a Service each, of the selected ones.
@@ -220,38 +214,33 @@ func (t *Template) isLeft(field string) bool { return slices.Contains(t.conteste
 // Mismatches returns the names of the fields in which a Service is not as its node should have it, but for those that
 // are left.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
-	names, _, _ := t.compare(ContentOf(service, t.nodeLabelKey))
+	names := t.compare(ContentOf(service, t.nodeLabelKey)).mismatches
 	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isLeft(annotationsField) {
 		names = append(names, annotationsField)
 	}
 	return names
 }
 
-// compare returns the names of the fields in which a Content is not as the template would have it, those of such fields
-// that are left as they are, and whether the API lets the first ones be changed.
-func (t *Template) compare(have *Content) (mismatches, left []string, isImmutable bool) {
-	for f := range t.fields {
+// difference is how a Content differs from what a template would have.
+type difference struct {
+	// mismatches and contested are the names of the fields that differ: those to write, and those that are left.
+	mismatches, contested []string
+	// isImmutable is true if the API does not let one of the mismatches be changed.
+	isImmutable bool
+}
+
+func (t *Template) compare(have *Content) (d difference) {
+	for _, f := range allFields {
 		switch {
 		case f.matches(&t.want, have):
 		case t.isLeft(f.name):
-			left = append(left, f.name)
+			d.contested = append(d.contested, f.name)
 		default:
-			mismatches = append(mismatches, f.name)
-			isImmutable = isImmutable || f.isImmutable != nil && f.isImmutable(&t.want, have)
+			d.mismatches = append(d.mismatches, f.name)
+			d.isImmutable = d.isImmutable || f.isImmutable != nil && f.isImmutable(&t.want, have)
 		}
 	}
-	return mismatches, left, isImmutable
-}
-
-// fields calls yield for each field that the template decides.
-func (t *Template) fields(yield func(*field) bool) {
-	for _, list := range [][]field{metadataFields, fields} {
-		for i := range list {
-			if !yield(&list[i]) {
-				return
-			}
-		}
-	}
+	return d
 }
 
 // Patch returns the JSON merge patch that brings a Service in place to what its node should have. It holds only what
@@ -259,35 +248,22 @@ func (t *Template) fields(yield func(*field) bool) {
 // the resource version, so that it never overwrites what it has not seen.
 func (t *Template) Patch(service Service, node string) ([]byte, error) {
 	live := Whole(service, t.nodeLabelKey)
-	before, err := json.Marshal(live)
-	if err != nil {
-		return nil, err
-	}
 	after, err := json.Marshal(t.changed(live, node))
 	if err != nil {
 		return nil, err
 	}
-	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	live.ResourceVersion = "" // So it is in the difference.
+	before, err := json.Marshal(live)
 	if err != nil {
 		return nil, err
 	}
-	var object map[string]any
-	if err := json.Unmarshal(patch, &object); err != nil {
-		return nil, err
-	}
-	metadata, ok := object["metadata"].(map[string]any)
-	if !ok {
-		metadata = map[string]any{}
-		object["metadata"] = metadata
-	}
-	metadata["resourceVersion"] = live.ResourceVersion
-	return json.Marshal(object)
+	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 }
 
 // changed is a Service with everything that the template decides as a node should have it, and all else as it is.
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content := ContentOf(live.DeepCopy(), t.nodeLabelKey)
-	for f := range t.fields {
+	for _, f := range allFields {
 		if !t.isLeft(f.name) && !f.matches(&t.want, content) {
 			f.set(&t.want, content)
 		}

@@ -17,70 +17,36 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Report is what a sync knows of a LocalService's Services.
+// Report is what a sync found, in its plan, and what became of that. It is made once, at the end of the sync.
 type Report struct {
-	// Nodes is the number of selected nodes, and InPlace that of Services in place and up to date.
-	Nodes, InPlace int
-	// ReadyNodes is the number of selected nodes whose Service has a ready endpoint.
-	ReadyNodes int
-	// Conflicts are the changes that cannot be made because the name is taken.
-	Conflicts []plan.Change
-	// ContestedFields are the names of fields that somebody else sets as often as they are written.
-	ContestedFields []string
-	// Waiting is the number of Services whose predecessor is still being deleted.
-	Waiting int
-	// Unselected is what stays because the nodeSelector matches no node, nil if it matches one.
-	Unselected *plan.Unselected
-	// Capacity is how many Services there are to be.
-	Capacity plan.Capacity
-	// Hostnames is about mode Hostnames, nil for another mode.
-	Hostnames *Hostnames
-	// Retirement is about the Services of the previous mode.
-	Retirement plan.Retirement
-	// Writing is true if not all writes of the plan were made.
-	Writing bool
-	// Refused are the writes that failed.
+	plan.Plan
+	// Written is the number of Services that are in place and up to date because the sync has written them.
+	Written int
+	// Unfinished is true if not all changes of the plan were made.
+	Unfinished bool
+	// Refused are the writes that failed, of Services and, in mode Hostnames, of EndpointSlices.
 	Refused []error
 	// Invalid says why the spec cannot be turned into Services, if it cannot.
 	Invalid error
 }
 
-// Hostnames is what a sync knows of the names of mode Hostnames.
-type Hostnames struct {
-	// Unpublished is true until Kubernetes has published the pods.
-	Unpublished bool
-	// Waiting is the number of EndpointSlices whose predecessor is still to be deleted.
-	Waiting int
+// isWriting reports whether there is something to write that was not refused.
+func (r *Report) isWriting() bool {
+	return len(r.Refused) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
 }
 
-// NewReport is the report of a plan of which nothing was carried out.
-func NewReport(p *plan.Plan) Report {
-	return Report{
-		Nodes:           p.Nodes,
-		InPlace:         p.InPlace,
-		ReadyNodes:      p.Ready,
-		Conflicts:       p.With(plan.Conflict),
-		ContestedFields: p.ContestedFields,
-		Waiting:         p.Count(plan.Wait),
-		Retirement:      p.Retirement,
-		Capacity:        p.Capacity,
-		Unselected:      p.Unselected,
+// isUnpublished reports whether Kubernetes has not published the pods yet that mode Hostnames names.
+func (r *Report) isUnpublished() bool {
+	return r.IsHostnames && r.Copies.Sources == 0 && r.Count(plan.Conflict) == 0
+}
+
+// waitingCopies is the number of EndpointSlices whose predecessor is still to be deleted.
+func (r *Report) waitingCopies() int {
+	if !r.IsHostnames {
+		return 0
 	}
+	return r.Copies.Count(plan.Wait)
 }
-
-// AddNames completes a report about a LocalService with mode Hostnames: how far its names are published, and which
-// writes of them failed.
-func (r *Report) AddNames(copies *plan.Copies, refused []error) {
-	r.Hostnames = &Hostnames{Unpublished: copies.Sources == 0 && len(r.Conflicts) == 0, Waiting: copies.Count(plan.Wait)}
-	if copies.Contested > 0 {
-		r.ContestedFields = append(slices.Clone(r.ContestedFields), EndpointsField)
-	}
-	r.Refused = append(r.Refused, refused...)
-	r.Writing = len(r.Refused) == 0 && (r.Writing || copies.Count(plan.Create) > 0)
-}
-
-// EndpointsField is the name of what is contested of an EndpointSlice.
-const EndpointsField = "endpoints"
 
 // Status returns the status that the report leads to. Where nothing has changed it equals old, timestamps included.
 func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alpha1.LocalServiceStatus {
@@ -88,9 +54,9 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 	status.ObservedGeneration = generation
 	if r.Invalid == nil { // Otherwise nothing was looked at.
 		status.Nodes = int32(r.Nodes)
-		status.Services = int32(r.InPlace)
-		status.ReadyNodes = int32(r.ReadyNodes)
-		status.Ready = fmt.Sprintf("%d/%d", r.ReadyNodes, r.Nodes)
+		status.Services = int32(r.InPlace + r.Written)
+		status.ReadyNodes = int32(r.Ready)
+		status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	}
 	ready := r.ready()
 	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(),
@@ -156,27 +122,27 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
 	case len(r.Refused) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)
-	case r.Writing:
+	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
-	case len(r.Conflicts) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Conflicts)
+	case r.Count(plan.Conflict) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.With(plan.Conflict))
 	case len(r.ContestedFields) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.contested().Message
-	case r.Waiting > 0:
+	case r.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Waiting)
+		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Count(plan.Wait))
 	case r.Unselected != nil:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
-	case r.Hostnames != nil && r.Hostnames.Unpublished:
+	case r.isUnpublished():
 		c.Reason = v1alpha1.ReasonNoEndpointSlices
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
-	case r.Hostnames != nil && r.Hostnames.Waiting > 0:
+	case r.waitingCopies() > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("%d EndpointSlices of an earlier Service are being deleted before their names can be used "+
-			"again", r.Hostnames.Waiting)
+		c.Message = fmt.Sprintf("%d EndpointSlices of an earlier Service are being deleted before their names can be "+
+			"used again", r.waitingCopies())
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
-	case r.Hostnames != nil:
+	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
 		c.Message = "every name is published"
 	default:
@@ -189,14 +155,14 @@ func (r *Report) ready() metav1.Condition {
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
 func (r *Report) noNodesSelected() string {
 	switch {
-	case r.Unselected == nil && r.Hostnames != nil:
+	case r.Unselected == nil && r.IsHostnames:
 		return "no node has the label that spec.groupBy names, or there is no node, so there is no name to publish"
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}
 	message := fmt.Sprintf("no node matches spec.nodeSelector %q", truncate(r.Unselected.Selector, causeLength))
 	switch {
-	case r.Hostnames != nil && r.InPlace > 0:
+	case r.IsHostnames && r.InPlace+r.Written > 0:
 		message += ", so no name is taken away: every node has its name"
 	case r.Unselected.Kept == 0:
 		return message + ", so there is nothing to create"
@@ -222,9 +188,8 @@ func (r *Report) progressing() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonServicesInPlace, Message: "there is nothing left to write"}
 	switch {
-	case r.Writing || r.Waiting > 0 ||
-		len(r.Refused) == 0 && r.Unselected == nil && r.Hostnames != nil &&
-			(r.Hostnames.Unpublished || r.Hostnames.Waiting > 0):
+	case r.isWriting() || r.Count(plan.Wait) > 0 ||
+		len(r.Refused) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:
@@ -240,12 +205,12 @@ func (r *Report) progressing() metav1.Condition {
 }
 
 func (r *Report) conflicted() metav1.Condition {
-	if len(r.Conflicts) == 0 {
+	if r.Count(plan.Conflict) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNoConflict, Message: "no name is taken by a Service of somebody else"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.Conflicts)}
+		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.With(plan.Conflict))}
 }
 
 func (r *Report) contested() metav1.Condition {

@@ -2,8 +2,6 @@ package status
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,79 +18,102 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// TestStatus: the conditions that follow from what a sync found and did.
 func TestStatus(t *testing.T) {
+	type found = plan.Plan
+	no, quota := errors.New("no"), errors.New("quota")
+	notPermitted := sliceError(
+		`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`)
+	copies := func(sources int, actions ...plan.Action) plan.Copies {
+		out := plan.Copies{Sources: sources}
+		for _, action := range actions {
+			out.Changes = append(out.Changes, plan.CopyChange{Action: action})
+		}
+		return out
+	}
+	names := func(copies plan.Copies) found {
+		return found{Nodes: 3, InPlace: 2, IsHostnames: true, Copies: copies}
+	}
+	published := names(copies(2))
+	waiting := []plan.Change{{Action: plan.Wait}}
+	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Selector: "disk=x", Kept: kept} }
 	for name, c := range map[string]struct {
-		report                         Report
-		ready, progressing, conflicted string
-		says                           string
+		report             Report
+		ready, progressing string
+		conflicted         string // its reason, "" if it is False
+		says               string
 	}{
-		"all in place": {Report{Nodes: 3, InPlace: 3}, "True ServicesInPlace", "False ServicesInPlace",
-			"False NoConflict", "every selected node"},
-		"no nodes": {Report{}, "False NoNodesSelected", "False ServicesInPlace", "False NoConflict",
-			"the cluster has no node"},
-		"no nodes selected": {Report{Unselected: &plan.Unselected{Selector: "disk=x"}}, "False NoNodesSelected",
-			"False ServicesInPlace", "False NoConflict",
-			`no node matches spec.nodeSelector "disk=x", so there is nothing to create`},
-		"no nodes selected any more": {Report{Unselected: &plan.Unselected{Selector: "disk=x", Kept: 3}},
-			"False NoNodesSelected", "False ServicesInPlace", "False NoConflict",
-			`"disk=x", so 3 Services of nodes that exist are kept as they are. Correct`},
-		"no nodes selected, of which some are gone": {Report{Writing: true, Unselected: &plan.Unselected{Kept: 3}},
-			"False WritingServices", "True WritingServices", "False NoConflict", "being written"},
-		"no names selected any more": {Report{InPlace: 2, Unselected: &plan.Unselected{Selector: "disk=x"},
-			Hostnames: &Hostnames{Unpublished: true}}, "False NoNodesSelected",
-			"False ServicesInPlace", "False NoConflict", "no name is taken away: every node has its name. Correct"},
-		"no nodes selected, in the middle of a change of mode": {Report{Retirement: plan.Retirement{Services: 2, Unanswered: -1},
-			Hostnames: &Hostnames{}, Unselected: &plan.Unselected{Kept: 2, Retiring: 2}},
-			"False NoNodesSelected", "False ServicesInPlace",
-			"False NoConflict", "2 Services"},
-		"writing": {Report{Nodes: 3, InPlace: 1, Writing: true}, "False WritingServices", "True WritingServices",
-			"False NoConflict", "being written"},
-		"conflict": {Report{Nodes: 3, InPlace: 2, Conflicts: conflicts("demo-b")}, "False NameTaken",
-			"False ServicesInPlace", "True NameTaken",
-			"1 Service names are taken by Services that this LocalService does not control: demo-b (controlled by " +
-				"nothing)."},
-		"waiting": {Report{Nodes: 3, InPlace: 2, Waiting: 1}, "False WaitingForDeletion", "True WritingServices",
-			"False NoConflict", "deleted"},
-		"failed": {Report{Nodes: 3, InPlace: 1, Refused: []error{errors.New("quota"), errors.New("quota")}},
-			"False WriteFailed", "True WriteFailed", "False NoConflict",
-			"2 writes failed: 2 × quota"},
-		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "False NoConflict",
-			"bad"},
-		"contested": {Report{Nodes: 3, InPlace: 0, ContestedFields: []string{"ports", "type"}}, "False Contested",
-			"False ServicesInPlace", "False NoConflict", "are left as it sets them: ports, type."},
-		"names in place": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}}, "True HostnamesInPlace",
-			"False ServicesInPlace", "False NoConflict", "every name is published"},
-		"no names": {Report{InPlace: 2, Hostnames: &Hostnames{}}, "False NoNodesSelected",
-			"False ServicesInPlace", "False NoConflict", "groupBy"},
-		"nothing to copy yet": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Unpublished: true}},
-			"False NoEndpointSlices", "True WritingServices", "False NoConflict", "kube-controller-manager"},
-		"names wait": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Waiting: 2}}, "False WaitingForDeletion",
-			"True WritingServices", "False NoConflict", "2 EndpointSlices"},
-		"not permitted": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError(
-			`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`)}},
-			"False HostnamesNotPermitted", "True WriteFailed", "False NoConflict",
-			"hostnames.enabled=true, otherwise by hostnames.yaml of the release"},
-		"forbidden by a policy": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{}, Refused: []error{sliceError("no")}},
-			"False WriteFailed", "True WriteFailed", "False NoConflict",
-			"1 write failed: create EndpointSlice default/x: endpointslices"},
-		"the mode is changed": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{},
-			Retirement: plan.Retirement{Services: 3}}, "True HostnamesInPlace", "True ChangingMode", "False NoConflict",
-			"every name"},
-		"failed, while others are written": {Report{Nodes: 3, Refused: []error{errors.New("quota")}, Waiting: 1},
-			"False WriteFailed", "True WritingServices", "False NoConflict", "1 write failed: quota"},
-		"names wait, and some are refused": {Report{Nodes: 3, InPlace: 2, Hostnames: &Hostnames{Waiting: 2},
-			Refused: []error{errors.New("no")}}, "False WriteFailed", "True WriteFailed", "False NoConflict", "no"},
-		"conflict and contested": {Report{Nodes: 3, Conflicts: conflicts("demo-b"), ContestedFields: []string{"type"}},
-			"False NameTaken", "False ServicesInPlace", "True NameTaken", "demo-b"},
+		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2}, Written: 1}, "True ServicesInPlace",
+			"False ServicesInPlace", "", "every selected node"},
+		"no nodes": {Report{}, "False NoNodesSelected", "False ServicesInPlace", "", "the cluster has no node"},
+		"no nodes selected": {Report{Plan: found{Unselected: unselected(0)}}, "False NoNodesSelected",
+			"False ServicesInPlace", "", `no node matches spec.nodeSelector "disk=x", so there is nothing to create`},
+		"no nodes selected any more": {Report{Plan: found{Unselected: unselected(3)}}, "False NoNodesSelected",
+			"False ServicesInPlace", "", `"disk=x", so 3 Services of nodes that exist are kept as they are. Correct`},
+		"no nodes selected, of which some are gone": {Report{Plan: found{Unselected: unselected(3)}, Unfinished: true},
+			"False WritingServices", "True WritingServices", "", "being written"},
+		"no names selected any more": {
+			Report{Plan: found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}}, "False NoNodesSelected",
+			"False ServicesInPlace", "", "no name is taken away: every node has its name. Correct"},
+		"no nodes selected, in the middle of a change of mode": {
+			Report{Plan: found{Retirement: plan.Retirement{Services: 2, Unanswered: -1}, IsHostnames: true,
+				Unselected: &plan.Unselected{Kept: 2, Retiring: 2}}},
+			"False NoNodesSelected", "False ServicesInPlace", "", "2 Services"},
+		"writing": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true}, "False WritingServices",
+			"True WritingServices", "", "being written"},
+		"conflict": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}}, "False NameTaken",
+			"False ServicesInPlace", "NameTaken", "1 Service names are taken by Services that this LocalService does " +
+				"not control: demo-b (controlled by nothing)."},
+		"waiting": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: waiting}}, "False WaitingForDeletion",
+			"True WritingServices", "", "deleted"},
+		"refused": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true, Refused: []error{quota, quota}},
+			"False WriteFailed", "True WriteFailed", "", "2 writes failed: 2 × quota"},
+		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "", "bad"},
+		"contested": {Report{Plan: found{Nodes: 3, ContestedFields: []string{"ports", "type"}}}, "False Contested",
+			"False ServicesInPlace", "", "are left as it sets them: ports, type."},
+		"names in place": {Report{Plan: published}, "True HostnamesInPlace", "False ServicesInPlace", "",
+			"every name is published"},
+		"no names": {Report{Plan: found{InPlace: 2, IsHostnames: true, Copies: copies(2)}}, "False NoNodesSelected",
+			"False ServicesInPlace", "", "groupBy"},
+		"nothing to copy yet": {Report{Plan: names(copies(0))}, "False NoEndpointSlices", "True WritingServices", "",
+			"kube-controller-manager"},
+		"nothing to copy, because the name is taken": {
+			Report{Plan: found{Nodes: 3, IsHostnames: true, Changes: conflicts("demo")}},
+			"False NameTaken", "False ServicesInPlace", "NameTaken", "demo"},
+		"to copy": {Report{Plan: names(copies(2, plan.Create))}, "False WritingServices", "True WritingServices", "",
+			"being written"},
+		"to update, or delete, a copy": {Report{Plan: names(copies(2, plan.Update, plan.Delete))},
+			"True HostnamesInPlace", "False ServicesInPlace", "", "every name"},
+		"a copy is refused": {Report{Plan: names(copies(2, plan.Create)), Refused: []error{no}}, "False WriteFailed",
+			"True WriteFailed", "", "no"},
+		"names wait": {Report{Plan: names(copies(2, plan.Wait, plan.Wait))}, "False WaitingForDeletion",
+			"True WritingServices", "", "2 EndpointSlices"},
+		"names wait, and some are refused": {Report{Plan: names(copies(2, plan.Wait)), Refused: []error{no}},
+			"False WriteFailed", "True WriteFailed", "", "no"},
+		"not permitted": {Report{Plan: published, Refused: []error{notPermitted}}, "False HostnamesNotPermitted",
+			"True WriteFailed", "", "hostnames.enabled=true, otherwise by hostnames.yaml of the release"},
+		"forbidden by a policy": {Report{Plan: published, Refused: []error{sliceError("no")}}, "False WriteFailed",
+			"True WriteFailed", "", "1 write failed: create EndpointSlice default/x: endpointslices"},
+		"the mode is changed": {Report{Plan: found{Nodes: 3, InPlace: 2, IsHostnames: true, Copies: copies(2),
+			Retirement: plan.Retirement{Services: 3}}}, "True HostnamesInPlace", "True ChangingMode", "", "every name"},
+		"refused, while others are being deleted": {
+			Report{Plan: found{Nodes: 3, Changes: waiting}, Refused: []error{quota}},
+			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
+		"conflict and contested": {
+			Report{Plan: found{Nodes: 3, Changes: conflicts("demo-b"), ContestedFields: []string{"type"}}},
+			"False NameTaken", "False ServicesInPlace", "NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
-			contested := "False NotContested"
+			contested, conflicted := "False NotContested", "False NoConflict"
 			if c.report.ContestedFields != nil {
 				contested = "True Contested"
 			}
+			if c.conflicted != "" {
+				conflicted = "True " + c.conflicted
+			}
 			for kind, want := range map[string]string{"Ready": c.ready, "Progressing": c.progressing,
-				"Conflicted": c.conflicted, "Contested": contested} {
+				"Conflicted": conflicted, "Contested": contested} {
 				got := meta.FindStatusCondition(status.Conditions, kind)
 				if got == nil || string(got.Status)+" "+got.Reason != want || got.ObservedGeneration != 7 ||
 					got.Message == "" {
@@ -123,7 +144,7 @@ func TestRetiring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 		retire := func(services, unanswered int) {
-			report := Report{Retirement: plan.Retirement{Services: services, Unanswered: unanswered}}
+			report := Report{Plan: plan.Plan{Retirement: plan.Retirement{Services: services, Unanswered: unanswered}}}
 			ls.Status = report.Status(ls.Status, ls.Generation)
 		}
 		want := func(what string, left time.Duration, known bool, says string) {
@@ -165,12 +186,12 @@ func TestRetiring(t *testing.T) {
 // TestStatusKeepsTransitionTimes: a condition's time is that of its last change, and the old status is not touched.
 func TestStatusKeepsTransitionTimes(t *testing.T) {
 	long := metav1.Unix(1, 0)
-	old := (&Report{Nodes: 1, InPlace: 1}).Status(v1alpha1.LocalServiceStatus{}, 1)
+	old := (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}).Status(v1alpha1.LocalServiceStatus{}, 1)
 	for i := range old.Conditions {
 		old.Conditions[i].LastTransitionTime = long
 	}
 	before := *old.DeepCopy()
-	status := (&Report{Nodes: 2, InPlace: 1, Conflicts: conflicts("x")}).Status(old, 2)
+	status := (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 1, Changes: conflicts("x")}}).Status(old, 2)
 	if !meta.FindStatusCondition(status.Conditions, "Progressing").LastTransitionTime.Equal(&long) {
 		t.Error("Progressing has not changed, but its time has")
 	}
@@ -198,87 +219,6 @@ func conflicts(names ...string) []plan.Change {
 			Current: plan.FromAPI(testobject.ForeignService(name), "vm/rack")})
 	}
 	return out
-}
-
-// TestStatusStaysSmall: whatever happens at 5,000 nodes, a status does not grow with them.
-func TestStatusStaysSmall(t *testing.T) {
-	var names []string
-	var refused []error
-	for i := range 5000 {
-		names = append(names, fmt.Sprintf("demo-node%d", i))
-		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i],
-			Err: fmt.Errorf("%s is refused: %s", names[i], strings.Repeat("x", 2000))})
-		refused = append(refused, fmt.Errorf("cause %d", i))
-	}
-	if got := summarizeConflicts(conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
-		!strings.Contains(got, "4995 more") {
-		t.Errorf("conflicts: %s", got)
-	}
-	if got := summarizeConflicts(conflicts(names[:5]...)); strings.Contains(got, "more") {
-		t.Errorf("as many conflicts as are named: %s", got)
-	}
-	long := testobject.ForeignService("demo-a")
-	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
-		Controller: new(true)}}
-	if got := summarizeConflicts([]plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
-		t.Errorf("a controller of a long name: %d bytes", len(got))
-	}
-	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
-		!strings.Contains(got, "4998 more causes") {
-		t.Errorf("errors: %s", got)
-	}
-}
-
-func TestTruncate(t *testing.T) {
-	for name, c := range map[string]struct{ text, want string }{
-		"shorter":                {"abc", "abc"},
-		"just as long":           {"abcd", "abcd"},
-		"longer":                 {"abcde", "abcd…"},
-		"between two characters": {"abé€", "abé…"},
-		"within a character":     {"abc€", "abc…"},
-		"not UTF-8 at all":       {"\x80\x80\x80\x80\x80", "…"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := truncate(c.text, 4); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
-// TestSummarize: errors are told by cause and counted, in the same words whichever Services were tried first.
-func TestSummarize(t *testing.T) {
-	refused := func(action plan.Action, name, why string) error {
-		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
-			"forbidden: %s", name, why)}
-	}
-	for name, c := range map[string]struct {
-		errs []error
-		want string
-	}{
-		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
-			`1 write failed: create Service default/demo-a: services "<name>" is forbidden: quota`},
-		"one that was tried under a generated name": {[]error{&WriteError{Action: plan.Replace, Namespace: "default",
-			Name: "demo-a", Err: errors.New(`services "demo-a-x7k2p" is forbidden`)}},
-			`1 write failed: replace Service default/demo-a: services "<name>" is forbidden`},
-		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},
-			`2 writes failed: 2 × create Service: services "<name>" is forbidden: quota`},
-		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
-			refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
-			`3 writes failed: 2 × create Service: services "<name>" is forbidden: quota; 1 × update Service: services "<name>" is forbidden: policy`},
-		"as many causes as are told": {[]error{errors.New("a"), errors.New("b"), errors.New("c")},
-			"3 writes failed: 1 × a; 1 × b; 1 × c"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := Summarize(c.errs); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-			slices.Reverse(c.errs)
-			if got := Summarize(c.errs); got != c.want {
-				t.Errorf("in another order %s", got)
-			}
-		})
-	}
 }
 
 // TestWarnings: what begins to need attention, or changes while it does, is worth an event; other numbers are not.
@@ -328,15 +268,5 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("warnings %v, want one: %v", got, c.want)
 			}
 		})
-	}
-}
-
-func TestWritten(t *testing.T) {
-	if got := Written(map[plan.Action]int{plan.Delete: 1, plan.Create: 3,
-		plan.Adopt: 0}); got != "Services: created 3, deleted 1" {
-		t.Error(got)
-	}
-	if got := Written(nil); got != "" {
-		t.Errorf("%q for nothing", got)
 	}
 }

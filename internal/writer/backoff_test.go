@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
@@ -31,7 +32,7 @@ func TestRefusedAMomentAgo(t *testing.T) {
 		expect := func(when string, out Outcome, got []string, retryAfter time.Duration, want ...string) {
 			t.Helper()
 			if !slices.Equal(got, want) || len(out.Refused) != 1 || !errors.Is(out.Refused[0], forbidden) ||
-				out.RetryAfter != retryAfter || out.IsComplete() || out.Err(keyOf(f.ls)) != nil {
+				out.RetryAfter != retryAfter || out.IsComplete() || out.Err(cache.KeyOf(f.ls)) != nil {
 				t.Errorf("%s: %v, want %v; %+v", when, got, want, out)
 			}
 		}
@@ -76,7 +77,7 @@ func TestGivenUp(t *testing.T) {
 				}
 			}
 			if creates != want || len(out.Refused) == 0 || out.More || out.RetryAfter != retryAfter ||
-				out.Err(keyOf(f.ls)) != nil {
+				out.Err(cache.KeyOf(f.ls)) != nil {
 				t.Errorf("%s: %d tried, want %d, %d refused, more %t, again after %s, want %s", when, creates, want,
 					len(out.Refused), out.More, out.RetryAfter, retryAfter)
 			}
@@ -124,7 +125,7 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 		f.refusing(err, "create")
 		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
 		if len(requests) != maxRefusals || len(out.Failed)+len(out.Stale) != maxRefusals || out.RetryAfter != 0 ||
-			out.Err(keyOf(f.ls)) == nil || out.IsComplete() {
+			out.Err(cache.KeyOf(f.ls)) == nil || out.IsComplete() {
 			t.Errorf("%v: %d requests, %+v", err, len(requests), out)
 		}
 		f.refusing(nil)

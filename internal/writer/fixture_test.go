@@ -58,6 +58,8 @@ type fixture struct {
 	// onNode is called when a node is read.
 	onNode func(name string) error
 
+	events []string // their reasons
+
 	mu       sync.Mutex
 	requests []string
 }
@@ -89,7 +91,9 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	f.cached = informer.GetIndexer()
 	f.cache(f.ls)
 	f.deps = NewDependencies(f.kube, metadata, clock.RealClock{}, caches, inOrder)
-	f.services = NewServices(f.deps, concurrency)
+	f.services = NewServices(f.deps, concurrency, func(_ runtime.Object, _, reason, _ string) {
+		f.events = append(f.events, reason)
+	})
 	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +166,7 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 // write makes changes, and returns the requests that it took, too.
 func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
 	f.t.Helper()
-	out := f.services.Write(f.t.Context(), f.ls, slices.Concat(changes...))
+	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)})
 	checkTokens(f.t, f.services.writer)
 	return out, f.took()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,4 +71,29 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	})
+}
+
+// TestMassDeletionIsAnnounced: an event comes before the deletion of most Services, once the API server has confirmed
+// that the LocalService is as the cache has it: not at each try until then, nor while the deletion is under way.
+func TestMassDeletionIsAnnounced(t *testing.T) {
+	f := newFixture(t, 1)
+	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3}
+	expect := func(when string, want ...string) {
+		t.Helper()
+		f.services.Write(t.Context(), f.ls, p)
+		if !slices.Equal(f.events, want) {
+			t.Errorf("%s: %v, want %v", when, f.events, want)
+		}
+		f.events = nil
+	}
+	f.live.Generation++
+	expect("the cache lags")
+	f.live.Generation--
+	expect("it begins", "DeletingServices")
+	f.ls = f.ls.DeepCopy()
+	f.ls.Status.Conditions = []metav1.Condition{{Type: "Progressing", Status: metav1.ConditionTrue}}
+	expect("it goes on")
+	f.ls.Status.Conditions = nil
+	p.Owned = 4
+	expect("not most of them")
 }

@@ -2,7 +2,6 @@ package writer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,21 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// errGone is returned for a deletion of a Service that is already gone: the watch may lag.
-var errGone = errors.New("it is gone already")
-
-// contestedError says that a Service was not replaced, because its successor would not be as it should, either.
-type contestedError struct{ fields []string }
-
-func (e *contestedError) Error() string { return fmt.Sprintf("%v: %v", errContested, e.fields) }
-
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
-// store it as it is.
+// store it as it is. It returns nil if the successor would not be as it should, either.
 func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
@@ -38,15 +30,15 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		trial := successor.DeepCopy()
 		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
-			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
-				return nil, &contestedError{fields}
+			if w.isContested(change, stored) {
+				return nil, nil
 			}
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
 	}
-	if err := remove(ctx, client, change.Current, mayRemove); err != nil && err != errGone {
+	if err := remove(ctx, client, change.Current, mayRemove); err != nil {
 		return nil, err
 	}
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
@@ -59,7 +51,7 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		if backErr != nil {
 			return nil, fmt.Errorf("%w; nor could what served be put back: %w", err, backErr)
 		}
-		w.Observed.Wrote(keyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
+		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
 		return nil, fmt.Errorf("the Service was put back as it was, because its successor was refused: %w", err)
 	}
 	return created, err
@@ -94,7 +86,7 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, current pl
 	err := client.Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if apierrors.IsNotFound(err) {
-		return errGone
+		return nil // The watch lags.
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func TestRemovalsAreStopped(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		f.onNode = func(string) error { stop(); return notFound }
 		f.answer = func(string, *corev1.Service) error { stop(); return nil }
-		out := f.services.Write(ctx, f.ls, f.changes(action, "a", "b"))
+		out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: f.changes(action, "a", "b")})
 		if requests := f.took(); !slices.Equal(requests, want) || len(out.Counts) > 0 || out.Stopped == nil {
 			t.Errorf("%s: %v, want %v: %+v", action, requests, want, out)
 		}

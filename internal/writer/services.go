@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +38,8 @@ const (
 	// ObserveAfter is when the controller looks again at what it wrote, whatever the watch reports: an object may be
 	// deleted before the watch has shown that it existed.
 	ObserveAfter = 5 * time.Second
+
+	eventDeletingServices = "DeletingServices"
 )
 
 // ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
@@ -73,12 +78,14 @@ type Services struct {
 	writer *Writer
 	// Contested are the fields that the API server's answers showed to be contested.
 	Contested Contested
+	record    func(regarding runtime.Object, eventType, reason, note string)
 }
 
-// NewServices makes Services with so many writes at a time.
-func NewServices(deps Dependencies, concurrency int) *Services {
+// NewServices makes Services with so many writes at a time, which record an event before many are deleted.
+func NewServices(deps Dependencies, concurrency int,
+	record func(regarding runtime.Object, eventType, reason, note string)) *Services {
 	return &Services{Dependencies: deps, nodes: newLiveNodes(deps.Metadata), writer: New(concurrency),
-		Contested: newContested()}
+		Contested: newContested(), record: record}
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
@@ -86,20 +93,22 @@ func NewServices(deps Dependencies, concurrency int) *Services {
 // nobody needs any more.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
 
-// Write makes the changes of a LocalService's Services, in random order, but first those that were not refused before.
+// Write makes the changes of a plan, in random order, but first those that were not refused before.
 // Those that were refused a moment ago are not tried. If there is anything to write, the LocalService is first read from
 // the API server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
-func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes []plan.Change) Outcome {
+func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
 	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
 		out: Outcome{Counts: map[plan.Action]int{}, Contested: sets.Set[string]{}}}
 	isCurrent := false
 	for _, action := range actions {
-		due, fresh := w.due(action, changes)
+		due, fresh := w.due(action, p.Changes)
 		if len(due) == 0 || w.mayBegin(ctx, action) == errUnsafe {
 			continue
 		}
 		if w.out.Stopped == nil && !isCurrent {
-			w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true
+			if w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true; w.out.Stopped == nil {
+				s.announce(ls, p)
+			}
 		}
 		begun, failed, err := s.writer.Each(len(due), func() error { return w.mayBegin(ctx, action) },
 			func(i int) error { return w.one(ctx, &due[i]) })
@@ -113,6 +122,14 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, changes
 			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
 	}
 	return w.out
+}
+
+// announce records an event, before anything is written, of what somebody may not have meant: once, when it begins.
+func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
+	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
+		s.record(ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
+			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
+	}
 }
 
 // execution is the work on the changes of one plan.
@@ -279,13 +296,6 @@ func (w *execution) one(ctx context.Context, change *plan.Change) error {
 	service, err := w.write(ctx, change)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if contested, ok := errors.AsType[*contestedError](err); ok {
-		w.out.Contested.Insert(contested.fields...)
-		return nil
-	}
-	if err == errGone {
-		return nil
-	}
 	if err != nil {
 		w.hasFailed = true
 		if isTerminating(err) {
@@ -293,13 +303,21 @@ func (w *execution) one(ctx context.Context, change *plan.Change) error {
 		}
 		return err
 	}
+	if service == nil && change.Action == plan.Replace {
+		return nil // It is contested.
+	}
 	w.Refusals.Remove(w.attempt(change.Name))
 	w.out.Counts[change.Action]++
-	if service != nil {
-		w.Observed.Wrote(keyOf(w.ls), w.Caches.Services, service.ResourceVersion)
-		w.out.Contested.Insert(change.Template.Mismatches(service, change.Node)...)
-	}
 	return nil
+}
+
+// isContested reports whether the API server stores a Service in another way than it was asked to, and takes that in.
+func (w *execution) isContested(change *plan.Change, stored *corev1.Service) bool {
+	fields := change.Template.Mismatches(stored, change.Node)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out.Contested.Insert(fields...)
+	return len(fields) > 0
 }
 
 // write makes one change, and returns the Service as the API server has it then.
@@ -324,13 +342,14 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
 	}
-	if errors.Is(err, errGone) {
-		return nil, errGone
-	}
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
 		return nil, &status.WriteError{Action: change.Action, Namespace: template.Namespace(), Name: change.Name,
 			Err: err}
+	}
+	if service != nil {
+		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, service.ResourceVersion)
+		w.isContested(change, service)
 	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
@@ -50,14 +51,14 @@ func TestWriteIsObserved(t *testing.T) {
 		plan.Replace: true, plan.Delete: false, plan.Retire: false} {
 		f := newFixture(t, 1)
 		f.write(f.changes(action, "a"))
-		if got := f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.Services) < time.Hour; got != want {
+		if got := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.Services) < time.Hour; got != want {
 			t.Errorf("%s is to be observed: %t, want %t", action, got, want)
 		}
 	}
 	f := newFixture(t, 1)
 	f.refusing(forbidden, "create")
 	f.write(f.changes(plan.Create, "a"))
-	if f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.Services) < time.Hour {
+	if f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.Services) < time.Hour {
 		t.Error("what was refused is to be observed")
 	}
 }
@@ -91,7 +92,7 @@ func TestWriteFails(t *testing.T) {
 				out.Stopped != nil {
 				t.Errorf("%s after %v, want %s: %+v", got, requests, c.want, out)
 			}
-			err := out.Err(keyOf(f.ls))
+			err := out.Err(cache.KeyOf(f.ls))
 			isRefused := c.want == "1 0 0"
 			if (err == nil) != isRefused || err != nil && !strings.Contains(err.Error(), "default/demo-b") ||
 				reconcile.IsStale(err) != (c.want == "0 0 1") {
@@ -146,7 +147,7 @@ func TestWriteTimeIsOver(t *testing.T) {
 				out, requests := f.write(f.changes(plan.Delete, nodeNames("n", c.changes)...))
 				made := out.Counts[plan.Delete]
 				if out.More != c.more || made < c.minimum || made > c.maximum || len(requests) != made ||
-					out.IsComplete() == out.More || out.Stopped != nil || out.Err(keyOf(f.ls)) != nil {
+					out.IsComplete() == out.More || out.Stopped != nil || out.Err(cache.KeyOf(f.ls)) != nil {
 					t.Errorf("%d requests: %+v", len(requests), out)
 				}
 			})
@@ -183,8 +184,8 @@ func TestWriteStops(t *testing.T) {
 				}
 				return nil
 			}
-			out := f.services.Write(ctx, f.ls, slices.Concat(f.changes(plan.Create, "a", "b", "c"),
-				f.changes(plan.Update, "d"), f.changes(plan.Retire, "e")))
+			out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: slices.Concat(f.changes(plan.Create, "a", "b", "c"),
+				f.changes(plan.Update, "d"), f.changes(plan.Retire, "e"))})
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}

@@ -118,11 +118,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 
 // SliceKey is the key under which the names of an EndpointSlice are written: that of what it is a copy of, or its own.
 func SliceKey(namespace, name string) types.NamespacedName {
-	source, isCopy := plan.SourceName(name)
-	if !isCopy {
-		source = name
-	}
-	return types.NamespacedName{Namespace: namespace, Name: source}
+	return types.NamespacedName{Namespace: namespace, Name: plan.SourceName(name)}
 }
 
 func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
@@ -178,8 +174,8 @@ func isInSight(slice *discoveryv1.EndpointSlice, localService string) bool {
 // one that has lost its labels.
 func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	change *plan.CopyChange) error {
-	source, isCopy := plan.SourceName(change.Name)
-	if !isCopy {
+	source := plan.SourceName(change.Name)
+	if source == change.Name {
 		return nil
 	}
 	_, err := client.Get(ctx, source, metav1.GetOptions{})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -48,7 +49,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
-	if left := NumbersInterval - s.Observed.SinceWrite(keyOf(ls), s.Caches.LocalServices); onlyNumbers && left > 0 {
+	if left := NumbersInterval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices); onlyNumbers && left > 0 {
 		return left, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -73,7 +74,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
-		s.Observed.Wrote(keyOf(ls), s.Caches.LocalServices, written.ResourceVersion)
+		s.Observed.Wrote(cache.KeyOf(ls), s.Caches.LocalServices, written.ResourceVersion)
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
@@ -76,7 +77,7 @@ func TestStatus(t *testing.T) {
 				sent.Name != f.ls.Name {
 				t.Errorf("to %s (version %q) (-want +got):\n%s", sent.Name, sent.ResourceVersion, diff)
 			}
-			isObserved := f.deps.Observed.SinceWrite(keyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
+			isObserved := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
 			if isObserved != (c.answer == nil) {
 				t.Errorf("to be observed: %t", isObserved)
 			}
@@ -92,6 +93,9 @@ func TestStatusNumbers(t *testing.T) {
 		var sent v1alpha1.LocalService
 		var answer error
 		s, events := newStatuses(f, &sent, &answer)
+		of := func(nodes, inPlace int) status.Report {
+			return status.Report{Plan: plan.Plan{Nodes: nodes, InPlace: inPlace}}
+		}
 		expect := func(when string, report status.Report, wantLater time.Duration, isWritten bool, want ...string) {
 			t.Helper()
 			before := f.ls.DeepCopy()
@@ -108,14 +112,15 @@ func TestStatusNumbers(t *testing.T) {
 				f.ls.Status = sent.Status
 			}
 		}
-		expect("at first", status.Report{Nodes: 3, InPlace: 3}, 0, true)
-		expect("the same", status.Report{Nodes: 3, InPlace: 3}, 0, false)
-		expect("other numbers", status.Report{Nodes: 4, InPlace: 4}, NumbersInterval, false)
+		expect("at first", of(3, 3), 0, true)
+		expect("the same", of(3, 3), 0, false)
+		expect("other numbers", of(4, 4), NumbersInterval, false)
 		time.Sleep(NumbersInterval - 1)
-		expect("almost a second later", status.Report{Nodes: 4, InPlace: 4}, 1, false)
+		expect("almost a second later", of(4, 4), 1, false)
 		time.Sleep(time.Nanosecond)
-		expect("a second later", status.Report{Nodes: 4, InPlace: 4}, 0, true)
-		refused := status.Report{Nodes: 4, InPlace: 3, Refused: []error{errors.New("no")}}
+		expect("a second later", of(4, 4), 0, true)
+		refused := of(4, 3)
+		refused.Refused = []error{errors.New("no")}
 		expect("refused", refused, 0, true, "Warning WriteFailed")
 		expect("as before", refused, 0, false)
 		refused.InPlace = 2

@@ -1,0 +1,106 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+)
+
+// TestStatusStaysSmall: whatever happens at 5,000 nodes, a status does not grow with them.
+func TestStatusStaysSmall(t *testing.T) {
+	var names []string
+	var refused []error
+	for i := range 5000 {
+		names = append(names, fmt.Sprintf("demo-node%d", i))
+		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i],
+			Err: fmt.Errorf("%s is refused: %s", names[i], strings.Repeat("x", 2000))})
+		refused = append(refused, fmt.Errorf("cause %d", i))
+	}
+	if got := summarizeConflicts(conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
+		!strings.Contains(got, "4995 more") {
+		t.Errorf("conflicts: %s", got)
+	}
+	if got := summarizeConflicts(conflicts(names[:5]...)); strings.Contains(got, "more") {
+		t.Errorf("as many conflicts as are named: %s", got)
+	}
+	long := testobject.ForeignService("demo-a")
+	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
+		Controller: new(true)}}
+	if got := summarizeConflicts([]plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
+		t.Errorf("a controller of a long name: %d bytes", len(got))
+	}
+	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
+		!strings.Contains(got, "4998 more causes") {
+		t.Errorf("errors: %s", got)
+	}
+}
+
+func TestTruncate(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"shorter":                {"abc", "abc"},
+		"just as long":           {"abcd", "abcd"},
+		"longer":                 {"abcde", "abcd…"},
+		"between two characters": {"abé€", "abé…"},
+		"within a character":     {"abc€", "abc…"},
+		"not UTF-8 at all":       {"\x80\x80\x80\x80\x80", "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := truncate(c.text, 4); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestSummarize: errors are grouped by cause and counted, in the same words whichever Services were tried first.
+func TestSummarize(t *testing.T) {
+	refused := func(action plan.Action, name, why string) error {
+		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
+			"forbidden: %s", name, why)}
+	}
+	for name, c := range map[string]struct {
+		errs []error
+		want string
+	}{
+		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
+			`1 write failed: create Service default/demo-a: services "<name>" is forbidden: quota`},
+		"one that was tried under a generated name": {[]error{&WriteError{Action: plan.Replace, Namespace: "default",
+			Name: "demo-a", Err: errors.New(`services "demo-a-x7k2p" is forbidden`)}},
+			`1 write failed: replace Service default/demo-a: services "<name>" is forbidden`},
+		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},
+			`2 writes failed: 2 × create Service: services "<name>" is forbidden: quota`},
+		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
+			refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
+			`3 writes failed: 2 × create Service: services "<name>" is forbidden: quota; ` +
+				`1 × update Service: services "<name>" is forbidden: policy`},
+		"as many causes as are listed": {[]error{errors.New("a"), errors.New("b"), errors.New("c")},
+			"3 writes failed: 1 × a; 1 × b; 1 × c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Summarize(c.errs); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			slices.Reverse(c.errs)
+			if got := Summarize(c.errs); got != c.want {
+				t.Errorf("in another order %s", got)
+			}
+		})
+	}
+}
+
+func TestWritten(t *testing.T) {
+	if got := Written(map[plan.Action]int{plan.Delete: 1, plan.Create: 3,
+		plan.Adopt: 0}); got != "Services: created 3, deleted 1" {
+		t.Error(got)
+	}
+	if got := Written(nil); got != "" {
+		t.Errorf("%q for nothing", got)
+	}
+}
