@@ -203,8 +203,8 @@ func (c *comparison) of(current Service, node string) (action Action, contested 
 	}
 	content := current.Content()
 	diff, isCompared := c.compared[content]
-	if !isCompared {
-		diff = c.compare(content.Get())
+	if !isCompared || c.hasVariables {
+		diff = c.compare(content.Get(), node)
 		c.compared[content] = diff
 	}
 	switch {

@@ -84,6 +84,7 @@ type Template struct {
 	purpose      Purpose
 	nodeLabelKey string
 	want         Content
+	hasVariables bool // what is wanted is another Content for each node: see wantFor
 	contested    []string // names of fields that are left as they are
 }
 
@@ -124,6 +125,7 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 	if m := ls.Spec.ServiceMetadata; m != nil && purpose != Source && len(m.Labels)+len(m.Annotations) > 0 {
 		maps.Copy(t.want.Labels, m.Labels)
 		maps.Copy(t.want.Annotations, m.Annotations)
+		t.hasVariables = purpose == ForNode && hasVariables(m)
 		applied, err := json.Marshal(appliedMetadata{
 			Labels:      slices.Sorted(maps.Keys(m.Labels)),
 			Annotations: slices.Sorted(maps.Keys(m.Annotations)),
@@ -197,7 +199,7 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 
 // Service returns the Service that a node should have, ready to be created. node is "" for a Service of no node.
 func (t *Template) Service(node string) *corev1.Service {
-	service := t.want.service(node, t.nodeLabelKey)
+	service := t.wantFor(node).service(node, t.nodeLabelKey)
 	service.Name, service.Namespace = t.name(node), t.owner.Namespace
 	return service
 }
@@ -214,7 +216,7 @@ func (t *Template) isLeft(field string) bool { return slices.Contains(t.conteste
 // Mismatches returns the names of the fields in which a Service is not as its node should have it, but for those that
 // are left.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
-	names := t.compare(ContentOf(service, t.nodeLabelKey)).mismatches
+	names := t.compare(ContentOf(service, t.nodeLabelKey), node).mismatches
 	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isLeft(annotationsField) {
 		names = append(names, annotationsField)
 	}
@@ -229,15 +231,16 @@ type difference struct {
 	isImmutable bool
 }
 
-func (t *Template) compare(have *Content) (d difference) {
+func (t *Template) compare(have *Content, node string) (d difference) {
+	want := t.wantFor(node)
 	for _, f := range allFields {
 		switch {
-		case f.matches(&t.want, have):
+		case f.matches(want, have):
 		case t.isLeft(f.name):
 			d.contested = append(d.contested, f.name)
 		default:
 			d.mismatches = append(d.mismatches, f.name)
-			d.isImmutable = d.isImmutable || f.isImmutable != nil && f.isImmutable(&t.want, have)
+			d.isImmutable = d.isImmutable || f.isImmutable != nil && f.isImmutable(want, have)
 		}
 	}
 	return d
@@ -262,10 +265,10 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 
 // changed is a Service with everything that the template decides as a node should have it, and all else as it is.
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
-	content := ContentOf(live.DeepCopy(), t.nodeLabelKey)
+	content, wanted := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
 	for _, f := range allFields {
-		if !t.isLeft(f.name) && !f.matches(&t.want, content) {
-			f.set(&t.want, content)
+		if !t.isLeft(f.name) && !f.matches(wanted, content) {
+			f.set(wanted, content)
 		}
 	}
 	want := content.service(node, t.nodeLabelKey)

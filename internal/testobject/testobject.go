@@ -133,6 +133,12 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 			Annotations: map[string]string{"external-dns.example.com/ttl": "60"},
 		}
 	},
+	"variables": func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+			Labels:      map[string]string{"team": "a-$(NODE_DNS_LABEL)"},
+			Annotations: map[string]string{"external-dns.example.com/hostname": "$(NODE_NAME).example.com"},
+		}
+	},
 	"selector": func(ls *v1alpha1.LocalService) {
 		ls.Spec.Selector = map[string]string{"app": "other",
 			"tier": "cache"}

@@ -65,6 +65,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.type) || self.type == 'ClusterIP'",message="mode: Hostnames publishes one headless Service, which has no node port and no load balancer; remove type, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.sessionAffinity) || self.sessionAffinity == 'None'",message="sessionAffinity has no effect with mode: Hostnames, whose Service is headless: clients choose the pod; remove it, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.internalTrafficPolicy) || self.internalTrafficPolicy == 'Cluster'",message="internalTrafficPolicy has no effect with mode: Hostnames, whose Service is headless; remove it, or use mode: Services"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.serviceMetadata) || ((!has(self.serviceMetadata.labels) || self.serviceMetadata.labels.all(k, !self.serviceMetadata.labels[k].contains('$('))) && (!has(self.serviceMetadata.annotations) || self.serviceMetadata.annotations.all(k, !self.serviceMetadata.annotations[k].contains('$('))))",message="variables in serviceMetadata have no meaning with mode: Hostnames, whose Service is one for all nodes; remove them, or use mode: Services"
 type LocalServiceSpec struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
 	// one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for
@@ -252,7 +253,18 @@ type ClientIPConfig struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// ServiceMetadata is what to put into the metadata of every generated Service.
+// Variables in the values of ServiceMetadata, as the args of a container have them: $$( stands for $(.
+const (
+	// VariableNodeName stands for the name of the Service's node.
+	VariableNodeName = "$(NODE_NAME)"
+	// VariableNodeDNSLabel stands for the name of the node as a DNS label: the hostname that the node has with mode:
+	// Hostnames. It is the name itself, or where that has dots or is too long, a readable part and a hash.
+	VariableNodeDNSLabel = "$(NODE_DNS_LABEL)"
+)
+
+// ServiceMetadata is what to put into the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
+// value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
+// most 63 characters). $$( stands for $(.
 type ServiceMetadata struct {
 	// labels to put on every generated Service. The controller's own labels (owner and the node label) cannot be
 	// set here.
@@ -261,7 +273,7 @@ type ServiceMetadata struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!('owner' in self) && !('vm/rack' in self) && !('localservice.dev/hostnames' in self)",message="the labels owner, vm/rack and localservice.dev/hostnames on the Services are reserved for the controller; remove them from serviceMetadata.labels"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="serviceMetadata.labels has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k].replace('$(NODE_NAME)', 'n').replace('$(NODE_DNS_LABEL)', 'n')).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', begins and ends with a letter or digit, and may have the variables $(NODE_NAME) and $(NODE_DNS_LABEL)"
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// annotations to put on every generated Service, for example for a load balancer or for external-dns.
@@ -272,6 +284,7 @@ type ServiceMetadata struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('localservice.dev/'))",message="annotations under localservice.dev/ belong to the controller; remove them from serviceMetadata.annotations"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k.lowerAscii()).hasValue())",message="serviceMetadata.annotations has a key that no annotation can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k]) + size(k)).sum() <= 50000",message="serviceMetadata.annotations are too large: they may have 50000 characters together"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].replace('$$(', '').replace('$(NODE_NAME)', '').replace('$(NODE_DNS_LABEL)', '').contains('$('))",message="serviceMetadata.annotations has a value with $( that begins no variable; the variables are $(NODE_NAME) and $(NODE_DNS_LABEL), and $$( stands for $("
 	// +kubebuilder:validation:XValidation:rule="!('kubectl.kubernetes.io/last-applied-configuration' in self)",message="the annotation kubectl.kubernetes.io/last-applied-configuration belongs to kubectl, and would be that of another object; remove it from serviceMetadata.annotations"
 	// +kubebuilder:validation:XValidation:rule="!('service.beta.kubernetes.io/load-balancer-source-ranges' in self)",message="the annotation service.beta.kubernetes.io/load-balancer-source-ranges is an old form of a field; use loadBalancerSourceRanges"
 	// +kubebuilder:validation:XValidation:rule="!('service.kubernetes.io/topology-mode' in self && 'service.kubernetes.io/topology-aware-hints' in self) || self['service.kubernetes.io/topology-mode'] == self['service.kubernetes.io/topology-aware-hints']",message="the annotations service.kubernetes.io/topology-mode and service.kubernetes.io/topology-aware-hints contradict each other; remove the second one, which is an old name of the first"
