@@ -193,7 +193,7 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 		}
 		// The cause may have other words at each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
-		if ctx.Err() == nil && complaints.isNews("", message, repeatInterval) {
+		if ctx.Err() == nil && complaints.isNews("", message) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
 		}
 		select {
@@ -215,7 +215,7 @@ func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWi
 		case ctx.Err() != nil:
 		case harmless:
 			logger.V(4).Info("The watch restarts", "resource", resource, "reason", err.Error())
-		case complaints.isNews(resource, message, repeatInterval):
+		case complaints.isNews(resource, message):
 			logger.Error(err, message, "resource", resource)
 		}
 	}
@@ -236,16 +236,16 @@ func (c *preflight) explain(err error) (message string, harmless bool) {
 	return "The API server cannot be watched: what we know of the cluster gets old until this works again", false
 }
 
-// complaints remembers for a while what was said last about each subject.
+// complaints remembers for a while what was logged last about each subject.
 type complaints struct{ *utilcache.LRUExpireCache }
 
 func newComplaints() complaints { return complaints{utilcache.NewLRUExpireCache(100)} }
 
-// isNews reports whether a message is worth saying, and remembers it.
-func (c complaints) isNews(subject, message string, interval time.Duration) bool {
-	if last, said := c.Get(subject); said && last == message {
+// isNews reports whether a message is worth logging, and remembers it.
+func (c complaints) isNews(subject, message string) bool {
+	if last, logged := c.Get(subject); logged && last == message {
 		return false
 	}
-	c.Add(subject, message, interval)
+	c.Add(subject, message, repeatInterval)
 	return true
 }
