@@ -110,15 +110,14 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 	if flags.watch {
 		return p.watchNodes(ctx, c, ls, flags.clusterDomain, printer)
 	}
-	in, allNodes, err := c.read(ctx, ls, true)
+	w, err := c.read(ctx, ls, flags.clusterDomain, true)
 	if err != nil {
 		return err
 	}
-	if !allNodes {
+	if !w.allNodes {
 		p.warnOfNodes(ls)
 	}
-	in.ClusterDomain = flags.clusterDomain
-	list := diagnose.Nodes(in)
+	list := diagnose.Nodes(w.input(ls))
 	if len(list.Items) == 0 && printer.table {
 		return printer.printNone(list)
 	}

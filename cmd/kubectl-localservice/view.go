@@ -78,8 +78,8 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 			return err
 		}
 	}
-	w, err := c.newWatcher(ctx, name, flags.clusterDomain)
-	if err != nil {
+	w := c.newWatcher(name, flags.clusterDomain)
+	if err := w.check(ctx); err != nil {
 		return err
 	}
 	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name}
