@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
@@ -60,7 +62,7 @@ func (c *preflight) check(ctx context.Context) error {
 		return fmt.Errorf("the API server at %s does not accept our credentials: check "+
 			"-kubeconfig"+causeSeparator+"%w", c.host, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("we may not even ask which APIs there are: %w", err)
+		return fmt.Errorf("not authorized to discover the API %s: %w", gv, err)
 	case err != nil:
 		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster "+
 			"runs"+causeSeparator+"%w", c.host, err)
@@ -165,23 +167,14 @@ func (c *preflight) missing(ctx context.Context, needed []permission) (missing [
 }
 
 func (p *permission) describe(verb string) string {
-	what := verb + " " + p.resource
-	if p.subresource != "" {
-		what += "/" + p.subresource
-	}
-	if p.group != "" {
-		what += "." + p.group
-	}
+	what := schema.GroupResource{Group: p.group, Resource: path.Join(p.resource, p.subresource)}.String()
 	if p.namespace != "" {
 		what += " in namespace " + p.namespace
 	}
-	return what
+	return verb + " " + what
 }
 
-// wait checks until nothing is missing but in namespaces, and logs what it waits for. Its error is that of
-// ctx.
-func (c *preflight) wait(ctx context.Context) error { return waitUntil(ctx, c.check, retryInterval) }
-
+// waitUntil checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
 func waitUntil(ctx context.Context, check func(context.Context) error, interval time.Duration) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
