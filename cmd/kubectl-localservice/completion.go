@@ -4,16 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // completionTimeout bounds how long a shell waits after the Tab key.
@@ -67,33 +63,31 @@ func (p *plugin) complete(choicesOfArgs ...choices) cobra.CompletionFunc {
 	}
 }
 
-func localServiceNames(ctx context.Context, c *cluster, _ []string) ([]string, error) {
-	all, err := list[v1alpha1.LocalService](ctx, nil,
-		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List)
-	var names []string
-	for _, ls := range all {
-		names = append(names, ls.Name)
+func localServiceNames(ctx context.Context, c *cluster, _ []string) (names []string, err error) {
+	all, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	for i := range all.Items {
+		names = append(names, all.Items[i].Name)
+	}
+	return names, nil
 }
 
-// nodesWithName are the nodes, or with groupBy their groups.
+// nodesWithName returns the nodes, or with groupBy their groups, that have a name.
 func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
 	ls, err := c.localService(ctx, nameOf(args[0]))
 	if err != nil {
 		return nil, err
 	}
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		names, err := c.names(ctx, ls, "")
-		for i := range names {
-			if names[i].HasService() {
-				nodes = append(nodes, names[i].Node)
-			}
-		}
-		return nodes, err
+	w, err := c.read(ctx, ls, "", false)
+	if err != nil {
+		return nil, err
 	}
-	services, err := list[corev1.Service](ctx, labels.Set{v1alpha1.OwnerLabelKey: ls.Name},
-		c.kube.CoreV1().Services(c.namespace).List)
-	known := diagnose.KnownNodes(diagnose.Input{LocalService: ls, Services: services})
-	return slices.Sorted(maps.Keys(known)), err
+	for _, n := range diagnose.Nodes(w.input(ls)).Items {
+		if n.HasService() {
+			nodes = append(nodes, n.Node)
+		}
+	}
+	return nodes, nil
 }

@@ -19,13 +19,7 @@ type nodesFlags struct {
 	output           *genericclioptions.PrintFlags
 }
 
-func (p *plugin) nodesCommand() *cobra.Command {
-	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
-	output := flags.output
-	cmd := &cobra.Command{
-		Use:   "nodes NAME",
-		Short: "Show every node's Service, its endpoints, and why it has none",
-		Long: `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its name,
+const nodesHelp = `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its name,
 how many of its endpoints are ready, and if not all are well, why:
 
   NodeWithoutName        the node does not have the label that spec.groupBy names
@@ -57,7 +51,15 @@ still there. In -o json and -o yaml that is the field message of the list.
 With -o name, the Services that are there are listed, as other commands take them.
 
 With --watch, each line is printed again when it changes. A name that is gone is printed once more, with the reason
-NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`,
+NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
+
+func (p *plugin) nodesCommand() *cobra.Command {
+	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
+	output := flags.output
+	cmd := &cobra.Command{
+		Use:   "nodes NAME",
+		Short: "Show every node's Service, its endpoints, and why it has none",
+		Long:  nodesHelp,
 		Example: `  # What answers on each node, and why nothing does
   kubectl localservice nodes demo
 
@@ -110,19 +112,14 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 	if flags.watch {
 		return p.watchNodes(ctx, c, ls, flags.clusterDomain, printer)
 	}
-	in, allNodes, err := c.read(ctx, ls, true)
+	w, err := c.read(ctx, ls, flags.clusterDomain, true)
 	if err != nil {
 		return err
 	}
-	if !allNodes {
+	if !w.allNodes {
 		p.warnOfNodes(ls)
 	}
-	in.ClusterDomain = flags.clusterDomain
-	list := diagnose.Nodes(in)
-	if len(list.Items) == 0 && printer.table {
-		return printer.printNone(list)
-	}
-	return printer.print(list)
+	return printer.printChanges(nil, diagnose.Nodes(w.input(ls)))
 }
 
 func (p *plugin) warnOfNodes(ls *v1alpha1.LocalService) {

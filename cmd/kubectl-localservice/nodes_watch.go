@@ -25,8 +25,8 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 	printer *nodesPrinter) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	w, err := c.newWatcher(ctx, ls.Name, clusterDomain)
-	if err != nil {
+	w := c.newWatcher(ls.Name, clusterDomain)
+	if err := w.check(ctx); err != nil {
 		return err
 	}
 	if !w.allNodes {

@@ -1,179 +1,182 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"strings"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const nodesResource = "nodes"
-
-// source is a resource that a watcher follows.
+// source is a resource that a watcher reads, and what it has read of it.
 type source struct {
+	cache.SharedIndexInformer
 	cache.ListWatch
 
 	resource string
-	object   runtime.Object
-	client   any
-	into     *cache.Indexer
-	// changed is told the state of an object before and after an event, nil where there is none.
-	changed func(before, after any)
+	// labels returns the labels of the objects that concern a LocalService, none for all objects.
+	labels func(*v1alpha1.LocalService) labels.Set
+	// hasSynced reports whether the objects that there were have led to an event each.
+	hasSynced cache.InformerSynced
 }
 
-// lister is what all clients of a resource have. The context and the options are those of a request.
+// concerns reports whether an object may be a part of what a LocalService is.
+func (s *source) concerns(object metav1.Object, ls *v1alpha1.LocalService) bool {
+	if s.resource == "services" { // Another one may have taken a name: all names begin with that of the LocalService.
+		return strings.HasPrefix(object.GetName(), ls.Name)
+	}
+	return selectorOf(s.labels(ls)).Matches(labels.Set(object.GetLabels()))
+}
+
+// selectorOf selects nothing by a label that no object can have.
+func selectorOf(set labels.Set) labels.Selector {
+	selector, err := labels.ValidatedSelectorFromSet(set)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
+}
+
+// lister lists and watches a resource, as all clients do.
 type lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// newSource makes a source of the objects that an option narrows down.
-func newSource[L runtime.Object](resource string, client any, objects lister[L],
-	narrow func(*metav1.ListOptions)) *source {
-	s := &source{resource: resource, client: client}
+// newSource makes a source of the objects that the selectors in an option select.
+func newSource[L runtime.Object](w *watcher, resource string, object runtime.Object, client any, objects lister[L],
+	only metav1.ListOptions, labelsOf func(*v1alpha1.LocalService) labels.Set) *source {
+	narrow := func(opts *metav1.ListOptions) {
+		opts.FieldSelector = cmp.Or(only.FieldSelector, opts.FieldSelector)
+		opts.LabelSelector = cmp.Or(only.LabelSelector, opts.LabelSelector)
+	}
+	s := &source{resource: resource, labels: labelsOf}
 	s.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		narrow(&opts)
 		return objects.List(ctx, opts)
 	}
 	s.WatchFuncWithContext = func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 		narrow(&opts)
-		return objects.Watch(ctx, opts)
+		watching, err := objects.Watch(ctx, opts)
+		w.problem(ctx, resource, err)
+		return watching, err
 	}
+	s.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
+		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	changed := func(object any) {
+		if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
+			object = tombstone.Obj
+		}
+		if object, err := apimeta.Accessor(object); err == nil {
+			w.changed(s, object)
+		}
+	}
+	registration, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed,
+		UpdateFunc: func(before, after any) {
+			// Of a node only the labels matter, and its heartbeat changes the rest all the time.
+			was, isMetadata := before.(*metav1.PartialObjectMetadata)
+			if isMetadata && maps.Equal(was.Labels, after.(*metav1.PartialObjectMetadata).Labels) {
+				return
+			}
+			changed(before)
+			changed(after)
+		},
+		DeleteFunc: changed,
+	})
+	utilruntime.Must(err) // The informer has not been stopped.
+	s.hasSynced = registration.HasSynced
+	utilruntime.Must(s.SetTransform(diagnose.Trim))
+	utilruntime.Must(s.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		w.problem(ctx, resource, err) // Also of a list. A list that works does not show whether the watch will.
+	}))
 	return s
 }
 
-func (w *watcher) sources() []*source {
-	all := func(*metav1.ListOptions) {}
-	ls := newSource("localservices", w.cluster.localServices,
-		w.cluster.localServices.LocalserviceV1alpha1().LocalServices(w.namespace), func(opts *metav1.ListOptions) {
-			if w.name != "" {
-				opts.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
-			}
+// newWatcher makes a watcher of a LocalService of the namespace or, without a name, of all.
+func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
+	w := &watcher{clusterDomain: clusterDomain, allNodes: true, wake: make(chan struct{}, 1),
+		touched: map[types.NamespacedName]bool{}, problems: map[string]string{}}
+	var named, owned metav1.ListOptions
+	owned.LabelSelector = v1alpha1.OwnerLabelKey
+	if name != "" {
+		named.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		owned.LabelSelector = labels.FormatLabels(labels.Set{v1alpha1.OwnerLabelKey: name})
+	}
+	w.localServices = newSource(w, "localservices", &v1alpha1.LocalService{}, c.localServices,
+		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), named, nil)
+	w.nodes = newSource(w, "nodes", &metav1.PartialObjectMetadata{}, c.metadata,
+		c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), metav1.ListOptions{},
+		func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.NodeSelector })
+	w.services = newSource(w, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
+		metav1.ListOptions{}, func(*v1alpha1.LocalService) labels.Set { return nil })
+	w.endpointSlices = newSource(w, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
+		c.kube.DiscoveryV1().EndpointSlices(c.namespace), owned,
+		func(ls *v1alpha1.LocalService) labels.Set { return labels.Set{v1alpha1.OwnerLabelKey: ls.Name} })
+	w.pods = newSource(w, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), metav1.ListOptions{},
+		func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.Selector })
+	return w
+}
+
+// read reads once what a LocalService is made of, in one list of each resource. Without pods, that is enough for the
+// names.
+func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, clusterDomain string, withPods bool) (*watcher,
+	error) {
+	w := c.newWatcher(ls.Name, clusterDomain)
+	sources := []*source{w.nodes, w.services, w.endpointSlices}
+	if withPods {
+		sources = append(sources, w.pods)
+	}
+	return w, w.each(sources, func(s *source) error {
+		opts := metav1.ListOptions{LabelSelector: selectorOf(s.labels(ls)).String()}
+		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
+			return s.GetIndexer().Add(object)
 		})
-	ls.object, ls.into, ls.changed = &v1alpha1.LocalService{}, &w.localServices, w.localServiceChanged
-
-	nodes := newSource(nodesResource, w.metadata,
-		w.metadata.Resource(corev1.SchemeGroupVersion.WithResource(nodesResource)), all)
-	nodes.object, nodes.into, nodes.changed = &metav1.PartialObjectMetadata{}, &w.nodes, w.nodeChanged
-
-	// Not only those with the label: another one may have taken a name.
-	services := newSource("services", w.kube, w.kube.CoreV1().Services(w.namespace), all)
-	services.object, services.into, services.changed = &corev1.Service{}, &w.services, w.serviceChanged
-
-	slices := newSource("endpointslices", w.kube, w.kube.DiscoveryV1().EndpointSlices(w.namespace),
-		func(opts *metav1.ListOptions) { opts.LabelSelector = w.ownerSelector() })
-	slices.object, slices.into, slices.changed = &discoveryv1.EndpointSlice{}, &w.endpointSlices, w.sliceChanged
-
-	pods := newSource("pods", w.kube, w.kube.CoreV1().Pods(w.namespace), all)
-	pods.object, pods.into, pods.changed = &corev1.Pod{}, &w.pods, w.podChanged
-	return []*source{ls, nodes, services, slices, pods}
+	})
 }
 
-// ownerSelector selects what has the label of the LocalService, or of any.
-func (w *watcher) ownerSelector() string {
-	if w.name != "" {
-		return labels.FormatLabels(labels.Set{v1alpha1.OwnerLabelKey: w.name})
-	}
-	exists, err := labels.NewRequirement(v1alpha1.OwnerLabelKey, selection.Exists, nil)
-	if err != nil {
-		panic(err) // The key is ours.
-	}
-	return exists.String()
+// check finds out whether the user may read what a watch needs.
+func (w *watcher) check(ctx context.Context) error {
+	return w.each(w.sources(), func(s *source) error {
+		_, err := s.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
 }
 
-// newInformer makes a cache of a source, which notes what goes wrong with it.
-func (w *watcher) newInformer(s *source) (cache.Indexer, cache.Controller) {
-	noted := cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			list, err := s.ListWithContext(ctx, opts)
-			if err != nil { // A list that works does not tell whether the watch will.
-				w.problem(ctx, s.resource, err)
+// each reads from some sources at the same time. Many who may see all in a namespace may not list nodes: they see the
+// nodes that have a name.
+func (w *watcher) each(sources []*source, read func(*source) error) error {
+	var reading errgroup.Group
+	for _, s := range sources {
+		reading.Go(func() error {
+			err := read(s)
+			if s == w.nodes && apierrors.IsForbidden(err) {
+				w.allNodes = false
+				return nil
 			}
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			watching, err := s.WatchWithContext(ctx, opts)
-			w.problem(ctx, s.resource, err)
-			return watching, err
-		},
+			return known(err)
+		})
 	}
-	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&noted, s.client),
-		ObjectType:    s.object,
-		Transform:     diagnose.Trim,
-		Indexers:      cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { s.changed(nil, object) },
-			UpdateFunc: s.changed,
-			DeleteFunc: func(object any) {
-				if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
-					object = tombstone.Obj
-				}
-				s.changed(object, nil)
-			},
-		},
-	})
-	return store.(cache.Indexer), controller
+	return reading.Wait()
 }
 
-// either calls a function for the state before and after, where there is one, until it returns true.
-func either[T any](before, after any, is func(*T) bool) bool {
-	for _, object := range []any{after, before} {
-		if typed, ok := object.(*T); ok && is(typed) {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *watcher) localServiceChanged(before, after any) {
-	either(before, after, func(ls *v1alpha1.LocalService) bool {
-		w.touchKey(keyOf(ls))
-		return true
-	})
-}
-
-// nodeChanged goes by labels: of a node nothing else matters, and its heartbeat changes the rest all the time.
-func (w *watcher) nodeChanged(before, after any) {
-	was, existed := before.(*metav1.PartialObjectMetadata)
-	is, exists := after.(*metav1.PartialObjectMetadata)
-	if existed && exists && maps.Equal(was.Labels, is.Labels) {
-		return
-	}
-	w.touch(func(ls *v1alpha1.LocalService) bool {
-		return either(before, after, func(node *metav1.PartialObjectMetadata) bool { return selectsNode(ls, node.Labels) })
-	}, metav1.NamespaceAll)
-}
-
-func (w *watcher) serviceChanged(before, after any) {
-	either(before, after, func(service *corev1.Service) bool {
-		w.touch(func(ls *v1alpha1.LocalService) bool { return mayBeOf(service, ls) }, service.Namespace)
-		return true
-	})
-}
-
-func (w *watcher) sliceChanged(before, after any) {
-	either(before, after, func(slice *discoveryv1.EndpointSlice) bool {
-		owner := slice.Labels[v1alpha1.OwnerLabelKey]
-		w.touch(func(ls *v1alpha1.LocalService) bool { return ls.Name == owner }, slice.Namespace)
-		return false
-	})
-}
-
-func (w *watcher) podChanged(before, after any) {
-	either(before, after, func(pod *corev1.Pod) bool {
-		w.touch(func(ls *v1alpha1.LocalService) bool { return selectsPod(ls, pod.Labels) }, pod.Namespace)
-		return false
-	})
+func (w *watcher) sources() []*source {
+	return []*source{w.localServices, w.nodes, w.services, w.endpointSlices, w.pods}
 }

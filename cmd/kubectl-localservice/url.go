@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -100,7 +101,7 @@ func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, 
 // hostOfName is hostOfService with mode Hostnames; with groupBy, node is a group.
 func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, node, clusterDomain string) (host,
 	service string, err error) {
-	names, err := c.names(ctx, ls, clusterDomain)
+	w, err := c.read(ctx, ls, clusterDomain, false)
 	if err != nil {
 		return "", "", err
 	}
@@ -108,8 +109,8 @@ func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, nod
 	if ls.Spec.GroupBy != "" {
 		what = "group of nodes " + node
 	}
-	for i := range names {
-		switch n := &names[i]; {
+	for _, n := range diagnose.Nodes(w.input(ls)).Items {
+		switch {
 		case n.Node == node && n.HasService():
 			return n.DNSName, n.Service, nil
 		case n.Node == node:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -78,8 +79,8 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 			return err
 		}
 	}
-	w, err := c.newWatcher(ctx, name, flags.clusterDomain)
-	if err != nil {
+	w := c.newWatcher(name, flags.clusterDomain)
+	if err := w.check(ctx); err != nil {
 		return err
 	}
 	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name}
@@ -99,19 +100,17 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
-	matrix, problems := &view.Matrix{}, p.problemPrinter()
+	columns, problems := map[string]*view.Column{}, p.problemPrinter()
 	w.run(ctx, func(n news) {
 		problems(n.problems)
-		columns := map[string]*view.Column{}
+		columns = maps.Clone(columns) // The server still reads the others.
 		for key, list := range n.lists {
-			columns[key.String()] = nil
+			delete(columns, key.String())
 			if list != nil {
 				columns[key.String()] = view.NewColumn(list)
 			}
 		}
-		matrix = matrix.With(columns)
-		matrix.Loaded, matrix.Problems = n.loaded, n.problems
-		server.Publish(matrix)
+		server.Publish(&view.Matrix{Status: view.Status{Loaded: n.loaded, Problems: n.problems}, Columns: columns})
 	})
 	return running.Wait()
 }

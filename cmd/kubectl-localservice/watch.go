@@ -8,17 +8,16 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
@@ -38,16 +37,13 @@ type news struct {
 	problems []string
 }
 
-// watcher follows what LocalServices are made of, with the rights of the user. Handlers note which LocalServices an
-// event concerns; what those look like now is decided from the caches, by diagnose.
+// watcher reads what LocalServices are made of, with the rights of the user, once or as it changes. What has changed is
+// only noted; what LocalServices look like now is decided from what was read, by diagnose.
 type watcher struct {
-	*cluster
-	name          string // of the only LocalService to look at, "" for all in the namespace
 	clusterDomain string
 	allNodes      bool // may be listed
 
-	localServices, nodes, services, endpointSlices, pods cache.Indexer
-	informers                                            []cache.Controller
+	localServices, nodes, services, endpointSlices, pods *source
 
 	wake chan struct{}
 
@@ -57,44 +53,16 @@ type watcher struct {
 	problems map[string]string // by resource
 }
 
-// newWatcher finds out whether the user may read what a watch needs. Those who may not list nodes see the nodes that
-// have a name.
-func (c *cluster) newWatcher(ctx context.Context, name, clusterDomain string) (*watcher, error) {
-	w := &watcher{cluster: c, name: name, clusterDomain: clusterDomain, wake: make(chan struct{}, 1),
-		touched: map[types.NamespacedName]bool{}, problems: map[string]string{}}
-	var asking errgroup.Group
-	for _, source := range w.sources() {
-		asking.Go(func() error {
-			_, err := source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-			if source.resource == nodesResource {
-				if w.allNodes = !apierrors.IsForbidden(err); !w.allNodes {
-					return nil
-				}
-			}
-			return known(err)
-		})
-	}
-	if err := asking.Wait(); err != nil {
-		return nil, err
-	}
-	for _, source := range w.sources() {
-		indexer, informer := w.newInformer(source)
-		*source.into = indexer
-		if source.resource != nodesResource || w.allNodes {
-			w.informers = append(w.informers, informer)
-		}
-	}
-	return w, nil
-}
-
-// run tells what there is, and then what changes, until ctx is done.
-func (w *watcher) run(ctx context.Context, tell func(news)) {
+// run reports what there is, and then what changes, until ctx is done.
+func (w *watcher) run(ctx context.Context, report func(news)) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var synced []cache.InformerSynced
-	for _, informer := range w.informers {
-		synced = append(synced, informer.HasSynced)
-		running.Go(func() { informer.RunWithContext(ctx) })
+	for _, s := range w.sources() {
+		if s != w.nodes || w.allNodes {
+			synced = append(synced, s.hasSynced)
+			running.Go(func() { s.RunWithContext(ctx) })
+		}
 	}
 	running.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), synced...) {
@@ -112,16 +80,18 @@ func (w *watcher) run(ctx context.Context, tell func(news)) {
 			return
 		case <-time.After(watchDelay):
 		}
-		tell(w.news())
+		report(w.news())
 	}
 }
 
-// load has all LocalServices looked at.
+// load notes that all is read: all LocalServices are new.
 func (w *watcher) load() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.loaded = true
-	w.mu.Unlock()
-	w.touch(func(*v1alpha1.LocalService) bool { return true }, metav1.NamespaceAll)
+	for _, ls := range inNamespace[v1alpha1.LocalService](w.localServices, metav1.NamespaceAll) {
+		w.touched[keyOf(ls)] = true
+	}
 	w.signal()
 }
 
@@ -132,30 +102,24 @@ func (w *watcher) signal() {
 	}
 }
 
-// touch notes that something has changed about the LocalServices of a namespace that an event concerns. Until all is
-// read, all of them will be looked at anyway.
-func (w *watcher) touch(concerns func(*v1alpha1.LocalService) bool, namespace string) {
+// changed notes the LocalServices that an object concerns, which has changed, come or gone. Until all is read, there is
+// nothing to note.
+func (w *watcher) changed(s *source, object metav1.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.loaded {
 		return
 	}
-	for _, ls := range inNamespace[v1alpha1.LocalService](w.localServices, namespace) {
-		if concerns(ls) {
-			w.touched[keyOf(ls)] = true
+	if s == w.localServices {
+		w.touched[keyOf(object)] = true
+	} else {
+		for _, ls := range inNamespace[v1alpha1.LocalService](w.localServices, object.GetNamespace()) {
+			if s.concerns(object, ls) {
+				w.touched[keyOf(ls)] = true
+			}
 		}
 	}
 	if len(w.touched) > 0 {
-		w.signal()
-	}
-}
-
-// touchKey is touch for one LocalService, which may be gone.
-func (w *watcher) touchKey(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.loaded {
-		w.touched[key] = true
 		w.signal()
 	}
 }
@@ -177,69 +141,53 @@ func (w *watcher) news() news {
 	return n
 }
 
-// list is what is known of a LocalService now, nil if there is none.
+// list returns what is known of a LocalService now, nil if there is none.
 func (w *watcher) list(key types.NamespacedName) *diagnose.NodeList {
-	object, found, _ := w.localServices.GetByKey(key.String())
+	object, found, _ := w.localServices.GetIndexer().GetByKey(key.String())
 	if !found {
 		return nil
 	}
-	ls := object.(*v1alpha1.LocalService)
+	return diagnose.Nodes(w.input(object.(*v1alpha1.LocalService)))
+}
+
+// input returns what was read that concerns a LocalService.
+func (w *watcher) input(ls *v1alpha1.LocalService) diagnose.Input {
 	in := diagnose.Input{
 		LocalService:   ls,
 		Nodes:          map[string]labels.Set{},
-		Services:       inNamespace[corev1.Service](w.services, ls.Namespace),
-		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](w.endpointSlices, ls.Namespace),
-		Pods:           inNamespace[corev1.Pod](w.pods, ls.Namespace),
+		Services:       concerning[corev1.Service](w.services, ls),
+		EndpointSlices: concerning[discoveryv1.EndpointSlice](w.endpointSlices, ls),
+		Pods:           concerning[corev1.Pod](w.pods, ls),
 		ClusterDomain:  w.clusterDomain,
 	}
-	in.Services = slices.DeleteFunc(in.Services, func(s *corev1.Service) bool { return !mayBeOf(s, ls) })
-	in.EndpointSlices = slices.DeleteFunc(in.EndpointSlices, func(s *discoveryv1.EndpointSlice) bool {
-		return s.Labels[v1alpha1.OwnerLabelKey] != ls.Name
-	})
 	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.nodes, metav1.NamespaceAll) {
-		if selectsNode(ls, node.Labels) {
+		if w.nodes.concerns(node, ls) {
 			in.Nodes[node.Name] = node.Labels
 		}
 	}
 	if !w.allNodes {
 		in.Nodes = diagnose.KnownNodes(in)
 	}
-	return diagnose.Nodes(in)
-}
-
-// mayBeOf reports whether the name of a Service may be one that a LocalService needs: all of them begin with its own.
-func mayBeOf(service *corev1.Service, ls *v1alpha1.LocalService) bool {
-	return strings.HasPrefix(service.Name, ls.Name)
-}
-
-func selectsNode(ls *v1alpha1.LocalService, node map[string]string) bool {
-	selector, err := labels.ValidatedSelectorFromSet(ls.Spec.NodeSelector)
-	return err == nil && selector.Matches(labels.Set(node))
-}
-
-func selectsPod(ls *v1alpha1.LocalService, pod map[string]string) bool {
-	return labels.SelectorFromSet(ls.Spec.Selector).Matches(labels.Set(pod))
+	return in
 }
 
 func keyOf(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// inNamespace are the objects of a cache in a namespace, or in all, as those are listed. The slice is the caller's.
-func inNamespace[T any](indexer cache.Indexer, namespace string) []*T {
-	all := indexer.List
-	if namespace != metav1.NamespaceAll {
-		all = func() []any {
-			objects, _ := indexer.ByIndex(cache.NamespaceIndex, namespace) // Fails only without that index.
-			return objects
-		}
-	}
-	objects := all()
-	typed := make([]*T, len(objects))
-	for i := range objects {
-		typed[i] = objects[i].(*T)
-	}
-	return typed
+// concerning returns the objects in the namespace of a LocalService that concern it.
+func concerning[T any](s *source, ls *v1alpha1.LocalService) []*T {
+	return slices.DeleteFunc(inNamespace[T](s, ls.Namespace), func(object *T) bool {
+		return !s.concerns(any(object).(metav1.Object), ls)
+	})
+}
+
+// inNamespace returns the objects in a namespace, or in all. The slice is the caller's.
+func inNamespace[T any](s *source, namespace string) (objects []*T) {
+	utilruntime.Must(cache.ListAllByNamespace(s.GetIndexer(), namespace, labels.Everything(), func(object any) {
+		objects = append(objects, object.(*T))
+	}))
+	return objects
 }
 
 // whyNoWatch is the same text each time that a watch is tried again. That the cluster cannot be reached concerns all

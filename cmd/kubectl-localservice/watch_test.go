@@ -30,8 +30,8 @@ import (
 func startWatch(t *testing.T, f *fixture) (*cluster, <-chan news) {
 	t.Helper()
 	c := &cluster{namespace: "default", kube: f.kube, localServices: f.localServices, metadata: f.metadata}
-	w, err := c.newWatcher(t.Context(), "", "cluster.local")
-	if err != nil {
+	w := c.newWatcher("", "cluster.local")
+	if err := w.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,12 +78,11 @@ func TestWatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in, _, err := c.read(t.Context(), ls, true)
+			read, err := c.read(t.Context(), ls, "cluster.local", true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			in.ClusterDomain = "cluster.local"
-			if diff := cmp.Diff(diagnose.Nodes(in), first.lists[key("demo")]); diff != "" || !first.loaded {
+			if diff := cmp.Diff(diagnose.Nodes(read.input(ls)), first.lists[key("demo")]); diff != "" || !first.loaded {
 				t.Errorf("(-table +watch):\n%s", diff)
 			}
 			if names := namesOf(first); !slices.Equal(names, []string{"demo", "other"}) {
@@ -232,11 +231,11 @@ func TestChangesPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := func(change func(*diagnose.Input)) *diagnose.NodeList {
-		in, _, err := c.read(t.Context(), ls, true)
+		read, err := c.read(t.Context(), ls, "d", true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.ClusterDomain = "d"
+		in := read.input(ls)
 		change(&in)
 		return diagnose.Nodes(in)
 	}

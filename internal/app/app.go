@@ -64,9 +64,11 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		"nodeLabelKey", opts.NodeLabelKey, "namespaces", opts.Namespaces, "leaderElection", opts.leaderElect,
 		"httpAddress", server.address, "metricsSecureAddress", server.metricsAddress)
 
-	cluster := preflight{host: config.Host, kube: deps.Kube, leaseNamespace: opts.leaseNamespace(),
-		namespaces: opts.Namespaces}
-	if err := cluster.wait(ctx); err != nil {
+	cluster := preflight{host: config.Host, kube: deps.Kube, namespaces: opts.Namespaces}
+	if opts.leaderElect {
+		cluster.leaseNamespace = opts.leaderElectionNamespace
+	}
+	if err := waitUntil(ctx, cluster.check, retryInterval); err != nil {
 		return nil // Stopped while waiting.
 	}
 	var stopEvents func()
@@ -92,7 +94,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	if !deps.Caches.WaitForSync(ctx) {
 		return nil // Stopped while waiting.
 	}
-	server.setReady()
+	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
 	for range 2 { // They have come in through much more memory than they take; a sync.Pool keeps its own for longer.
 		debug.FreeOSMemory()

@@ -61,7 +61,9 @@ func NewOptions(args []string, stdout, stderr io.Writer) (*Options, error) {
 	flags.Usage = func() {} // Parse would print it below every error, where nobody sees the error any more.
 	o.addFlags(flags)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		printHelp(flags)
+		fmt.Fprint(stderr, "local-service-controller gives every node a Service of its own in every LocalService.\n\n"+
+			"Usage: local-service-controller [flags]\n\nFlags:\n")
+		flags.PrintDefaults()
 		return nil, err
 	} else if err != nil {
 		fmt.Fprintln(stderr, seeHelp) // The error has been printed.
@@ -76,12 +78,6 @@ func NewOptions(args []string, stdout, stderr io.Writer) (*Options, error) {
 		return nil, err
 	}
 	return o, nil
-}
-
-func printHelp(flags *flag.FlagSet) {
-	fmt.Fprint(flags.Output(), "local-service-controller gives every node a Service of its own in every "+
-		"LocalService.\n\nUsage: local-service-controller [flags]\n\nFlags:\n")
-	flags.PrintDefaults()
 }
 
 func (o *Options) addFlags(flags *flag.FlagSet) {
@@ -202,14 +198,6 @@ func (o *Options) restConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return config, nil
-}
-
-// leaseNamespace is the namespace of the leader election's Lease, "" if there is no election.
-func (o *Options) leaseNamespace() string {
-	if !o.leaderElect {
-		return ""
-	}
-	return o.leaderElectionNamespace
 }
 
 // podNamespace is the namespace of the pod that this program runs in, kube-system elsewhere.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
@@ -60,7 +62,7 @@ func (c *preflight) check(ctx context.Context) error {
 		return fmt.Errorf("the API server at %s does not accept our credentials: check "+
 			"-kubeconfig"+causeSeparator+"%w", c.host, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("we may not even ask which APIs there are: %w", err)
+		return fmt.Errorf("not authorized to discover the API %s: %w", gv, err)
 	case err != nil:
 		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster "+
 			"runs"+causeSeparator+"%w", c.host, err)
@@ -165,23 +167,14 @@ func (c *preflight) missing(ctx context.Context, needed []permission) (missing [
 }
 
 func (p *permission) describe(verb string) string {
-	what := verb + " " + p.resource
-	if p.subresource != "" {
-		what += "/" + p.subresource
-	}
-	if p.group != "" {
-		what += "." + p.group
-	}
+	what := schema.GroupResource{Group: p.group, Resource: path.Join(p.resource, p.subresource)}.String()
 	if p.namespace != "" {
 		what += " in namespace " + p.namespace
 	}
-	return what
+	return verb + " " + what
 }
 
-// wait checks until nothing is missing but in namespaces, and logs what it waits for. Its error is that of
-// ctx.
-func (c *preflight) wait(ctx context.Context) error { return waitUntil(ctx, c.check, retryInterval) }
-
+// waitUntil checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
 func waitUntil(ctx context.Context, check func(context.Context) error, interval time.Duration) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -193,7 +186,7 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 		}
 		// The cause may have other words at each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
-		if ctx.Err() == nil && complaints.isNews("", message, repeatInterval) {
+		if ctx.Err() == nil && complaints.isNews("", message) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
 		}
 		select {
@@ -215,7 +208,7 @@ func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWi
 		case ctx.Err() != nil:
 		case harmless:
 			logger.V(4).Info("The watch restarts", "resource", resource, "reason", err.Error())
-		case complaints.isNews(resource, message, repeatInterval):
+		case complaints.isNews(resource, message):
 			logger.Error(err, message, "resource", resource)
 		}
 	}
@@ -236,16 +229,16 @@ func (c *preflight) explain(err error) (message string, harmless bool) {
 	return "The API server cannot be watched: what we know of the cluster gets old until this works again", false
 }
 
-// complaints remembers for a while what was said last about each subject.
+// complaints remembers for a while what was logged last about each subject.
 type complaints struct{ *utilcache.LRUExpireCache }
 
 func newComplaints() complaints { return complaints{utilcache.NewLRUExpireCache(100)} }
 
-// isNews reports whether a message is worth saying, and remembers it.
-func (c complaints) isNews(subject, message string, interval time.Duration) bool {
-	if last, said := c.Get(subject); said && last == message {
+// isNews reports whether a message is worth logging, and remembers it.
+func (c complaints) isNews(subject, message string) bool {
+	if last, logged := c.Get(subject); logged && last == message {
 		return false
 	}
-	c.Add(subject, message, interval)
+	c.Add(subject, message, repeatInterval)
 	return true
 }

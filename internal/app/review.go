@@ -95,7 +95,7 @@ func (r *reviewer) review(request *http.Request) *refusal {
 	case err == nil:
 		r.permitted.Remove(key)
 		return refused
-	case request.Context().Err() == nil && r.complaints.isNews("", err.Error(), repeatInterval):
+	case request.Context().Err() == nil && r.complaints.isNews("", err.Error()):
 		klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is "+
 			"the chart's value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the "+
 			"source artifacts/deploy/metrics-secure.yaml) applied?")

@@ -113,8 +113,6 @@ func answer(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-func (s *server) setReady() { s.ready.Store(true) }
-
 func (s *server) stop() {
 	for _, server := range s.running {
 		// Nobody waits for an answer of a program that ends.

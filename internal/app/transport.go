@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -13,12 +12,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 )
 
-// warningInterval is how often the same warning of the API server is logged again: each write of a fan-out has it.
-const warningInterval = 24 * time.Hour
-
 // observe has the clients of a configuration log when the API server cannot be reached any more, and when
 // it can again, once each: a watch that cannot be restarted reports nothing by itself. It also has them log each
-// warning of the API server only once, and caches know when something has come for them.
+// warning of the API server once in a while, and not with each write of a fan-out, and caches know when something has
+// come for them.
 func observe(config *rest.Config) {
 	var state atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -67,7 +64,7 @@ type warnings struct{ complaints }
 // HandleWarningHeaderWithContext logs a warning that came with an answer.
 func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
 	const miscellaneous = 299 // the only code that Kubernetes uses
-	if code == miscellaneous && text != "" && w.isNews(text, text, warningInterval) {
+	if code == miscellaneous && text != "" && w.isNews(text, text) {
 		klog.FromContext(ctx).Info("The API server warns: " + text)
 	}
 }

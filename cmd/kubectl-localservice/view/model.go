@@ -12,10 +12,7 @@ import (
 
 // Matrix is what the page shows. It does not change once it is published: another one takes its place.
 type Matrix struct {
-	// Loaded is whether the cluster has been read.
-	Loaded bool
-	// Problems say what keeps the page from hearing of changes.
-	Problems []string
+	Status
 	// Columns are the LocalServices, by <namespace>/<name>.
 	Columns map[string]*Column
 }
@@ -71,7 +68,9 @@ type Scope struct {
 
 // Status is how the watch does.
 type Status struct {
-	Loaded   bool     `json:"loaded"`
+	// Loaded is whether the cluster has been read.
+	Loaded bool `json:"loaded"`
+	// Problems say what keeps the page from hearing of changes.
 	Problems []string `json:"problems"`
 }
 
@@ -95,23 +94,7 @@ func Row(list *diagnose.NodeList, n *diagnose.Node) string {
 	return list.GroupBy + "=" + n.Node
 }
 
-// With returns the matrix with other columns, nil for those that are gone.
-func (m *Matrix) With(columns map[string]*Column) *Matrix {
-	next := &Matrix{Loaded: m.Loaded, Problems: m.Problems, Columns: maps.Clone(m.Columns)}
-	if next.Columns == nil {
-		next.Columns = map[string]*Column{}
-	}
-	for key, column := range columns {
-		if column == nil {
-			delete(next.Columns, key)
-		} else {
-			next.Columns[key] = column
-		}
-	}
-	return next
-}
-
-// Updates tell those who know one matrix what has changed to the next: an update for each column that has.
+// Updates returns what has changed from one matrix to the next: an update for each column that has.
 func Updates(before, now *Matrix) []Update {
 	var updates []Update
 	for _, key := range slices.Sorted(maps.Keys(before.Columns)) {
@@ -124,7 +107,7 @@ func Updates(before, now *Matrix) []Update {
 			updates = append(updates, Update{Columns: []*Column{change}})
 		}
 	}
-	if before.Loaded != now.Loaded || !slices.Equal(before.Problems, now.Problems) { // Last: now all is told.
+	if before.Loaded != now.Loaded || !slices.Equal(before.Problems, now.Problems) { // Last: now all is sent.
 		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...)}})
 	}
 	return updates

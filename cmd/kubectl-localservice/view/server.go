@@ -21,9 +21,6 @@ import (
 //go:embed page
 var page embed.FS
 
-// keepAlive is how often something is sent, so that both sides notice when the other one is gone.
-const keepAlive = 15 * time.Second
-
 // securityHeaders keep the page to what it is made of: nothing of others, and nothing in the frames of others.
 var securityHeaders = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
@@ -135,7 +132,7 @@ func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// serveEvents tells all there is, and then what changes. A reader that is slow misses states in between, and no more.
+// serveEvents sends all there is, and then what changes. A reader that is slow misses states in between, and no more.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := http.NewResponseController(w)
@@ -147,18 +144,18 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		_, err = fmt.Fprintf(w, "data: %s\n\n", data)
 		return err
 	}
-	told := &Matrix{}
+	sent := &Matrix{}
 	if send(Update{Reset: &s.scope, Status: &Status{Problems: []string{}}}) != nil {
 		return
 	}
 	for {
 		matrix, changed := s.current()
-		for _, update := range Updates(told, matrix) {
+		for _, update := range Updates(sent, matrix) {
 			if send(update) != nil {
 				return // The page is closed.
 			}
 		}
-		told = matrix
+		sent = matrix
 		if stream.Flush() != nil {
 			return
 		}
@@ -166,15 +163,11 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-changed:
-		case <-time.After(keepAlive):
-			if _, err := fmt.Fprint(w, ":\n\n"); err != nil {
-				return
-			}
 		}
 	}
 }
 
-// serveCell tells all that is known of one cell: a diagnose.Node.
+// serveCell sends all that is known of one cell: a diagnose.Node.
 func (s *Server) serveCell(w http.ResponseWriter, r *http.Request) {
 	node := s.node(r.FormValue("column"), r.FormValue("row"))
 	if node == nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,10 +28,10 @@ func matrix(lists ...*diagnose.NodeList) *Matrix {
 	for _, list := range lists {
 		columns["default/"+list.LocalService] = NewColumn(list)
 	}
-	return (&Matrix{Loaded: true}).With(columns)
+	return &Matrix{Status: Status{Loaded: true}, Columns: columns}
 }
 
-// TestUpdates: of what is the same nothing is told.
+// TestUpdates: what has not changed is not sent.
 func TestUpdates(t *testing.T) {
 	zoned := item("a", 2, 2, "")
 	zoned.Hostname = "a"
@@ -65,7 +66,10 @@ func TestUpdates(t *testing.T) {
 	}
 	messages := list("same", "", item("n1", 1, 1, ""))
 	messages.Message = "The mode is being changed"
-	if got := Updates(before, before.With(matrix(messages).Columns)); len(got) != 1 || len(got[0].Columns[0].Cells) > 0 {
+	columns := maps.Clone(before.Columns)
+	columns["default/same"] = NewColumn(messages)
+	now = &Matrix{Status: before.Status, Columns: columns}
+	if got := Updates(before, now); len(got) != 1 || len(got[0].Columns[0].Cells) > 0 {
 		t.Errorf("of a message: %+v", got)
 	}
 }
@@ -177,7 +181,8 @@ func TestEvents(t *testing.T) {
 	}
 	want := append([]Update{{Reset: &Scope{Namespace: "default"}, Status: &Status{Problems: []string{}}}},
 		Updates(&Matrix{}, first)...)
-	second := first.With(matrix(list("b", "", item("n1", 0, 1, diagnose.PodsNotReady))).Columns)
+	second := matrix(list("b", "", item("n1", 0, 1, diagnose.PodsNotReady)))
+	second.Columns["default/a"] = first.Columns["default/a"]
 	for i, want := range append(want, Updates(first, second)...) {
 		if i == 4 {
 			s.Publish(second)
