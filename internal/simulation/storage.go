@@ -31,6 +31,7 @@ type Object interface {
 type APIServer struct {
 	mu        sync.Mutex
 	version   int64 // the resource version of the last write, of all resources
+	written   int   // how many writes there have been but for leases and events, which most are at rest
 	uids      int
 	tables    map[string]*table // by the plural name of the resource
 	byType    map[reflect.Type]*table
@@ -339,6 +340,9 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 	}
 	t.log, t.order = append(t.log, c), nil
 	t.wake()
+	if t.name != "leases" && t.name != "events" {
+		s.written++
+	}
 	if concernsManager(&write) {
 		close(s.changed)
 		s.changed = make(chan struct{})
