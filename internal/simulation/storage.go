@@ -117,13 +117,6 @@ func (s *APIServer) ObserveRefusals(observer func(Refused)) {
 	s.refusals = append(s.refusals, observer)
 }
 
-// Admit has admission plug-ins change, or refuse, what is created and updated. It replaces those from before.
-func (s *APIServer) Admit(plugins ...Admission) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admission = plugins
-}
-
 // Get returns a copy of an object, nil if there is none.
 func Get[T Object](s *APIServer, namespace, name string) (object T) {
 	s.mu.Lock()
