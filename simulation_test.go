@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
@@ -30,7 +31,7 @@ import (
 // simulated are the options of replicas. They can be made only once in a process.
 var simulated = sync.OnceValue(func() *app.Options {
 	opts, err := app.NewOptions([]string{"-leader-election-namespace=kube-system",
-		"-leader-election-lease-duration=90s", "-workers=16"}, io.Discard, os.Stderr)
+		"-leader-election-lease-duration=120s", "-workers=16"}, io.Discard, os.Stderr)
 	if err != nil {
 		panic(err)
 	}
@@ -50,6 +51,17 @@ func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note
 	r.record(object, eventType, reason, fmt.Sprintf(note, args...))
 }
 
+// quietClock has no ticker that ticks twice a second or more often: only a metric of each queue has one, which would be
+// most of what happens at rest.
+type quietClock struct{ clock.RealClock }
+
+func (c quietClock) NewTicker(d time.Duration) clock.Ticker {
+	if d < time.Second {
+		d = 24 * time.Hour
+	}
+	return c.RealClock.NewTicker(d)
+}
+
 // replicate runs a replica as app.Run does, but for what has to do with this machine.
 func replicate(ctx context.Context, r simulation.Replica) {
 	ctx = klog.NewContext(ctx, funcr.New(func(_, line string) { r.Log(line) }, funcr.Options{}))
@@ -60,7 +72,7 @@ func replicate(ctx context.Context, r simulation.Replica) {
 	if err != nil {
 		panic(err)
 	}
-	deps.Shuffle = r.Shuffle
+	deps.Shuffle, deps.Clock = r.Shuffle, quietClock{}
 	work, remembers, err := newRemembering(deps)
 	if err != nil {
 		panic(err)

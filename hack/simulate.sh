@@ -11,7 +11,7 @@ processes=()
 for ((i = 0; i < $(nproc); i++)); do
     # In one thread, what happens at one moment happens in nearly the same order each time.
     seed=${SEED:+$((SEED + i))}
-    SEED=$seed SIMULATE=${FOR:-1m} GOMAXPROCS=1 GOGC=400 bin/simulate/histories -test.run '^TestSimulation$' -test.v \
+    SEED=$seed SIMULATE=${FOR:-1m} GOMAXPROCS=1 GOGC=1000 bin/simulate/histories -test.run '^TestSimulation$' -test.v \
       -test.timeout 0 -test.coverprofile "bin/simulate/$i.cover" >"bin/simulate/$i.log" 2>&1 &
     processes+=($!)
 done

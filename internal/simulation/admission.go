@@ -11,6 +11,13 @@ import (
 // nil for a new object.
 type Admission func(old, object Object) error
 
+// Admit has admission plug-ins change, or refuse, what is created and updated. It replaces those from before.
+func (s *APIServer) Admit(plugins ...Admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admission = plugins
+}
+
 // admit has the plug-ins look at an object that is to be stored. They exempt the cluster's own controllers and users.
 func (s *APIServer) admit(t *table, by string, old, object Object) error {
 	if !isReplica(by) || t.name == "leases" || t.name == "events" {

@@ -73,13 +73,14 @@ func fail(_ context.Context, w *world, s Step) {
 	}
 }
 
-// pause has the replica that works pause: what it writes takes place later, and what happens it learns later.
+// pause has the replica that works pause: what it was about to ask, about its Lease too, arrives when that is over, and
+// what happens it learns then. In two minutes it loses its Lease.
 func pause(_ context.Context, w *world, s Step) {
 	w.disturb(s.For, retryTime)
 	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
 	e := w.replicas[0].endpoint
 	w.stall(Step{For: s.For}, e)
-	e.Fail(Fault{Outcome: Late, Until: time.Now().Add(s.For)})
+	e.Fail(Fault{Outcome: Paused, Until: time.Now().Add(s.For)})
 }
 
 // crashReplica has the first replica crash at a write, and another one start in its place.

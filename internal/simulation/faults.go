@@ -32,6 +32,8 @@ const (
 	// carried out 20 s later, whether the client still waits or not.
 	Hang Outcome = "hang"
 	Late Outcome = "late"
+	// Paused is a request that is carried out when the fault is over, whether the client still waits or not.
+	Paused Outcome = "paused"
 )
 
 var outcomes = []string{string(Forbidden), string(Invalid), string(Conflict), string(Busy), string(Internal),
@@ -160,30 +162,30 @@ func (f *faults) record(r *request, response *http.Response) {
 }
 
 // strike returns the fault that hits a request, and whether it is the write at which the replica crashes.
-func (f *faults) strike(r *request) (outcome Outcome, isCrash *crash) {
+func (f *faults) strike(r *request) (hit Fault, isCrash *crash) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.isDead {
-		return Unsent, nil
+		return Fault{Outcome: Unsent}, nil
 	}
 	if c := f.crash; c != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
 		if c.writes--; c.writes < 0 {
 			f.isDead, f.crash = true, nil
-			return "", c
+			return Fault{}, c
 		}
 	}
 	for i := range f.current {
 		if f.current[i].hits(r) {
-			return f.current[i].Outcome, nil
+			return f.current[i], nil
 		}
 	}
-	return "", nil
+	return Fault{}, nil
 }
 
 // carryOut carries out a request, unless something goes wrong.
 func (f *faults) carryOut(e *Endpoint, r *request,
 	do func() (*http.Response, error)) (response *http.Response, err error) {
-	outcome, crash := f.strike(r)
+	fault, crash := f.strike(r)
 	defer func() { f.record(r, response) }()
 	if crash != nil {
 		if crash.after {
@@ -192,7 +194,7 @@ func (f *faults) carryOut(e *Endpoint, r *request,
 		close(crash.crashed)
 		return nil, errConnection
 	}
-	switch outcome {
+	switch fault.Outcome {
 	case "":
 		return do()
 	case Unsent:
@@ -206,12 +208,14 @@ func (f *faults) carryOut(e *Endpoint, r *request,
 		}
 		return nil, errConnection
 	case Late:
-		return carryOutLate(r, do)
+		return carryOutLate(r, lateBy, do)
+	case Paused:
+		return carryOutLate(r, time.Until(fault.Until), do)
 	}
-	return refusal(r.Request, outcome.error(r)), nil
+	return refusal(r.Request, fault.Outcome.error(r)), nil
 }
 
-func carryOutLate(r *request, do func() (*http.Response, error)) (*http.Response, error) {
+func carryOutLate(r *request, by time.Duration, do func() (*http.Response, error)) (*http.Response, error) {
 	type result struct {
 		response *http.Response
 		err      error
@@ -220,7 +224,7 @@ func carryOutLate(r *request, do func() (*http.Response, error)) (*http.Response
 	late := r.Request
 	r.Request = r.Clone(r.Context()) // The client may take the request back.
 	r.Body = late.Body
-	time.AfterFunc(lateBy, func() {
+	time.AfterFunc(by, func() {
 		response, err := do()
 		done <- result{response, err}
 	})

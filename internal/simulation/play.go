@@ -264,15 +264,15 @@ func (w *world) heal() {
 // again.
 func (w *world) settle() {
 	var found []problem
-	looked := int64(0)
+	looked := -1
 	for deadline := w.quiet().Add(retryTime); time.Now().Before(deadline); time.Sleep(2 * time.Second) {
 		w.server.mu.Lock()
-		if w.server.version != looked && time.Now().After(w.quiet().Add(-retryTime)) {
-			looked = w.server.version
+		if written := w.server.written; written != looked && time.Now().After(w.quiet().Add(-retryTime)) {
+			looked = written
 			found = problems(w.server)
 		}
 		w.server.mu.Unlock()
-		isDone := looked > 0 && len(found) == 0 && !w.isRetiring()
+		isDone := looked >= 0 && len(found) == 0 && !w.isRetiring()
 		if isDone || w.guard.hasFailed() {
 			break
 		}

@@ -31,6 +31,7 @@ type Object interface {
 type APIServer struct {
 	mu        sync.Mutex
 	version   int64 // the resource version of the last write, of all resources
+	written   int   // how many writes there have been but for leases and events, which most are at rest
 	uids      int
 	tables    map[string]*table // by the plural name of the resource
 	byType    map[reflect.Type]*table
@@ -114,13 +115,6 @@ func (s *APIServer) Observe(observer func(Write)) { s.observers = append(s.obser
 // ObserveRefusals calls observer after each write that was refused, as Observe does.
 func (s *APIServer) ObserveRefusals(observer func(Refused)) {
 	s.refusals = append(s.refusals, observer)
-}
-
-// Admit has admission plug-ins change, or refuse, what is created and updated. It replaces those from before.
-func (s *APIServer) Admit(plugins ...Admission) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admission = plugins
 }
 
 // Get returns a copy of an object, nil if there is none.
@@ -339,6 +333,9 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 	}
 	t.log, t.order = append(t.log, c), nil
 	t.wake()
+	if t.name != "leases" && t.name != "events" {
+		s.written++
+	}
 	if concernsManager(&write) {
 		close(s.changed)
 		s.changed = make(chan struct{})
