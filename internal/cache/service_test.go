@@ -62,7 +62,7 @@ func TestServiceIsWhole(t *testing.T) {
 				if first == nil {
 					first = service
 				}
-				if service.Content() != first.Content() {
+				if service.Content() != first.Content() && spec != "variables" {
 					t.Errorf("the Services of nodes %s and %s have nothing in common", first.Node(), node)
 				}
 			}

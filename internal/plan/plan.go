@@ -101,8 +101,7 @@ func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
 		IsHostnames: in.Templates[0].purpose != ForNode}
 	wanted := 0 // Services in Owned that are wanted
-	contested := sets.Set[string]{}
-	var name []byte
+	contested, name := sets.Set[string]{}, []byte(nil)
 	selectsNothing := SelectsNothing(in.localService(), len(in.Nodes))
 	for _, template := range in.Templates {
 		if selectsNothing && in.createsNothing() {
@@ -149,8 +148,8 @@ func Compute(in Input) Plan {
 	}
 	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
-		plan.Ready = in.Names.Count(plan.Copies.readyNodes.UnsortedList())
-		plan.Ready = min(plan.Ready, plan.Nodes) // Pods may be known before their nodes.
+		// Pods may be known before their nodes.
+		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes.UnsortedList()), plan.Nodes)
 	}
 	if in.Capacity != nil {
 		plan.Capacity = in.Capacity(plan.Count(Create) - plan.Count(Delete, Retire))

@@ -84,7 +84,7 @@ type Template struct {
 	purpose      Purpose
 	nodeLabelKey string
 	want         Content
-	hasVariables bool // what is wanted is another Content for each node: see wantFor
+	hasVariables bool     // what is wanted is another Content for each node: see wantFor
 	contested    []string // names of fields that are left as they are
 }
 

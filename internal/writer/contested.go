@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -39,4 +41,13 @@ func (c Contested) Add(ls *v1alpha1.LocalService, fields sets.Set[string]) {
 
 func contestedKey(ls *v1alpha1.LocalService) string {
 	return fmt.Sprintf("%s/%d", ls.UID, ls.Generation)
+}
+
+// isContested reports whether the API server stores a Service in another way than it was asked to, and takes that in.
+func (w *execution) isContested(change *plan.Change, stored *corev1.Service) bool {
+	fields := change.Template.Mismatches(stored, change.Node)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out.Contested.Insert(fields...)
+	return len(fields) > 0
 }

@@ -72,3 +72,14 @@ func (n *liveNodes) labels(ctx context.Context, name string) (labels.Set, error)
 	n.answers.Add(name, set, liveFor)
 	return set, nil
 }
+
+// isWanted returns nil while the cache knows of no other spec than that of the plan. It is asked before each write, and
+// again immediately before a Service is removed, because what came before may have taken its time.
+func (w *execution) isWanted() error {
+	current := w.Caches.LocalServices.Get(w.ls.Namespace, w.ls.Name)
+	if current == nil || current.UID != w.ls.UID || current.DeletionTimestamp != nil ||
+		current.Generation != w.ls.Generation {
+		return reconcile.Stale(errors.New("the LocalService has changed"))
+	}
+	return nil
+}

@@ -311,15 +311,6 @@ func (w *execution) one(ctx context.Context, change *plan.Change) error {
 	return nil
 }
 
-// isContested reports whether the API server stores a Service in another way than it was asked to, and takes that in.
-func (w *execution) isContested(change *plan.Change, stored *corev1.Service) bool {
-	fields := change.Template.Mismatches(stored, change.Node)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.out.Contested.Insert(fields...)
-	return len(fields) > 0
-}
-
 // write makes one change, and returns the Service as the API server has it then.
 func (w *execution) write(ctx context.Context, change *plan.Change) (service *corev1.Service, err error) {
 	template := change.Template
@@ -354,15 +345,4 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)
 	return service, nil
-}
-
-// isWanted returns nil while the cache knows of no other spec than that of the plan. It is asked before each write, and
-// again immediately before a Service is removed, because what came before may have taken its time.
-func (w *execution) isWanted() error {
-	current := w.Caches.LocalServices.Get(w.ls.Namespace, w.ls.Name)
-	if current == nil || current.UID != w.ls.UID || current.DeletionTimestamp != nil ||
-		current.Generation != w.ls.Generation {
-		return reconcile.Stale(errors.New("the LocalService has changed"))
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -68,11 +69,20 @@ const (
 	about = `document.querySelector("#details:not([hidden])")?.innerText ?? ""`
 )
 
+// loaded is a view of everything, and withProblem one that does not hear of changes.
+func loaded(columns map[string]*view.Column) *view.Matrix {
+	return &view.Matrix{Status: view.Status{Loaded: true}, Columns: columns}
+}
+
+func withProblem(problem string, columns map[string]*view.Column) *view.Matrix {
+	return &view.Matrix{Status: view.Status{Loaded: true, Problems: []string{problem}}, Columns: columns}
+}
+
 // TestManyNodes: of 100,000 cells only those are drawn that are on the screen, wherever it is, and all are found.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	const names, nodes = 20, 5000
-	matrix := (&view.Matrix{Loaded: true}).With(columns(names, nodes, func(c, i int, n *diagnose.Node) {
+	matrix := loaded(columns(names, nodes, func(c, i int, n *diagnose.Node) {
 		if c == 7 && i%1000 == 999 {
 			notReady(n)
 		}
@@ -97,12 +107,13 @@ func TestManyNodes(t *testing.T) {
 
 	// A cell changes that is on the screen, and one that is not, without a word about the others.
 	page.Do(chromedp.Evaluate(`events.addEventListener("message", (e) => window.last = e.data.length)`, nil))
-	changed := matrix.With(columns(8, nodes, func(c, i int, n *diagnose.Node) {
+	changed := maps.Clone(matrix.Columns)
+	maps.Copy(changed, columns(8, nodes, func(c, i int, n *diagnose.Node) {
 		if c == 7 && i%1000 == 998 {
 			notReady(n)
 		}
 	}))
-	server.Publish(changed)
+	server.Publish(loaded(changed))
 	browser.Eventually(page, browser.Cell("default/app-07", "n4999"), "Ready 1/1")
 	browser.Eventually(page, browser.Cell("default/app-07", "n4998"), "Down 0/1")
 	if n := browser.Eval[int](page, "window.last"); n > 2000 {
@@ -123,7 +134,7 @@ func TestManyNodes(t *testing.T) {
 // TestKeyboard: all can be done without a mouse, and read without eyes.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
-	page := browser.Open(t, serve(t, (&view.Matrix{Loaded: true}).With(columns(40, 300, func(c, i int, n *diagnose.Node) {
+	page := browser.Open(t, serve(t, loaded(columns(40, 300, func(c, i int, n *diagnose.Node) {
 		if c == 1 && i == 1 {
 			notReady(n)
 		}
@@ -169,7 +180,7 @@ func TestHostileText(t *testing.T) {
 	list.Items = []diagnose.Node{
 		{Node: hostile, Hostname: "x", Reason: diagnose.PodsNotReady, Message: hostile},
 		{Node: "__proto__", Reason: diagnose.PodsNotReady, Message: hostile}}
-	matrix := (&view.Matrix{Loaded: true, Problems: []string{hostile}}).With(map[string]*view.Column{
+	matrix := withProblem(hostile, map[string]*view.Column{
 		"default/" + hostile: view.NewColumn(list)})
 	page := browser.Open(t, serve(t, matrix).URL(), 1280, 800)
 	browser.Eventually(page, count, "2 nodes and groups · 1 LocalService")
@@ -217,9 +228,9 @@ func TestConnection(t *testing.T) {
 	}
 	page := browser.Open(t, server.URL(), 800, 600)
 	browser.Eventually(page, live, "Connecting")
-	server.Publish((&view.Matrix{Loaded: true}).With(columns(1, 1, func(int, int, *diagnose.Node) {})))
+	server.Publish(loaded(columns(1, 1, func(int, int, *diagnose.Node) {})))
 	browser.Eventually(page, live, "Live")
-	server.Publish(&view.Matrix{Loaded: true, Problems: []string{"cannot watch pods"}})
+	server.Publish(withProblem("cannot watch pods", nil))
 	browser.Eventually(page, problems, "cannot watch pod")
 	browser.Eventually(page, `document.querySelector("#nothing").innerText`, "There is no LocalService here.")
 }

@@ -4,6 +4,7 @@ package gitops
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,18 +81,22 @@ func reports(yield func(report.Report)) {
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
 			errors.New(`User "u" cannot create resource "endpointslices"`))}
 	refused := [][]error{nil, {errors.New("exceeded quota")}, {slice}}
+	waiting := []plan.Change{{Action: plan.Wait, Name: "demo-b"}}
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
-	hostnames := []*report.Hostnames{nil, {}, {Unpublished: true}, {Waiting: 1}}
+	copies := []*plan.Copies{nil, {Sources: 1}, {}, {Sources: 1, Changes: []plan.CopyChange{{Action: plan.Wait}}}}
 	for bits := range 1 << 7 {
 		has := func(bit int) int { return bits >> bit & 1 }
 		for _, r := range refused {
-			for _, h := range hostnames {
-				one := report.Report{Nodes: 3 * has(0), Waiting: has(1), Writing: has(2) == 1,
+			for _, c := range copies {
+				one := report.Report{Plan: plan.Plan{Nodes: 3 * has(0), IsHostnames: c != nil,
+					Changes:         slices.Concat(waiting[:has(1)], taken[:has(4)]),
 					Retirement:      plan.Retirement{Services: 2 * has(3)},
-					Conflicts:       taken[:has(4)],
-					ContestedFields: []string{"type"}[:has(5)],
-					Refused:         r, Hostnames: h}
+					ContestedFields: []string{"type"}[:has(5)]},
+					Unfinished: has(2) == 1, Refused: r}
+				if c != nil {
+					one.Copies = *c
+				}
 				if has(6) == 1 {
 					one.Invalid = errors.New("bad")
 				}
