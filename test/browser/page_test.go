@@ -218,7 +218,7 @@ func TestConnection(t *testing.T) {
 	t.Parallel()
 	const problems = `document.querySelector("#problems").innerText.slice(0, 16)`
 	const live = `document.querySelector("#live").textContent`
-	server := serve(t, (&view.Matrix{}).With(columns(1, 1, func(int, int, *diagnose.Node) {})))
+	server := serve(t, &view.Matrix{Columns: columns(1, 1, func(int, int, *diagnose.Node) {})})
 	address, _, _ := strings.Cut(server.URL(), "#")
 	stranger := browser.Open(t, address+"#wrong", 800, 600)
 	browser.Eventually(stranger, live, "Not connected")

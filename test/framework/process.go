@@ -79,6 +79,9 @@ func (p *Process) Signal(signal os.Signal) error {
 // Pid is the number of the process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
 // Kill ends the process as a crash of its machine does, and returns when it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // Fails only if it has ended.
