@@ -22,8 +22,14 @@ import (
 // electionTolerance is how long after the Lease's end a leader that still thinks it leads counts as unhealthy.
 const electionTolerance = 20 * time.Second
 
-// maxConnections bounds the connections to the address that strangers may reach: each takes memory.
-const maxConnections = 100
+const (
+	// maxConnections bounds the connections to the address that strangers may reach: each takes memory.
+	maxConnections = 100
+	// maxPlainConnections does so for the address of probes, which must find a free one. No connection there outlives its
+	// request, and each request is there within readTimeout.
+	maxPlainConnections = 1000
+	readTimeout         = 10 * time.Second
+)
 
 // server answers /healthz (the program is alive, and holds the Lease if it thinks it does), /readyz (its caches are
 // filled) and /metrics.
@@ -70,7 +76,9 @@ func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	s.serve(ctx, listener, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second})
+	plain := &http.Server{Handler: mux, ReadTimeout: readTimeout, MaxHeaderBytes: 16 << 10}
+	plain.SetKeepAlivesEnabled(false)
+	s.serve(ctx, netutil.LimitListener(listener, maxPlainConnections), plain)
 	return s, nil
 }
 
@@ -88,7 +96,7 @@ func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Ha
 	config := &tls.Config{MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.get(ctx), nil }}
 	s.serve(ctx, tls.NewListener(netutil.LimitListener(listener, maxConnections), config), &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+		Handler: handler, ReadTimeout: readTimeout,
 		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		// What fails of a handshake is a stranger's, and not worth a line.
 		ErrorLog: log.New(io.Discard, "", 0)})

@@ -51,7 +51,9 @@ func (e *WriteError) reason() string {
 	const longestBase = 58 // of a name that the API server generates
 	base := e.Name + "-"
 	generated := regexp.QuoteMeta(base[:min(len(base), longestBase)]) + `[a-z0-9]{5}\b`
-	return regexp.MustCompile(generated+"|"+regexp.QuoteMeta(e.Name)).ReplaceAllLiteralString(e.Err.Error(), "<name>")
+	// A name may be a word of the message, such as quota: it is one only in quotes, or after the namespace.
+	return regexp.MustCompile(`(["'/])(?:`+generated+"|"+regexp.QuoteMeta(e.Name)+`)(["'/ ,:;]|$)`).
+		ReplaceAllString(e.Err.Error(), "$1<name>$2")
 }
 
 // cause is what the errors of the same kind of write have in common: their text without the names of the Services.

@@ -20,7 +20,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	for i := range 5000 {
 		names = append(names, fmt.Sprintf("demo-node%d", i))
 		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i],
-			Err: fmt.Errorf("%s is refused: %s", names[i], strings.Repeat("x", 2000))})
+			Err: fmt.Errorf("%q is refused: %s", names[i], strings.Repeat("x", 2000))})
 		refused = append(refused, fmt.Errorf("cause %d", i))
 	}
 	if got := summarizeConflicts(conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
