@@ -1,5 +1,6 @@
-// localservice-app is the demo application: it answers every request with the pod and the node that it comes from. As
-// `localservice-app get URL` it is a client, as there is no other in its image.
+// localservice-app is the demo application: it answers every request with the pod and the node that it comes from, over
+// TLS if $CERTIFICATES is a folder with tls.crt and tls.key. As `localservice-app get URL` it is a client, as there is no
+// other in its image.
 package main
 
 import (
@@ -11,11 +12,15 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 )
 
-const address = ":8080"
+const (
+	address    = ":8080"
+	tlsAddress = ":8443"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -26,8 +31,8 @@ func main() {
 		}
 		return
 	}
-	// The Deployment sets both, see artifacts/examples/example.yaml.
-	if err := serve(ctx, os.Getenv("POD"), os.Getenv("NODE")); err != nil {
+	// The Deployment sets POD and NODE, see artifacts/examples/example.yaml.
+	if err := serve(ctx, os.Getenv("POD"), os.Getenv("NODE"), os.Getenv("CERTIFICATES")); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -50,7 +55,7 @@ func get(ctx context.Context, url string, out io.Writer) error {
 }
 
 // serve answers requests until ctx is done, and then finishes those that have begun.
-func serve(ctx context.Context, pod, node string) error {
+func serve(ctx context.Context, pod, node, certificates string) error {
 	server := &http.Server{
 		Addr:              address,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -64,8 +69,15 @@ func serve(ctx context.Context, pod, node string) error {
 		defer cancel()
 		finished <- server.Shutdown(grace)
 	})
-	log.Printf("answering on %s as %s/%s", address, pod, node)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	listen := server.ListenAndServe
+	if certificates != "" {
+		server.Addr = tlsAddress
+		listen = func() error {
+			return server.ListenAndServeTLS(filepath.Join(certificates, "tls.crt"), filepath.Join(certificates, "tls.key"))
+		}
+	}
+	log.Printf("answering on %s as %s/%s", server.Addr, pod, node)
+	if err := listen(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-finished
