@@ -114,16 +114,6 @@ func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
 		})
 }
 
-// backOff has a change of Service demo refused for so long that it is tried every 2 minutes only.
-func (w *hostnamesWorld) backOff() {
-	w.t.Helper()
-	w.refuse("patch", "services", "")
-	w.edit(func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "a"}}
-	})
-	time.Sleep(5 * time.Minute)
-}
-
 // TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the
 // watch sends neither event.
 func TestCopyDeletedUnobserved(t *testing.T) {
