@@ -4,7 +4,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -86,11 +85,12 @@ func New(o Options) (*Caches, error) {
 			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
 		}, trimNode, cache.Indexers{}, o.OnWatchError)},
-		Services: &Services{counts: map[string]counts{}, Store: newStore("services", gates,
+		Services: &Services{newStore("services", gates,
 			func(namespace string) cache.SharedIndexInformer {
 				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
 			}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-			cache.Indexers{byOwner: indexOwner}, o.OnWatchError)},
+			cache.Indexers{byOwner: indexOwner, servicesByNamespace: indexNamespace,
+				clusterIPsByNamespace: indexClusterIP}, o.OnWatchError)},
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
 			endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
@@ -106,7 +106,7 @@ func New(o Options) (*Caches, error) {
 		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	})
-	return c, errors.Join(c.LocalServices.OnChange(c.Pods.localServiceChanged), c.Services.OnChange(c.Services.changed))
+	return c, c.LocalServices.OnChange(c.Pods.localServiceChanged)
 }
 
 // endpointSlices makes informers of the EndpointSlices with some labels.

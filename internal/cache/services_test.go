@@ -78,24 +78,16 @@ func TestCapacityCounts(t *testing.T) {
 	headless, second := service("default", "a", "None"), service("default", "b", "10.0.0.1")
 	elsewhere, external := service("other", "a", "10.0.0.2"), service("other", "external", "")
 	expect("empty", addressed, 0, plan.Capacity{})
-	for _, added := range []*Service{headless, second, elsewhere, external} {
-		c.Services.changed(nil, added)
-	}
+	show(t, c.Services.Store, headless, second, elsewhere, external)
 	expect("headless", testobject.LocalService(), 5, plan.Capacity{InCluster: 9, InNamespace: 7})
 	expect("mode Hostnames", hostnames, 2, plan.Capacity{InCluster: 6, InNamespace: 4})
 	expect("cluster IP", addressed, 5, plan.Capacity{InCluster: 9, InNamespace: 7, ClusterIPsInNamespace: 6})
 	expect("fewer", addressed, -1, plan.Capacity{InCluster: 3, InNamespace: 1, ClusterIPsInNamespace: 0})
 	first := service("default", "a", "10.0.0.3")
-	c.Services.changed(headless, first)
+	show(t, c.Services.Store, first)
 	expect("changed", addressed, 0, plan.Capacity{InCluster: 4, InNamespace: 2, ClusterIPsInNamespace: 2})
-	c.Services.changed(first, nil)
-	c.Services.changed(second, nil)
+	hide(t, c.Services.Store, first, second)
 	expect("deleted", addressed, 0, plan.Capacity{InCluster: 2})
-	c.Services.changed(elsewhere, nil)
-	c.Services.changed(external, nil)
-	if len(c.Services.counts) > 0 {
-		t.Errorf("kept of Services that are gone: %v", c.Services.counts)
-	}
 }
 
 // TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the capacity is
@@ -104,7 +96,9 @@ func TestCapacityIsPartial(t *testing.T) {
 	c := newCaches(t, "default", "other")
 	for _, namespace := range []string{"default", "other"} {
 		s := trimmed(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}})
-		c.Services.changed(nil, s)
+		if err := c.Services.watched.of(namespace).GetIndexer().Add(s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	want := plan.Capacity{InCluster: 2, InNamespace: 1, IsPartial: true}
 	if diff := cmp.Diff(want, c.Services.Capacity(testobject.LocalService(), 0)); diff != "" {
