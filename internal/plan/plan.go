@@ -68,8 +68,8 @@ type Plan struct {
 	Copies      Copies
 	// Retirement is about the Services of the previous mode.
 	Retirement Retirement
-	// Capacity is how many Services there will be when the plan is carried out.
-	Capacity Capacity
+	// Capacity is how many Services there will be when the plan is carried out; nil if they were not counted.
+	Capacity *Capacity
 	// Unselected is set if the nodeSelector matches no node.
 	Unselected *Unselected
 }
@@ -151,9 +151,7 @@ func Compute(in Input) Plan {
 		// Pods may be known before their nodes.
 		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes.UnsortedList()), plan.Nodes)
 	}
-	if in.Capacity != nil {
-		plan.Capacity = in.Capacity(plan.Count(Create) - plan.Count(Delete, Retire))
-	}
+	plan.countServices(&in)
 	plan.retire(&in)
 	return plan
 }

@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,8 +60,11 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	}
 	ready := r.ready()
-	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(),
-		nearCapacity(&r.Capacity)} {
+	near := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNearCapacity)
+	if r.Capacity != nil || near == nil {
+		near = new(nearCapacity(cmp.Or(r.Capacity, &plan.Capacity{})))
+	}
+	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(), *near} {
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
