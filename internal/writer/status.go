@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +83,10 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 		return nil // The answer has the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
+	if strings.Contains(err.Error(), "field not declared in schema") {
+		err = fmt.Errorf("%w: the CustomResourceDefinition is older than the controller; apply crd.yaml of the "+
+			"controller's release", err)
+	}
 	if apierrors.IsConflict(err) { // It was changed or recreated; or the API server is busy.
 		return reconcile.Stale(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,4 +133,17 @@ func TestStatusNumbers(t *testing.T) {
 			t.Error("no error although the API server does not answer")
 		}
 	})
+}
+
+// TestStatusOfAnOlderDefinition: the error says what to do about a CustomResourceDefinition that does not know a field.
+func TestStatusOfAnOlderDefinition(t *testing.T) {
+	f := newFixture(t, 1)
+	// As Kubernetes 1.37 answers.
+	var answer error = apierrors.NewInternalError(errors.New("failed to create typed patch object (default/demo; " +
+		"localservice.dev/v1alpha1, Kind=LocalService): .status.readyNodes: field not declared in schema"))
+	s, _ := newStatuses(f, &v1alpha1.LocalService{}, &answer)
+	err := s.write(t.Context(), f.ls, &v1alpha1.LocalServiceStatus{})
+	if err == nil || !strings.Contains(err.Error(), "apply crd.yaml of the controller's release") {
+		t.Errorf("%v, want what to do", err)
+	}
 }

@@ -30,7 +30,8 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 // It is <localService>-<node> where that is a valid Service name (a DNS label of RFC 1035: at most 63 lower case
 // letters, digits and '-'). Otherwise, for a node name that has dots or is too long, it is
 // <localService>-<readable>-<hash>: readable is as much of the node's name as fits, with '-' for each other character,
-// and hash is of the whole name. The result is always a valid Service name, and two nodes never share one.
+// and hash is of the whole name. The result is always a valid Service name. Two nodes share one only if one of them is
+// called as the other one is in its hashed form.
 func ServiceName(localService, node string) string {
 	var onStack [validation.DNS1035LabelMaxLength]byte
 	return string(AppendServiceName(onStack[:0], localService, node))
@@ -67,7 +68,7 @@ func hashedServiceName(localService, node string) string {
 // Hostname returns the hostname that a node, or with groupBy the value of a node label, has in a LocalService with
 // mode: Hostnames: the value itself where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case
 // letters, digits and '-'). Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid
-// hostname, and two values never share one.
+// hostname. Two values share one only if one of them is the hashed form of the other.
 func Hostname(value string) string {
 	if isDNS1123Label(value) {
 		return value
