@@ -189,10 +189,9 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
 	key := cache.KeyOf(ls)
-	if summary := status.Written(outcome.Counts); summary != "" {
-		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten,
-			fmt.Sprintf("%s (%d nodes selected)", summary, p.Nodes))
-		klog.FromContext(ctx).V(2).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
+	if summary := status.Written(outcome.Made); summary != "" {
+		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
+		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
 	}
 	switch {
@@ -219,7 +218,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if len(p.ContestedFields) > 0 {
 		c.loop.AddAfter(key, writer.ContestedRecheck)
 	}
-	if len(outcome.Counts) > 0 {
+	if len(outcome.Made) > 0 {
 		c.loop.AddAfter(key, writer.ObserveAfter)
 	}
 	if outcome.More {

@@ -168,7 +168,7 @@ func TestCapacityNear(t *testing.T) {
 		settle()
 		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
 			"NearCapacity"}, f.writes())
-		f.expect("events", []string{"Normal ServicesWritten Services: created 1 (2 nodes selected)"}, f.recorded())
+		f.expect("events", []string{"Normal ServicesWritten created 1: demo-node2"}, f.recorded())
 		// Where nothing is created, the status is written once, at the end.
 		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Generation = "", 2 }))
 		settle()

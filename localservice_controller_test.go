@@ -102,18 +102,18 @@ func TestSyncCreates(t *testing.T) {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2")},
 			[]string{"create services demo-node1", "create services demo-node2",
 				"patch localservices/status demo 2/2 Ready"},
-			[]string{"Normal ServicesWritten Services: created 2 (2 nodes selected)"},
+			[]string{"Normal ServicesWritten created 2: demo-node1, demo-node2"},
 		},
 		"the node's name counts, not its label kubernetes.io/hostname": {
 			[]runtime.Object{ls, testNode("node1", "kubernetes.io/hostname=other")},
 			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
+			[]string{"Normal ServicesWritten created 1: demo-node1"},
 		},
 		"only for selected nodes": {
 			[]runtime.Object{testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"),
 				testNode("node3")},
 			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
+			[]string{"Normal ServicesWritten created 1: demo-node1"},
 		},
 		"everything is in place": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1")}, nil, nil,
@@ -143,12 +143,12 @@ func TestSyncOwned(t *testing.T) {
 	drifted := func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }
 	orphaned := func(s *corev1.Service) { s.OwnerReferences = nil }
 	replacement := []string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"}
-	replaced := []string{"Normal ServicesWritten Services: replaced 1 (1 nodes selected)"}
+	replaced := []string{"Normal ServicesWritten replaced 1: demo-node1"}
 	testSync(t, map[string]syncCase{
 		"the node is gone": {
 			[]runtime.Object{testLocalService(inPlace(0)), testService(ls, "gone")},
 			[]string{"delete services demo-gone uid=uid-demo-gone"},
-			[]string{"Normal ServicesWritten Services: deleted 1 (0 nodes selected)"},
+			[]string{"Normal ServicesWritten deleted 1: demo-gone"},
 		},
 		"most nodes are gone": {
 			[]runtime.Object{testLocalService(inPlace(3)), testNode("node1"), testService(ls, "node1"),
@@ -156,13 +156,13 @@ func TestSyncOwned(t *testing.T) {
 			[]string{"delete services demo-gone1 uid=uid-demo-gone1", "delete services demo-gone2 uid=uid-demo-gone2",
 				"patch localservices/status demo 1/1 Ready"},
 			[]string{"Warning DeletingServices About to delete 2 of 3 Services, which no selected node wants any more",
-				"Normal ServicesWritten Services: deleted 2 (1 nodes selected)"},
+				"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
 		},
 		"drift is repaired by a patch of the difference": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", drifted)},
 			[]string{`patch services demo-node1 {"metadata":{"resourceVersion":"7"},` +
 				`"spec":{"selector":{"app":"demo"}}}`},
-			[]string{"Normal ServicesWritten Services: updated 1 (1 nodes selected)"},
+			[]string{"Normal ServicesWritten updated 1: demo-node1"},
 		},
 		"a cluster IP is replaced by none": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(withAddress, "node1")},
@@ -173,7 +173,7 @@ func TestSyncOwned(t *testing.T) {
 			[]string{`patch services demo-node1 {"metadata":{"ownerReferences":[{` +
 				`"apiVersion":"localservice.dev/v1alpha1","blockOwnerDeletion":true,"controller":true,` +
 				`"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`},
-			[]string{"Normal ServicesWritten Services: adopted 1 (1 nodes selected)"},
+			[]string{"Normal ServicesWritten adopted 1: demo-node1"},
 		},
 		"an orphan with a cluster IP is replaced": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"),
@@ -197,7 +197,7 @@ func TestSyncForeignServices(t *testing.T) {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
 			[]string{"create services demo-node2",
 				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
-			[]string{"Normal ServicesWritten Services: created 1 (2 nodes selected)",
+			[]string{"Normal ServicesWritten created 1: demo-node2",
 				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: " +
 					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService " +
 					"another name"},
@@ -211,7 +211,7 @@ func TestSyncForeignServices(t *testing.T) {
 		"in another namespace, with a controller reference to ours and a finalizer": {
 			[]runtime.Object{ls, testNode("node1"), testService(ls, "node1", kept)},
 			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten Services: created 1 (1 nodes selected)"},
+			[]string{"Normal ServicesWritten created 1: demo-node1"},
 		},
 	})
 }

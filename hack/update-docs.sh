@@ -19,7 +19,7 @@ CGO_ENABLED=0 go build -o "$tmp/controller" .
 <!-- Generated from local-service-controller -help by hack/update-docs.sh: do not edit. -->
 
 The flags of `local-service-controller`, with one dash or two. With Helm they go into the value `flags`, without dashes.
-Everything is logged that an operator must know, with `-v=2` also changes made, and with `-v=4` decisions.
+Everything is logged that an operator must know, and what is changed; with `-v=4` also decisions.
 
 | flag | default | meaning |
 | --- | --- | --- |

@@ -142,12 +142,12 @@ var verbs = []struct {
 	action              plan.Action
 	infinitive, written string
 }{
-	{plan.Create, "create", "created %d"},
-	{plan.Adopt, "adopt", "adopted %d"},
-	{plan.Update, "update", "updated %d"},
-	{plan.Replace, "replace", "replaced %d"},
-	{plan.Delete, "delete", "deleted %d"},
-	{plan.Retire, "delete", "deleted %d from the previous mode"},
+	{plan.Create, "create", "created %d: "},
+	{plan.Adopt, "adopt", "adopted %d: "},
+	{plan.Update, "update", "updated %d: "},
+	{plan.Replace, "replace", "replaced %d: "},
+	{plan.Delete, "delete", "deleted %d: "},
+	{plan.Retire, "delete", "deleted %d of the previous mode: "},
 }
 
 func infinitive(action plan.Action) string {
@@ -159,16 +159,21 @@ func infinitive(action plan.Action) string {
 	return cmp.Or(string(action), "write")
 }
 
-// Written says what was written, "" for nothing: "Services: created 3, deleted 1".
-func Written(counts map[plan.Action]int) string {
+// Written says which Services were written, "" for none: "created 1: demo-a; deleted 4: demo-b,
+// demo-c, demo-d and 1 more".
+func Written(names map[plan.Action][]string) string {
+	const named = 3
 	var parts []string
 	for _, v := range verbs {
-		if n := counts[v.action]; n > 0 {
-			parts = append(parts, fmt.Sprintf(v.written, n))
+		written := slices.Sorted(slices.Values(names[v.action]))
+		if len(written) == 0 {
+			continue
 		}
+		part := fmt.Sprintf(v.written, len(written)) + strings.Join(written[:min(len(written), named)], ", ")
+		if more := len(written) - named; more > 0 {
+			part += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, part)
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Services: " + strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }

@@ -96,8 +96,8 @@ func TestSummarize(t *testing.T) {
 }
 
 func TestWritten(t *testing.T) {
-	if got := Written(map[plan.Action]int{plan.Delete: 1, plan.Create: 3,
-		plan.Adopt: 0}); got != "Services: created 3, deleted 1" {
+	if got := Written(map[plan.Action][]string{plan.Delete: {"d", "c", "b", "a", "e"}, plan.Create: {"x"},
+		plan.Adopt: nil}); got != "created 1: x; deleted 5: a, b, c and 2 more" {
 		t.Error(got)
 	}
 	if got := Written(nil); got != "" {

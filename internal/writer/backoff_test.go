@@ -87,7 +87,7 @@ func TestGivenUp(t *testing.T) {
 		time.Sleep(time.Second)
 		out, requests := f.write(creations, f.changes(plan.Create, "new"), f.changes(plan.Delete, "old"))
 		tried("a moment later", out, requests, 9*time.Second, 0)
-		if out.Counts[plan.Delete] != 1 {
+		if len(out.Made[plan.Delete]) != 1 {
 			t.Errorf("the deletion waits, too: %v", requests)
 		}
 		out, requests = f.write(creations[maxRefusals:])
@@ -148,7 +148,7 @@ func TestRefusedOnesDoNotComeFirst(t *testing.T) {
 		written := 0
 		for try := 0; written < nodes/2 && try < 10; try++ {
 			out, requests := f.write(changes)
-			written += out.Counts[plan.Create]
+			written += len(out.Made[plan.Create])
 			changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
 				return strings.HasPrefix(change.Node, "b") && slices.Contains(requests, "create "+change.Name)
 			})

@@ -18,8 +18,8 @@ import (
 
 // Outcome is what became of the changes of a plan.
 type Outcome struct {
-	// Counts are the numbers of changes that were made, by action.
-	Counts map[plan.Action]int
+	// Made are the names of the Services whose changes were made, by action.
+	Made map[plan.Action][]string
 	// Refused are the writes that the API server refused: now, or before and not due yet.
 	Refused []error
 	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
@@ -39,9 +39,9 @@ type Outcome struct {
 
 // InPlace is how many more Services are in place than before.
 func (o *Outcome) InPlace() (n int) {
-	for action, count := range o.Counts {
+	for action, names := range o.Made {
 		if action != plan.Delete && action != plan.Retire {
-			n += count
+			n += len(names)
 		}
 	}
 	return n

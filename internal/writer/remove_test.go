@@ -63,7 +63,7 @@ func TestRemovalsAreStopped(t *testing.T) {
 		f.onNode = func(string) error { stop(); return notFound }
 		f.answer = func(string, *corev1.Service) error { stop(); return nil }
 		out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: f.changes(action, "a", "b")})
-		if requests := f.took(); !slices.Equal(requests, want) || len(out.Counts) > 0 || out.Stopped == nil {
+		if requests := f.took(); !slices.Equal(requests, want) || len(out.Made) > 0 || out.Stopped == nil {
 			t.Errorf("%s: %v, want %v: %+v", action, requests, want, out)
 		}
 	}

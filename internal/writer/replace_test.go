@@ -54,7 +54,7 @@ func TestReplacePhases(t *testing.T) {
 				return exists
 			}
 			out, requests := f.write(f.changes(plan.Replace, "a"))
-			got := fmt.Sprint(out.Counts[plan.Replace], len(out.Refused), len(out.Stale), out.Contested.UnsortedList())
+			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale), out.Contested.UnsortedList())
 			if !slices.Equal(requests, c.requests) || got != c.outcome {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}
@@ -144,7 +144,7 @@ func TestRemovalsGoByTheCache(t *testing.T) {
 					return nil
 				}
 				out, requests := f.write(f.changes(action, "a", "b"))
-				if !slices.Equal(requests, want) || len(out.Stale) != 1 || len(out.Counts) > 0 || out.Stopped == nil {
+				if !slices.Equal(requests, want) || len(out.Stale) != 1 || len(out.Made) > 0 || out.Stopped == nil {
 					t.Errorf("%s: %v, want %v: %+v", action, requests, want, out)
 				}
 			}

@@ -93,12 +93,11 @@ func NewServices(deps Dependencies, concurrency int,
 // nobody needs any more.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
 
-// Write makes the changes of a plan, in random order, but first those that were not refused before.
-// Those that were refused a moment ago are not tried. If there is anything to write, the LocalService is first read from
+// Write makes the changes of a plan, in random order, but first those that were not refused before. Those that were refused a moment ago are not tried. If there is anything to write, the LocalService is first read from
 // the API server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
 	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
-		out: Outcome{Counts: map[plan.Action]int{}, Contested: sets.Set[string]{}}}
+		out: Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
 	isCurrent := false
 	for _, action := range actions {
 		due, fresh := w.due(action, p.Changes)
@@ -162,9 +161,9 @@ func (w *execution) putOff(action plan.Action) reconcile.Attempt {
 // due returns the changes of a kind that may be tried now: first the fresh ones, which were not refused before.
 func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change, fresh int) {
 	var refused []plan.Change
+	waiting := 0
 	untried := w.Refusals.Left(w.untried(action))
 	putOff := max(untried, w.Refusals.Left(w.putOff(action)))
-	waiting := 0
 	for i := range changes {
 		if changes[i].Action != action {
 			continue
@@ -184,6 +183,9 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 	}
 	if pause, _ := w.Refusals.Get(w.untried(action)); waiting > 0 && len(w.out.Refused) == 0 {
 		w.out.Refused = append(w.out.Refused, pause.Err)
+	}
+	if action == plan.Replace {
+		return append(due, refused...), len(due) // What a finalizer keeps stays first: no other goes while the cache lags.
 	}
 	for _, group := range [][]plan.Change{due, refused} {
 		w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
@@ -307,7 +309,7 @@ func (w *execution) one(ctx context.Context, change *plan.Change) error {
 		return nil // It is contested.
 	}
 	w.Refusals.Remove(w.attempt(change.Name))
-	w.out.Counts[change.Action]++
+	w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 	return nil
 }
 

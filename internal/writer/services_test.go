@@ -36,7 +36,7 @@ func TestWriteInOrder(t *testing.T) {
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
-	if !out.IsComplete() || out.Stopped != nil || out.InPlace() != 5 || out.Counts[plan.Create] != 2 ||
+	if !out.IsComplete() || out.Stopped != nil || out.InPlace() != 5 || len(out.Made[plan.Create]) != 2 ||
 		out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
@@ -88,7 +88,7 @@ func TestWriteFails(t *testing.T) {
 			f.refusing(c.err, "create demo-b")
 			out, requests := f.write(f.changes(plan.Create, "a", "b", "c"))
 			got := fmt.Sprint(len(out.Refused), len(out.Failed), len(out.Stale))
-			if got != c.want || out.Counts[plan.Create] != 2 || len(requests) != 3 || out.IsComplete() ||
+			if got != c.want || len(out.Made[plan.Create]) != 2 || len(requests) != 3 || out.IsComplete() ||
 				out.Stopped != nil {
 				t.Errorf("%s after %v, want %s: %+v", got, requests, c.want, out)
 			}
@@ -117,7 +117,7 @@ func TestWritePanics(t *testing.T) {
 	}
 	out, _ := f.write(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
 	if len(out.Failed) != 1 || !strings.Contains(out.Failed[0].Error(), "no such thing") || len(out.Refused) > 0 ||
-		out.Counts[plan.Create] != 2 || out.Counts[plan.Delete] != 1 {
+		len(out.Made[plan.Create]) != 2 || len(out.Made[plan.Delete]) != 1 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -145,7 +145,7 @@ func TestWriteTimeIsOver(t *testing.T) {
 					return nil
 				}
 				out, requests := f.write(f.changes(plan.Delete, nodeNames("n", c.changes)...))
-				made := out.Counts[plan.Delete]
+				made := len(out.Made[plan.Delete])
 				if out.More != c.more || made < c.minimum || made > c.maximum || len(requests) != made ||
 					out.IsComplete() == out.More || out.Stopped != nil || out.Err(cache.KeyOf(f.ls)) != nil {
 					t.Errorf("%d requests: %+v", len(requests), out)
@@ -213,7 +213,7 @@ func TestWriteContested(t *testing.T) {
 			out, requests := f.write(f.changes(c.action, "a", "b"), f.changes(plan.Update, "c"),
 				f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
 			if !slices.Equal(requests, c.made) || !out.Contested.Equal(sets.New("publishNotReadyAddresses")) ||
-				out.Stopped != nil || out.Counts[c.action] != len(c.made) {
+				out.Stopped != nil || len(out.Made[c.action]) != len(c.made) {
 				t.Errorf("%v: %+v", requests, out)
 			}
 		})
@@ -226,7 +226,7 @@ func TestWriteManyAtATime(t *testing.T) {
 	f.refusing(forbidden, "delete demo-n1")
 	out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
 	slices.Sort(requests)
-	if out.Counts[plan.Delete] != 90 || len(out.Refused) != 10 || len(slices.Compact(requests)) != 100 {
+	if len(out.Made[plan.Delete]) != 90 || len(out.Refused) != 10 || len(slices.Compact(requests)) != 100 {
 		t.Errorf("%d requests, %+v", len(requests), out)
 	}
 }
@@ -248,7 +248,7 @@ func TestDeletionAsksForTheNode(t *testing.T) {
 			f := newFixture(t, 1)
 			f.onNode = func(string) error { return c.node }
 			out, requests := f.write(f.changes(c.action, "a"))
-			made := out.Counts[c.action]
+			made := len(out.Made[c.action])
 			got := fmt.Sprint(made, len(out.Refused), len(out.Failed), len(out.Stale))
 			if got != c.want || len(requests) != made {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
