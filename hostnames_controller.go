@@ -44,7 +44,8 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 		slices:       writer.NewSlices(writers),
 	}
 	c.loop = reconcile.New("hostnames", deps.Clock, namespaceOf, c.sync)
-	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged), c.caches.Services.OnChange(c.serviceChanged),
+	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
+		c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
 }
 
@@ -139,8 +140,8 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// localServiceOf returns the LocalService of an EndpointSlice of the Source, of its copy, or of another one, nil if there
-// is none.
+// localServiceOf returns the LocalService of an EndpointSlice of the Source, of its copy, or of another one, nil if
+// there is none.
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
 		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {

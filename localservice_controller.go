@@ -35,12 +35,12 @@ const (
 var errNotObserved = errors.New("the caches have not observed what was written last")
 
 // localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
-// (their metadata), Services, and the EndpointSlices of those, to count which have ready endpoints; it owns the Services
-// whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
+// (their metadata), Services, and the EndpointSlices of those, to count which have ready endpoints; it owns the
+// Services whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
 //
-// A sync decides by the caches alone. It waits until they have observed what the last sync wrote, so that nothing has to
-// be remembered about it. It writes for half a second, longer where the API server is slow; the rest is planned again,
-// at the end of the queue.
+// A sync decides by the caches alone. It waits until they have observed what the last sync wrote, so that nothing has
+// to be remembered about it. It writes for half a second, longer where the API server is slow; the rest is planned
+// again, at the end of the queue.
 type localServiceController struct {
 	recorder     app.Recorder
 	clock        clock.PassiveClock
@@ -96,7 +96,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that exists.
+		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that
+		// exists.
 		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
@@ -184,8 +185,8 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	})
 }
 
-// report reports what a sync found and did, in an event, the status and its error, and has the LocalService synced again
-// if there is more to do.
+// report reports what a sync found and did, in an event, the status and its error, and has the LocalService synced
+// again if there is more to do.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
 	key := cache.KeyOf(ls)

@@ -78,7 +78,8 @@ func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 
 func (p *nodesPrinter) printNone(list *diagnose.NodeList) error {
 	p.printMessage(list)
-	_, err := fmt.Fprintf(p.errOut, "No node found that LocalService %s/%s selects.\n", list.Namespace, list.LocalService)
+	_, err := fmt.Fprintf(p.errOut, "No node found that LocalService %s/%s selects.\n", list.Namespace,
+		list.LocalService)
 	return err
 }
 
@@ -113,7 +114,8 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 		}
 		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...), n.Message}})
+			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...),
+			n.Message}})
 	}
 	if err := errors.Join(p.PrintObj(table, p.out), p.flush()); err != nil {
 		return err

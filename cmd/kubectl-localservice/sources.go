@@ -78,7 +78,8 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 		w.problem(ctx, resource, err)
 		return watching, err
 	}
-	s.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
+	s.SharedIndexInformer = cache.NewSharedIndexInformer(
+		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
 		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	changed := func(object any) {
 		if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {

@@ -186,7 +186,8 @@ func TestWatchProblems(t *testing.T) {
 	}
 }
 
-// TestWatchUnreachable: a cluster that cannot be reached is one problem, however often and in whatever words it is tried.
+// TestWatchUnreachable: a cluster that cannot be reached is one problem, however often and in whatever words it is
+// tried.
 func TestWatchUnreachable(t *testing.T) {
 	w := &watcher{wake: make(chan struct{}, 1), problems: map[string]string{}}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}

@@ -64,7 +64,8 @@ var everyHelm = map[string]func(folder, release string, values map[string]any) (
 	},
 }
 
-// objects are what a rendering or a manifest has, by kind and name, with the namespace if it is not that of the release.
+// objects are what a rendering or a manifest has, by kind and name, with the namespace if it is not that of the
+// release.
 type objects map[string]runtime.Object
 
 // decoder knows every kind that the chart may have, and refuses fields that the kind has not.

@@ -1,7 +1,7 @@
 // image makes the controller's image without a container engine: for every platform a static binary, a bill of
 // materials (SPDX 2.3) and an image that holds the binary and its licenses; and of the images an OCI layout and its
-// tarball. With -release it makes all the other binaries of a release, too. The same commit gives the same files, wherever and
-// whenever they are built with the same version of Go.
+// tarball. With -release it makes all the other binaries of a release, too. The same commit gives the same files,
+// wherever and whenever they are built with the same version of Go.
 package main
 
 import (

@@ -94,16 +94,19 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", 32,
 		"`number` of LocalServices that are synced at the same time, of which one namespace may have three quarters")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
-		"`number` of Services, of EndpointSlices, and of pods that are written at the same time; each LocalService may "+
+		"`number` of Services, of EndpointSlices, and of pods that are written at the same time; each LocalService "+
+			"may "+
 			"have one more Service under way at any time. There is no other throttle")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
 		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
-		":8081", "`address` that serves /healthz, /readyz and, without -metrics-secure-address, /metrics; empty for none")
+		":8081",
+		"`address` that serves /healthz, /readyz and, without -metrics-secure-address, /metrics; empty for none")
 	flags.StringVar(&o.metricsSecureAddress, "metrics-secure-address", "",
 		"`address` that serves /metrics over TLS, to those whose bearer token may get it, instead of -http-address")
 	flags.StringVar(&o.metricsCertFile, "metrics-tls-cert-file", "",
-		"`file` with the certificate for -metrics-secure-address, which is read again when it changes; without it, one "+
+		"`file` with the certificate for -metrics-secure-address, which is read again when it changes; without it, "+
+			"one "+
 			"is made that is self-signed")
 	flags.StringVar(&o.metricsKeyFile, "metrics-tls-key-file", "", "`file` with the key of -metrics-tls-cert-file")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
@@ -114,7 +117,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"", "`namespace` of the Lease; by default that of the pod that this program runs in, else kube-system")
 	flags.StringVar(&o.leaderElectionID, "leader-election-id", "local-service-controller", "`name` of the Lease")
 	flags.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second,
-		"`time`, of at least 3s, after which the work of a leader that does not answer is taken over; one that is stopped "+
+		"`time`, of at least 3s, after which the work of a leader that does not answer is taken over; one that is "+
+			"stopped "+
 			"hands it over at once")
 	logsapi.AddGoFlags(o.logging, flags)
 }
@@ -136,7 +140,8 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(o.WriteConcurrency >= 1, "-write-concurrency=%d must be at least 1", o.WriteConcurrency)
 	must((o.metricsCertFile == "") == (o.metricsKeyFile == ""), "-metrics-tls-cert-file and -metrics-tls-key-file "+
 		"need each other")
-	must(o.metricsCertFile == "" || o.metricsSecureAddress != "", "-metrics-tls-cert-file needs -metrics-secure-address")
+	must(o.metricsCertFile == "" || o.metricsSecureAddress != "",
+		"-metrics-tls-cert-file needs -metrics-secure-address")
 	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
 	// A Lease has whole seconds: of less than 3, what is left would be shorter than the deadline of its renewal.
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)
@@ -161,7 +166,8 @@ func parseNamespaces(list string) ([]string, error) {
 	names := strings.Split(list, ",")
 	for i, name := range names {
 		if name == "" {
-			return nil, fmt.Errorf("-namespaces=%s has an empty name: leave the flag out to work in all namespaces", list)
+			return nil, fmt.Errorf("-namespaces=%s has an empty name: leave the flag out to work in all namespaces",
+				list)
 		}
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return nil, fmt.Errorf("-namespaces=%s: %q cannot be the name of a namespace: %s", list, name,

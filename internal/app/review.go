@@ -97,7 +97,8 @@ func (r *reviewer) review(request *http.Request) *refusal {
 		return refused
 	case request.Context().Err() == nil && r.complaints.isNews("", err.Error()):
 		klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is "+
-			"the chart's value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the "+
+			"the chart's value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release "+
+			"(in the "+
 			"source artifacts/deploy/metrics-secure.yaml) applied?")
 	}
 	if known {
@@ -130,7 +131,8 @@ func (r *reviewer) ask(ctx context.Context, token string) (*refusal, error) {
 		return nil, fmt.Errorf("review whether user %q may get /metrics: %w", user.Username, err)
 	}
 	if !access.Status.Allowed {
-		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q may not get the non-resource URL /metrics: bind the "+
+		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q may not get the non-resource URL /metrics: "+
+			"bind the "+
 			"ClusterRole local-service-metrics-reader to it or, with the chart, the one that ends in "+
 			"-metrics-reader", user.Username)}, nil
 	}

@@ -25,8 +25,8 @@ const electionTolerance = 20 * time.Second
 const (
 	// maxConnections bounds the connections to the address that strangers may reach: each takes memory.
 	maxConnections = 100
-	// maxPlainConnections does so for the address of probes, which must find a free one. No connection there outlives its
-	// request, and each request is there within readTimeout.
+	// maxPlainConnections does so for the address of probes, which must find a free one. No connection there outlives
+	// its request, and each request is there within readTimeout.
 	maxPlainConnections = 1000
 	readTimeout         = 10 * time.Second
 )

@@ -35,7 +35,8 @@ func TestServicesAreCounted(t *testing.T) {
 		"at rest": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Services: 1, Conditions: enough}, nil},
 		"one to be created": {[]string{"node1", "node2"}, v1alpha1.LocalServiceStatus{Services: 1, Conditions: enough},
 			&Capacity{InCluster: 8}},
-		"status was refused": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Conditions: enough}, &Capacity{InCluster: 7}},
+		"status was refused": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Conditions: enough},
+			&Capacity{InCluster: 7}},
 		"many before": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Services: 1, Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}}}, &Capacity{InCluster: 7}},
 		"no status": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Services: 1}, &Capacity{InCluster: 7}},

@@ -80,17 +80,18 @@ func (h *Hostnames) Count(nodes []string) int {
 // Names is what is published of the names of a LocalService.
 type Names struct {
 	*Hostnames
-	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without both,
-	// nothing is published.
+	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
+	// both, nothing is published.
 	Source, Published Service
 	// Slices are EndpointSlices of the LocalService, as their labels say, by name.
 	Slices map[string]EndpointSlice
-	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then. nil is
-	// for none.
+	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then. nil
+	// is for none.
 	IsContested func(current EndpointSlice, want SliceSum) bool
 }
 
-// NewNames returns the Names of a LocalService, of which nothing may be published. lookup returns the Service of a name.
+// NewNames returns the Names of a LocalService, of which nothing may be published. lookup returns the Service of a
+// name.
 func NewNames(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelected,
 	lookup func(name string) Service) *Names {
 	ours := func(purpose Purpose) Service {
@@ -98,7 +99,8 @@ func NewNames(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelec
 		if HolderOf(ls, purpose, "", nodeLabelKey, service) != Ours {
 			return nil
 		}
-		return service // Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
+		// Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
+		return service
 	}
 	n := &Names{Source: ours(Source), Published: ours(Published)}
 	n.Hostnames = NewHostnames(ls, n.Published, label)
@@ -168,8 +170,8 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// Change returns what to do about an EndpointSlice of the Source and its copy, or about another one, by name: its Action
-// is "" for nothing. It also returns whether the copy is left as somebody else has it.
+// Change returns what to do about an EndpointSlice of the Source and its copy, or about another one, by name: its
+// Action is "" for nothing. It also returns whether the copy is left as somebody else has it.
 func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	if n.Source == nil || n.Published == nil {
 		return change, false

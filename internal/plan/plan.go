@@ -56,14 +56,15 @@ type Plan struct {
 	Changes []Change
 	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
 	Owned, InPlace int
-	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready endpoint.
+	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
+	// endpoint.
 	Nodes, Ready int
 	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
 	// and ContestedFields are the names of those, with EndpointsField for copies.
 	Contested       int
 	ContestedFields []string
-	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. While the LocalService has
-	// another mode already, they are kept as long as it has the Services.
+	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. While the LocalService
+	// has another mode already, they are kept as long as it has the Services.
 	IsHostnames bool
 	Copies      Copies
 	// Retirement is about the Services of the previous mode.
@@ -87,8 +88,8 @@ type Input struct {
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
-	// Names is what is published of the names of mode Hostnames. While the LocalService has another mode already, they are
-	// kept as long as it has the Services.
+	// Names is what is published of the names of mode Hostnames. While the LocalService has another mode already, they
+	// are kept as long as it has the Services.
 	Names *Names
 	// Capacity returns how many Services there are when there are so many more. It is nil where nobody asks.
 	Capacity func(more int) Capacity
@@ -143,7 +144,8 @@ func Compute(in Input) Plan {
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	if plan.InPlace == 0 && plan.Count(Wait) > 0 {
-		// The first Service to be replaced is kept by a finalizer: nothing else that serves goes before its successor is there.
+		// The first Service to be replaced is kept by a finalizer: nothing else that serves goes before its successor
+		// is there.
 		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
 	}
 	if plan.IsHostnames {
@@ -184,8 +186,8 @@ type comparison struct {
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the Service that a node has now, "" if it is as it should be, and then the fields that are
-// left as somebody else sets them.
+// of returns what to do about the Service that a node has now, "" if it is as it should be, and then the fields that
+// are left as somebody else sets them.
 func (c *comparison) of(current Service, node string) (action Action, contested []string) {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {

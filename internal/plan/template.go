@@ -44,9 +44,9 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 // two Services that it has then.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService. Contested fields are left as they are, because somebody else sets
-// them as often as they are written: the names are those that Mismatches returns. Its error says what is wrong with a
-// spec that the API's own validation let pass, in words for the LocalService's author.
+// NewTemplates returns the templates of a LocalService. Contested fields are left as they are, because somebody else
+// sets them as often as they are written: the names are those that Mismatches returns. Its error says what is wrong
+// with a spec that the API's own validation let pass, in words for the LocalService's author.
 func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, contested ...string) (Templates, error) {
 	purposes := []Purpose{ForNode}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
@@ -75,7 +75,8 @@ func (t Templates) nodes(selected []string) []string {
 // isOfOtherMode reports whether a Service of the LocalService that nobody wants is one of another mode than it has now.
 func (t Templates) isOfOtherMode(service string) bool {
 	ls := t[0].owner.Name
-	return t[0].purpose != ForNode || service == ServiceName(ls, Source, "") || service == ServiceName(ls, Published, "")
+	return t[0].purpose != ForNode || service == ServiceName(ls, Source, "") ||
+		service == ServiceName(ls, Published, "")
 }
 
 // Template is what the Services of a LocalService for one purpose should be, with the API server's defaults filled in.

@@ -30,7 +30,8 @@ func TestVariables(t *testing.T) {
 			}))
 			service := tmpl.Service(c.node)
 			if service.Labels["note"] != c.want || service.Annotations["note"] != c.want {
-				t.Errorf("label %q, annotation %q, want %q", service.Labels["note"], service.Annotations["note"], c.want)
+				t.Errorf("label %q, annotation %q, want %q", service.Labels["note"], service.Annotations["note"],
+					c.want)
 			}
 			if action := actionOn(tmpl, stored(service), c.node); action != "" {
 				t.Errorf("%s a Service that is as it should be", action)

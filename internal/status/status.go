@@ -134,7 +134,8 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.contested().Message
 	case r.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again", r.Count(plan.Wait))
+		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again",
+			r.Count(plan.Wait))
 	case r.Unselected != nil:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.isUnpublished():
@@ -223,8 +224,10 @@ func (r *Report) contested() metav1.Condition {
 			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is written, so "+
-			"these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them here, or "+
+		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is written, "+
+			"so "+
+			"these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them here, "+
+			"or "+
 			"exempt those from it", strings.Join(r.ContestedFields, ", "))}
 }
 

@@ -65,7 +65,8 @@ func Stored(service *corev1.Service) *corev1.Service {
 			spec.Ports[i].NodePort = 30000 + int32(i)
 		}
 	}
-	if spec.Type == corev1.ServiceTypeLoadBalancer && spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+	if spec.Type == corev1.ServiceTypeLoadBalancer &&
+		spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		spec.HealthCheckNodePort = 31000
 	}
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}}
@@ -109,7 +110,9 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 	},
 	"session affinity, timeout": func(ls *v1alpha1.LocalService) {
 		ls.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-		ls.Spec.SessionAffinityConfig = &v1alpha1.SessionAffinityConfig{ClientIP: &v1alpha1.ClientIPConfig{TimeoutSeconds: new(int32(60))}}
+		ls.Spec.SessionAffinityConfig = &v1alpha1.SessionAffinityConfig{
+			ClientIP: &v1alpha1.ClientIPConfig{TimeoutSeconds: new(int32(60))},
+		}
 	},
 	"not ready addresses": func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true },
 	"internal traffic policy": func(ls *v1alpha1.LocalService) {

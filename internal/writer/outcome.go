@@ -74,8 +74,8 @@ func mayPass(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	_, refused := errors.AsType[*refusedError](err)
 	isTimeout := errors.Is(err, context.DeadlineExceeded) // What hangs must not hold up all others again and again.
-	return !answered && !refused && !isTimeout || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+	return !answered && !refused && !isTimeout || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // isStale reports whether a write failed because the cache was behind the API server.

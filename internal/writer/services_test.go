@@ -122,8 +122,8 @@ func TestWritePanics(t *testing.T) {
 	}
 }
 
-// TestWriteTimeIsOver: a sync begins writes for half a second, and where the API server is slow for longer, so that many
-// are made at once; the rest is planned again.
+// TestWriteTimeIsOver: a sync begins writes for half a second, and where the API server is slow for longer, so that
+// many are made at once; the rest is planned again.
 func TestWriteTimeIsOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		each             time.Duration

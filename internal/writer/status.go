@@ -50,7 +50,8 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
-	if left := NumbersInterval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices); onlyNumbers && left > 0 {
+	left := NumbersInterval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
+	if onlyNumbers && left > 0 {
 		return left, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -66,8 +67,8 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 
 // write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
-	// The resource version keeps it from a successor of the same name, which would begin with conditions that are not its
-	// own, and from a LocalService that was changed: the API server does not look at the UID.
+	// The resource version keeps it from a successor of the same name, which would begin with conditions that are not
+	// its own, and from a LocalService that was changed: the API server does not look at the UID.
 	object := apply.LocalService(ls.Name, ls.Namespace).WithResourceVersion(ls.ResourceVersion).
 		WithStatus(applyConfiguration(after))
 	written, err := s.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
@@ -110,7 +111,8 @@ func applyConfiguration(status *v1alpha1.LocalServiceStatus) *apply.LocalService
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
-			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).WithLastTransitionTime(c.LastTransitionTime))
+			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).
+			WithLastTransitionTime(c.LastTransitionTime))
 	}
 	return out
 }

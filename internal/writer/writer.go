@@ -29,12 +29,13 @@ type attempted struct {
 }
 
 // Each makes a batch of n writes, and returns when those that were begun have ended: how many those are, and the errors
-// of those that failed. It begins with one write at a time, and allows one more for each that succeeds, and one less for
-// each that fails, so that little is tried where all is refused, also from the middle of the batch on.
+// of those that failed. It begins with one write at a time, and allows one more for each that succeeds, and one less
+// for each that fails, so that little is tried where all is refused, also from the middle of the batch on.
 //
 // mayBegin is called before each write, also where that then waits for others; its error, or errGivenUp, is why not all
 // were begun. write is called with the number of the write, by several goroutines.
-func (w *Writer) Each(n int, mayBegin func() error, write func(i int) error) (begun int, failed []attempted, err error) {
+func (w *Writer) Each(n int, mayBegin func() error, write func(i int) error) (begun int, failed []attempted,
+	err error) {
 	ended := make(chan attempted)
 	allowed, running, refused := 1, 0, 0
 	defer func() { // Nothing is left behind when mayBegin panics.

@@ -93,8 +93,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// stickQueue has each of two workers busy with a LocalService, of which a Service and then the status take nearly as long
-// as a write may: longer, in all, than the shortened rule looks back. Another LocalService waits.
+// stickQueue has each of two workers busy with a LocalService, of which a Service and then the status take nearly as
+// long as a write may: longer, in all, than the shortened rule looks back. Another LocalService waits.
 func (s *scene) stickQueue(other *scene) {
 	s.T.Helper()
 	const name, nodes, delay = "LocalServiceQueueStuck", 10, 25 * time.Second

@@ -218,8 +218,8 @@ func slowLabels(s *scene) (cure func()) {
 	}
 }
 
-// slowServices has a webhook take its time for new Services of more LocalServices than a namespace has workers, which is
-// three quarters of 32: the others get theirs only when the first have it.
+// slowServices has a webhook take its time for new Services of more LocalServices than a namespace has workers, which
+// is three quarters of 32: the others get theirs only when the first have it.
 func slowServices(s *scene) (cure func()) {
 	const localServices = 40
 	s.InParallel(localServices, func(i int) error {

@@ -14,9 +14,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestScrapeRecipe has Prometheus relabel, as the recipe says, what its discovery finds in a cluster of three nodes with
-// LocalServices of both modes. Debian's Prometheus is built without the discovery of Kubernetes. So what it finds was
-// recorded from that of Prometheus v0.316.0, with the labels that the recipe reads.
+// TestScrapeRecipe has Prometheus relabel, as the recipe says, what its discovery finds in a cluster of three nodes
+// with LocalServices of both modes. Debian's Prometheus is built without the discovery of Kubernetes. So what it finds
+// was recorded from that of Prometheus v0.316.0, with the labels that the recipe reads.
 func TestScrapeRecipe(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "prometheus.yaml")
 	recorded, err := filepath.Abs(filepath.Join("testdata", "endpointslices.json"))
@@ -45,7 +45,7 @@ func writeRecipe(t *testing.T, to, targets string) {
 	var config struct {
 		ScrapeConfigs []map[string]any `json:"scrape_configs"`
 	}
-	recipe := framework.MustModuleFile(t, "artifacts", "examples", "recipes", "prometheus.yaml")
+	recipe := framework.MustModuleFile(t, "artifacts", "prometheus", "scrape.yaml")
 	if err := yaml.UnmarshalStrict([]byte(readFile(t, recipe)), &config); err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,8 @@ func (s *scene) wantAnswers(from, of []string, ways ...access) {
 }
 
 // watch asks for nodes' Services again and again until the function that it returns is called, or the test ends. An
-// answer from a wrong node fails the test, and so does no answer at all before the watch returns, or when it is stopped.
+// answer from a wrong node fails the test, and so does no answer at all before the watch returns, or when it is
+// stopped.
 func (s *scene) watch(client string, of []string, ways ...access) (stop func()) {
 	s.T.Helper()
 	askAll := func() (answered int) {

@@ -57,8 +57,8 @@ type world struct {
 	// steady are the Services that should have been there, as they are, all the time since it was last set.
 	steady map[string]string
 	known  sets.Set[string] // the names of all nodes that there have been
-	// left and came are those of nodes that have gone or changed, and come, since they were last set, and former are the
-	// LocalServices that have gone, or whose Services were to be made anew.
+	// left and came are those of nodes that have gone or changed, and come, since they were last set, and former are
+	// the LocalServices that have gone, or whose Services were to be made anew.
 	left, came, former sets.Set[string]
 	history            []string
 	// other is another API server on the same storage, nil for none.

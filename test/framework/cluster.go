@@ -67,7 +67,8 @@ func (o *ClusterOptions) args(dir string) []string {
 		args = append(args, "--image", reference+"="+binary)
 	}
 	if program := os.Getenv(controlPlaneVariable); program != "" {
-		// Before 1.36, policies that change objects are in none of the versions that are served without being asked for.
+		// Before 1.36, policies that change objects are in none of the versions that are served without being asked
+		// for.
 		args = append(args, "--control-plane", program,
 			"--apiserver-flag=--feature-gates=MutatingAdmissionPolicy=true",
 			"--apiserver-flag=--runtime-config="+

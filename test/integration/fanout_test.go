@@ -49,8 +49,8 @@ func TestFanOut(t *testing.T) {
 	s.wantReads(len(nodes) / 2) // It is slow if that many syncs of half a second are needed.
 }
 
-// wantReads fails if the controllers, which have their caches, have read more than they must: a LocalService before each
-// sync that writes, of which there are at most so many, and the Service of each EndpointSlice that they created.
+// wantReads fails if the controllers, which have their caches, have read more than they must: a LocalService before
+// each sync that writes, of which there are at most so many, and the Service of each EndpointSlice that they created.
 func (s *scene) wantReads(syncs int) {
 	s.T.Helper()
 	requests := s.Requests()

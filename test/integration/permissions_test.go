@@ -56,8 +56,8 @@ func complaint(p framework.Permission) string {
 	return fmt.Sprintf(`cannot %s resource \"%s\"`, p.Verb, p.Resource)
 }
 
-// TestEachPermission takes each permission away, alone. The controller says so when it starts. Where it may not ask what
-// it may do, it goes on to work until it needs the permission, and says then what it cannot do: whatever is never
+// TestEachPermission takes each permission away, alone. The controller says so when it starts. Where it may not ask
+// what it may do, it goes on to work until it needs the permission, and says then what it cannot do: whatever is never
 // missed is not needed. Each controller has a namespace, so that they work at the same time.
 func TestEachPermission(t *testing.T) {
 	t.Parallel()

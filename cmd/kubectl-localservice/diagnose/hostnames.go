@@ -43,7 +43,8 @@ func (v *view) newHostnames() *hostnames {
 	for _, slice := range v.EndpointSlices {
 		slices[slice.Name] = plan.SliceFromAPI(slice)
 	}
-	names := plan.Names{Hostnames: h.Hostnames, Source: ours[plan.Source], Published: ours[plan.Published], Slices: slices}
+	names := plan.Names{Hostnames: h.Hostnames, Source: ours[plan.Source], Published: ours[plan.Published],
+		Slices: slices}
 	copies := names.Copies()
 	h.isPublished = copies.Sources > 0
 	for i := range copies.Changes {

@@ -108,7 +108,8 @@ func (s *Server) Handler() http.Handler {
 		}
 		// A name of somebody else's that leads here may be how a page of theirs tries to get in (DNS rebinding).
 		if !s.isOurs(r.Host) {
-			http.Error(w, "ask for the address that kubectl localservice view has printed", http.StatusMisdirectedRequest)
+			http.Error(w, "ask for the address that kubectl localservice view has printed",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)
