@@ -36,6 +36,7 @@ var actions = map[string]func(w *world, s Step) error{
 	"apply":         applyLS,
 	"edit":          editLS,
 	"take-back":     takeBackLS,
+	"spoil":         spoilLS,
 	"delete":        deleteLS,
 	"recreate":      recreateLS,
 	"forge":         forgeService,
@@ -139,6 +140,17 @@ func takeBackLS(w *world, s Step) error {
 	key := metaOf(s.On)
 	return Update(w.server, userName, key.Namespace, key.Name,
 		func(ls *v1alpha1.LocalService) { ls.Spec = *previous.DeepCopy() })
+}
+
+// spoilLS gives a LocalService a spec that an older CustomResourceDefinition let pass.
+func spoilLS(w *world, s Step) error {
+	key := metaOf(s.On)
+	w.server.setLenient(true)
+	defer w.server.setLenient(false)
+	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
+		w.previous[s.On] = *ls.Spec.DeepCopy()
+		invalidSpecs[s.How](&ls.Spec)
+	})
 }
 
 func deleteLS(w *world, s Step) error {
