@@ -210,6 +210,11 @@ var serviceEdits = map[string]func(*corev1.Service){
 		metav1.SetMetaDataLabel(&s.ObjectMeta, "example.com/theirs", "1")
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "example.com/theirs", "1")
 	},
+	"as-n0": func(s *corev1.Service) { // has of the variables in specs what is for another node, most likely
+		if s.Labels["team"] != "" && s.Annotations["example.com/note"] != "" {
+			s.Labels["team"], s.Annotations["example.com/note"] = "of-n0", "n0 is not $(NODE_NAME)"
+		}
+	},
 	"finalizer": func(s *corev1.Service) { s.Finalizers = []string{finalizer} },
 	"release":   func(s *corev1.Service) { s.Finalizers = nil },
 	"selects":   func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo"} },
