@@ -145,7 +145,8 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 		o.fail("a status with other numbers", "%s: %d nodes, %d Services, ready %s, instead of %d, %d, %s", ls.Name,
 			status.Nodes, status.Services, status.Ready, nodes, services, text)
 	}
-	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0, v1alpha1.ConditionConflicted: isConflicted,
+	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0,
+		v1alpha1.ConditionConflicted: isConflicted,
 		v1alpha1.ConditionContested: false, v1alpha1.ConditionStalled: isConflicted}
 	if !isConflicted && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring) == nil {
 		want[v1alpha1.ConditionProgressing] = false // Otherwise the Services of another mode may still be there.
@@ -170,7 +171,7 @@ func (o *oracle) checkInvalid(ls *v1alpha1.LocalService) {
 // checkPod checks that a pod has its node label if a LocalService needs that.
 func (o *oracle) checkPod(pod *corev1.Pod) {
 	isNeeded := slices.ContainsFunc(o.locals, func(ls *v1alpha1.LocalService) bool {
-		return modeOf(ls) == v1alpha1.ModeServices && selects(ls, pod) && !isInvalid(&ls.Spec)
+		return modeOf(ls) == v1alpha1.ModeServices && !isInvalid(&ls.Spec) && selects(ls, pod)
 	})
 	if isNeeded && isPublished(pod) && pod.Labels[rack] != naming.NodeLabelValue(pod.Spec.NodeName) {
 		o.fail("a pod without its node label", "%s: %v on %s", pod.Name, pod.Labels, pod.Spec.NodeName)

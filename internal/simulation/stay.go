@@ -74,8 +74,7 @@ func (s *snapshot) isKeptAt(key types.NamespacedName) bool {
 	return owner != nil && s.isKept(owner, service)
 }
 
-// stay notes since when a Service of this name has had to stay: because it is wanted, always in the same form, or because
-// it is kept.
+// stay notes since when a Service of this name has had to stay: because it is wanted, always in the same form, or kept.
 func (d *demand) stay(signature string, isKept bool) {
 	isOther := signature != "" && signature != d.form
 	switch {
@@ -89,8 +88,8 @@ func (d *demand) stay(signature string, isKept bool) {
 	}
 }
 
-// checkKept checks that a replica writes nothing for a LocalService whose spec is invalid, and deletes nothing of a node
-// that exists while a nodeSelector matches nothing. What was wanted until then was never to be deleted.
+// checkKept checks that a replica writes nothing for a LocalService whose spec is invalid, and deletes nothing of a
+// node that exists while a nodeSelector matches nothing. What was wanted until then was never to be deleted.
 func (g *guard) checkKept(w Write, d *demand) {
 	s, service := newSnapshot(g.server), w.After
 	if service == nil {
