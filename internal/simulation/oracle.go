@@ -147,7 +147,7 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	}
 	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0,
 		v1alpha1.ConditionConflicted: isConflicted,
-		v1alpha1.ConditionContested: false, v1alpha1.ConditionStalled: isConflicted}
+		v1alpha1.ConditionContested:  false, v1alpha1.ConditionStalled: isConflicted}
 	if !isConflicted && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring) == nil {
 		want[v1alpha1.ConditionProgressing] = false // Otherwise the Services of another mode may still be there.
 	}
