@@ -36,6 +36,7 @@ var actions = map[string]func(w *world, s Step) error{
 	"apply":         applyLS,
 	"edit":          editLS,
 	"take-back":     takeBackLS,
+	"spoil":         spoilLS,
 	"delete":        deleteLS,
 	"recreate":      recreateLS,
 	"forge":         forgeService,
@@ -141,6 +142,17 @@ func takeBackLS(w *world, s Step) error {
 		func(ls *v1alpha1.LocalService) { ls.Spec = *previous.DeepCopy() })
 }
 
+// spoilLS gives a LocalService a spec that an older CustomResourceDefinition let pass.
+func spoilLS(w *world, s Step) error {
+	key := metaOf(s.On)
+	w.server.setLenient(true)
+	defer w.server.setLenient(false)
+	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
+		w.previous[s.On] = *ls.Spec.DeepCopy()
+		invalidSpecs[s.How](&ls.Spec)
+	})
+}
+
 func deleteLS(w *world, s Step) error {
 	options := metav1.DeleteOptions{}
 	if s.How != "" {
@@ -197,6 +209,11 @@ var serviceEdits = map[string]func(*corev1.Service){
 	"theirs": func(s *corev1.Service) {
 		metav1.SetMetaDataLabel(&s.ObjectMeta, "example.com/theirs", "1")
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "example.com/theirs", "1")
+	},
+	"as-n0": func(s *corev1.Service) { // has of the variables in specs what is for another node, most likely
+		if s.Labels["team"] != "" && s.Annotations["example.com/note"] != "" {
+			s.Labels["team"], s.Annotations["example.com/note"] = "of-n0", "n0 is not $(NODE_NAME)"
+		}
 	},
 	"finalizer": func(s *corev1.Service) { s.Finalizers = []string{finalizer} },
 	"release":   func(s *corev1.Service) { s.Finalizers = nil },

@@ -31,13 +31,16 @@ func (s *APIServer) admit(t *table, by string, old, object Object) error {
 	return nil
 }
 
+// teamByPolicy is the value that a plug-in gives a label.
+const teamByPolicy = "platform"
+
 // plugins are admission plug-ins that change what is written, by name.
 var plugins = map[string]Admission{
 	"sets-affinity": onService(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
 	"sets-policy": onService(func(s *corev1.Service) {
 		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
 	}),
-	"sets-label":      onService(func(s *corev1.Service) { s.Labels["team"] = "platform" }),
+	"sets-label":      onService(func(s *corev1.Service) { s.Labels["team"] = teamByPolicy }),
 	"strips-owner":    onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
 	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
 	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),

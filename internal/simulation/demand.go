@@ -45,7 +45,8 @@ func (g *guard) update(w Write) {
 	}
 	g.changed = time.Now()
 	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
-	for key, wants := range newSnapshot(g.server).wanted {
+	s := newSnapshot(g.server)
+	for key, wants := range s.wanted {
 		for _, want := range wants {
 			now[key] += string(want.ls.UID) + " " + formOfSpec(&want.ls.Spec)
 			isEdited[key] = isEdited[key] || g.isExcused() || time.Since(g.edited[keyOf(want.ls)]) < reaction
@@ -55,6 +56,7 @@ func (g *guard) update(w Write) {
 		g.demandOf(key)
 	}
 	for key, d := range g.names {
+		d.stay(now[key], s.isKeptAt(key))
 		if signature := now[key]; signature != d.signature {
 			d.signature, d.since, d.isByNode = signature, time.Now(), w.Resource == "nodes"
 			d.creates++

@@ -47,6 +47,8 @@ type demand struct {
 	since            time.Time
 	isByNode         bool      // a node has come or gone then
 	touched          time.Time // when somebody else has changed it last
+	stays            time.Time // since when a Service has had to stay; zero if it need not
+	form             string    // the last signature of somebody
 	creates, deletes int       // that were asked for
 	created, deleted int
 	// mistaken is how often it was created for nobody, while that could not be known.

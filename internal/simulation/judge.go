@@ -61,6 +61,7 @@ func (g *guard) judgeService(w Write) {
 		g.checkName(after)
 		g.checkOwner(w, after)
 	}
+	g.checkKept(w, d)
 	defer g.follow(w)
 	switch w.Verb() {
 	case "update":

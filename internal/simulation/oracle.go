@@ -50,46 +50,11 @@ func (o *oracle) fail(kind, format string, args ...any) {
 	o.found = append(o.found, problem{kind, fmt.Sprintf(format, args...)})
 }
 
-// mayStay reports whether a LocalService may have a Service: one that it wants, or one of the previous mode as long as
-// its names cannot be given up.
-func (o *oracle) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) bool {
-	if _, isWanted := o.names(ls)[service.Name]; isWanted {
-		return true
-	}
-	return o.isKept(ls, service) ||
-		modeOfService(ls.Name, service.Name) != modeOf(ls) && (o.isTaken(ls) || o.hasOwnPods(ls))
-}
-
-// isTaken reports whether somebody else has a name that a LocalService wants.
-func (o *oracle) isTaken(ls *v1alpha1.LocalService) bool {
-	for name := range o.names(ls) {
-		service := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
-		if service != nil && !metav1.IsControlledBy(service, ls) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasOwnPods reports whether a Service of the previous mode, also one left behind, publishes other pods than that
-// would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
-func (o *oracle) hasOwnPods(ls *v1alpha1.LocalService) bool {
-	for key, service := range o.services {
-		isOf := metav1.IsControlledBy(service, ls) || service.Labels[v1alpha1.OwnerLabelKey] == ls.Name
-		if !isOf || key.Namespace != ls.Namespace || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
-			service.Name == ls.Name && len(service.Spec.Selector) == 0 {
-			continue
-		}
-		selector := selectorOf(ls, service.Annotations[v1alpha1.NodeAnnotationKey])
-		if !maps.Equal(service.Spec.Selector, selector) ||
-			service.Spec.PublishNotReadyAddresses != ls.Spec.PublishNotReadyAddresses {
-			return true
-		}
-	}
-	return false
-}
-
 func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
+	if isInvalid(&ls.Spec) {
+		o.checkInvalid(ls)
+		return
+	}
 	conflicts, ready, names := 0, 0, o.names(ls)
 	for name, node := range names {
 		key := types.NamespacedName{Namespace: ls.Namespace, Name: name}
@@ -128,7 +93,8 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 			s.Spec.Ports[i].NodePort = 0
 		}
 	}
-	if ls.Spec.ServiceMetadata == nil && (have.Annotations["example.com/note"] == "a" || have.Labels["team"] == "a") {
+	note, team := have.Annotations["example.com/note"], have.Labels["team"]
+	if ls.Spec.ServiceMetadata == nil && (note != "" || team != "" && team != teamByPolicy) {
 		o.fail("a Service with metadata of before", "%s", name)
 	}
 	have = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: shared(have.Labels, want.Labels),
@@ -179,8 +145,9 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 		o.fail("a status with other numbers", "%s: %d nodes, %d Services, ready %s, instead of %d, %d, %s", ls.Name,
 			status.Nodes, status.Services, status.Ready, nodes, services, text)
 	}
-	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0, v1alpha1.ConditionConflicted: isConflicted,
-		v1alpha1.ConditionContested: false, v1alpha1.ConditionStalled: isConflicted}
+	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0,
+		v1alpha1.ConditionConflicted: isConflicted,
+		v1alpha1.ConditionContested:  false, v1alpha1.ConditionStalled: isConflicted}
 	if !isConflicted && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring) == nil {
 		want[v1alpha1.ConditionProgressing] = false // Otherwise the Services of another mode may still be there.
 	}
@@ -191,10 +158,20 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	}
 }
 
+// checkInvalid checks that the status says that the spec is invalid. Its numbers are those from before.
+func (o *oracle) checkInvalid(ls *v1alpha1.LocalService) {
+	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonInvalidSpec ||
+		ready.ObservedGeneration != ls.Generation || ls.Status.ObservedGeneration != ls.Generation ||
+		!meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionStalled) {
+		o.fail("an invalid spec is not reported", "%s: %v", ls.Name, toFields(ls)["status"])
+	}
+}
+
 // checkPod checks that a pod has its node label if a LocalService needs that.
 func (o *oracle) checkPod(pod *corev1.Pod) {
 	isNeeded := slices.ContainsFunc(o.locals, func(ls *v1alpha1.LocalService) bool {
-		return modeOf(ls) == v1alpha1.ModeServices && selects(ls, pod)
+		return modeOf(ls) == v1alpha1.ModeServices && !isInvalid(&ls.Spec) && selects(ls, pod)
 	})
 	if isNeeded && isPublished(pod) && pod.Labels[rack] != naming.NodeLabelValue(pod.Spec.NodeName) {
 		o.fail("a pod without its node label", "%s: %v on %s", pod.Name, pod.Labels, pod.Spec.NodeName)

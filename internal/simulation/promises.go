@@ -113,7 +113,7 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 		return
 	}
 	ls := s.owner(published)
-	if ls == nil || modeOf(ls) != v1alpha1.ModeHostnames || g.isSlow() ||
+	if ls == nil || modeOf(ls) != v1alpha1.ModeHostnames || isInvalid(&ls.Spec) || g.isSlow() ||
 		time.Since(g.edited[keyOf(ls)]) < reaction || time.Since(g.spoiled) < overlap {
 		return
 	}

@@ -24,6 +24,10 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "a"},
 			Annotations: map[string]string{"example.com/note": "a"}}
 	},
+	"variables": func(s *v1alpha1.LocalServiceSpec) {
+		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "of-$(NODE_DNS_LABEL)"},
+			Annotations: map[string]string{"example.com/note": "$(NODE_NAME) is not $$(NODE_NAME)"}}
+	},
 	"no-metadata": func(s *v1alpha1.LocalServiceSpec) { s.ServiceMetadata = nil },
 	"not-ready":   func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = true },
 	"only-ready":  func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = false },
@@ -43,4 +47,20 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 		s.Mode, s.GroupBy, s.Type, s.SessionAffinity = v1alpha1.ModeHostnames, "zone", "", ""
 	},
 	"services": func(s *v1alpha1.LocalServiceSpec) { s.Mode, s.GroupBy = v1alpha1.ModeServices, "" },
+}
+
+// invalidSpecs are what a spec can be changed to that a CustomResourceDefinition of before let pass, by name.
+var invalidSpecs = map[string]func(*v1alpha1.LocalServiceSpec){
+	"no-selector": func(s *v1alpha1.LocalServiceSpec) { s.Selector = nil },
+	"own-label":   func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo", rack: "n0"} },
+	"owner-label": func(s *v1alpha1.LocalServiceSpec) {
+		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{v1alpha1.OwnerLabelKey: "x"}}
+	},
+}
+
+// isInvalid reports whether a spec is one of those.
+func isInvalid(s *v1alpha1.LocalServiceSpec) bool {
+	_, hasOwnLabel := s.Selector[rack]
+	hasOwner := s.ServiceMetadata != nil && s.ServiceMetadata.Labels[v1alpha1.OwnerLabelKey] != ""
+	return len(s.Selector) == 0 || hasOwnLabel || hasOwner
 }

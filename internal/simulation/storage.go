@@ -38,6 +38,7 @@ type APIServer struct {
 	addresses *pool
 	nodePorts *pool
 	admission []Admission
+	isLenient bool // stores what the CustomResourceDefinition refuses, which an older one let pass
 	observers []func(Write)
 	refusals  []func(Refused)
 	changed   chan struct{} // closed at the next write that concerns the cluster's own controllers

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -69,22 +70,12 @@ func isSelected(ls *v1alpha1.LocalService, node *corev1.Node) bool {
 	return labels.SelectorFromSet(ls.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// selectsNothing reports whether a nodeSelector matches no node: then nothing of a node that exists is deleted.
-func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
-	return len(ls.Spec.NodeSelector) > 0 &&
-		!slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool { return isSelected(ls, node) })
-}
-
-// isKept reports whether a Service that no node wants has to stay because its LocalService selects nothing.
-func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
-	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	exists := slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == node })
-	return s.selectsNothing(ls) && (node == "" || exists)
-}
-
 // names are those of the Services that a LocalService wants, with their nodes.
 func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 	names := map[string]string{}
+	if isInvalid(&ls.Spec) {
+		return names
+	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		both := map[string]string{ls.Name: "", sourceName(ls.Name): ""}
 		for name := range both {
@@ -138,11 +129,25 @@ func serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
 		s.Spec.Selector = nil
 	}
 	if m := ls.Spec.ServiceMetadata; m != nil && name != sourceName(ls.Name) {
-		maps.Copy(s.Labels, m.Labels)
-		maps.Copy(s.Annotations, m.Annotations)
+		maps.Copy(s.Labels, expand(m.Labels, node))
+		maps.Copy(s.Annotations, expand(m.Annotations, node))
 	}
 	defaultService(s)
 	return s
+}
+
+// expand puts the name of a node in place of the variables in serviceMetadata.
+func expand(metadata map[string]string, node string) map[string]string {
+	out := map[string]string{}
+	for key, value := range metadata {
+		parts := strings.Split(value, "$$(") // an escape, in which no variable begins
+		for i, part := range parts {
+			part = strings.ReplaceAll(part, "$(NODE_NAME)", node)
+			parts[i] = strings.ReplaceAll(part, "$(NODE_DNS_LABEL)", naming.Hostname(node))
+		}
+		out[key] = strings.Join(parts, "$(")
+	}
+	return out
 }
 
 // shared are the pairs of all that part has, too, be it with another value.

@@ -1,0 +1,110 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// mayStay reports whether a LocalService may have a Service: one that it wants, or one of the previous mode as long as
+// its names cannot be given up.
+func (s *snapshot) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) bool {
+	_, isWanted := s.names(ls)[service.Name]
+	return isWanted || s.isKept(ls, service) ||
+		modeOfService(ls.Name, service.Name) != modeOf(ls) && (s.isTaken(ls) || s.hasOwnPods(ls))
+}
+
+// isTaken reports whether somebody else has a name that a LocalService wants.
+func (s *snapshot) isTaken(ls *v1alpha1.LocalService) bool {
+	for name := range s.names(ls) {
+		service := s.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
+		if service != nil && !metav1.IsControlledBy(service, ls) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasOwnPods reports whether a Service of the previous mode, also one left behind, publishes other pods than that
+// would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
+func (s *snapshot) hasOwnPods(ls *v1alpha1.LocalService) bool {
+	for key, service := range s.services {
+		isOf := metav1.IsControlledBy(service, ls) || service.Labels[v1alpha1.OwnerLabelKey] == ls.Name
+		if !isOf || key.Namespace != ls.Namespace || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
+			service.Name == ls.Name && len(service.Spec.Selector) == 0 {
+			continue
+		}
+		selector := selectorOf(ls, service.Annotations[v1alpha1.NodeAnnotationKey])
+		if !maps.Equal(service.Spec.Selector, selector) ||
+			service.Spec.PublishNotReadyAddresses != ls.Spec.PublishNotReadyAddresses {
+			return true
+		}
+	}
+	return false
+}
+
+// selectsNothing reports whether a nodeSelector matches no node: then nothing of a node that exists is deleted.
+func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
+	return len(ls.Spec.NodeSelector) > 0 &&
+		!slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool { return isSelected(ls, node) })
+}
+
+// isKept reports whether a Service that no node wants has to stay because its LocalService selects nothing, or has a
+// spec that is invalid.
+func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
+	node := service.Annotations[v1alpha1.NodeAnnotationKey]
+	exists := slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == node })
+	return isInvalid(&ls.Spec) || s.selectsNothing(ls) && (node == "" || exists)
+}
+
+// isKeptAt reports whether there is a Service of this name that is kept.
+func (s *snapshot) isKeptAt(key types.NamespacedName) bool {
+	service := s.services[key]
+	if service == nil {
+		return false
+	}
+	owner := s.owner(service)
+	return owner != nil && s.isKept(owner, service)
+}
+
+// stay notes since when a Service of this name has had to stay: because it is wanted, always in the same form, or kept.
+func (d *demand) stay(signature string, isKept bool) {
+	isOther := signature != "" && signature != d.form
+	switch {
+	case signature == "" && !isKept:
+		d.stays = time.Time{}
+	case isOther || d.stays.IsZero():
+		d.stays = time.Now()
+	}
+	if signature != "" {
+		d.form = signature
+	}
+}
+
+// checkKept checks that a replica writes nothing for a LocalService whose spec is invalid, and deletes nothing of a
+// node that exists while a nodeSelector matches nothing. What was wanted until then was never to be deleted.
+func (g *guard) checkKept(w Write, d *demand) {
+	s, service := newSnapshot(g.server), w.After
+	if service == nil {
+		service = w.Before
+	}
+	ls := s.owner(service)
+	if ls == nil || g.isExcused() {
+		return
+	}
+	if isInvalid(&ls.Spec) && time.Since(g.edited[keyOf(ls)]) > reaction {
+		g.fail("a Service was written for an invalid spec", "%s: %s", w.By, &w)
+	}
+	isSettled := !d.stays.IsZero() && time.Since(d.stays) > reaction && time.Since(d.touched) > reaction
+	isLast := strings.Contains(d.form, string(ls.UID)+" "+formOfService(service.(*corev1.Service)))
+	if w.After == nil && d.signature == "" && isSettled && isLast {
+		g.fail("a Service was deleted that is kept", "%s: %s", w.By, w.Key)
+	}
+}
