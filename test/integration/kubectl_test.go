@@ -22,12 +22,12 @@ func TestStatusKubectl(t *testing.T) {
 		s := s.in(t)
 		for _, resource := range []string{"lsvc", "localservice", "localservices", "localservices.localservice.dev"} {
 			wantTable(t, s.MustKubectl("get", resource),
-				`NAME +MODE +NODES +ANSWERING +STATUS +AGE`,
-				`demo +Services +2 +0/2 +ServicesInPlace +[0-9ms]+`)
+				`NAME +NODES +ANSWERING +STATUS +AGE`,
+				`demo +2 +0/2 +ServicesInPlace +[0-9ms]+`)
 		}
 		wantTable(t, s.MustKubectl("get", "lsvc", "-o", "wide"),
-			`NAME +MODE +NODES +ANSWERING +STATUS +SERVICES +AGE`,
-			`demo +Services +2 +0/2 +ServicesInPlace +2 +[0-9ms]+`)
+			`NAME +NODES +ANSWERING +STATUS +MODE +SERVICES +AGE`,
+			`demo +2 +0/2 +ServicesInPlace +2 +[0-9ms]+`)
 	})
 	t.Run("get all", func(t *testing.T) {
 		out := s.in(t).MustKubectl("get", "all")

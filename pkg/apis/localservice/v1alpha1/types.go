@@ -11,10 +11,10 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=localservices,singular=localservice,shortName=lsvc,categories=all,scope=Namespaced
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published."
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects; with groupBy, groups of them."
 // +kubebuilder:printcolumn:name="Answering",type=string,JSONPath=`.status.ready`,description="Names with at least one ready endpoint, of all names: one for each selected node, or group of them."
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the condition Ready is True or False."
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published; Services where it is empty.",priority=1
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date.",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",message="metadata.name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
@@ -72,7 +72,6 @@ type LocalServiceSpec struct {
 	// thousands of nodes. It may be changed: the new names answer before the old ones go.
 	// +optional
 	// +kubebuilder:validation:Enum=Services;Hostnames
-	// +kubebuilder:default=Services
 	Mode Mode `json:"mode,omitempty"`
 
 	// groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each
