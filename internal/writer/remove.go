@@ -2,6 +2,7 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
+
+// errGone is returned for a deletion of a Service that is already gone: the watch may lag. It is neither a failure nor
+// to be reported once more as deleted.
+var errGone = errors.New("it is gone already")
 
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
 // store it as it is. It returns nil if the successor would not be as it should, either.
@@ -38,7 +43,7 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
 	}
-	if err := remove(ctx, client, change.Current, mayRemove); err != nil {
+	if err := remove(ctx, client, change.Current, mayRemove); err != nil && err != errGone {
 		return nil, err
 	}
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
@@ -86,7 +91,7 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, current pl
 	err := client.Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if apierrors.IsNotFound(err) {
-		return nil // The watch lags.
+		return errGone
 	}
 	return err
 }

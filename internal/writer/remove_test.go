@@ -50,6 +50,9 @@ func TestDeletionOfAServiceThatHasChanged(t *testing.T) {
 			if got != c.want || len(requests) != 1 {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
 			}
+			if made := len(out.Made[plan.Delete]) > 0; made != (c.service == nil) {
+				t.Errorf("said to be deleted: %t", made)
+			}
 		})
 	}
 }

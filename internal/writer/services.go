@@ -174,6 +174,9 @@ func (w *execution) one(ctx context.Context, change *plan.Change) error {
 	service, err := w.write(ctx, change)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err == errGone {
+		return nil
+	}
 	if err != nil {
 		w.hasFailed = true
 		if isTerminating(err) {
@@ -210,6 +213,9 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 			service, err = client.Patch(writing, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
+	}
+	if err == errGone {
+		return nil, err
 	}
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err != nil {
