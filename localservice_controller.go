@@ -56,7 +56,9 @@ type localServiceController struct {
 }
 
 func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*localServiceController, error) {
-	writers := names.Dependencies // Their writes and refusals have names of their own.
+	// Refusals name what was refused. What Observed has is by key, and an EndpointSlice may be called as a LocalService.
+	writers := names.Dependencies
+	writers.Observed = cache.NewObserved()
 	c := &localServiceController{
 		recorder:     deps.Recorder,
 		clock:        deps.Clock,
