@@ -12,7 +12,6 @@ import (
 
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/utils/lru"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 )
@@ -93,7 +92,6 @@ func (m *memory) isCache(path string, v reflect.Value) bool {
 		for _, key := range c.Keys() { // without those that have expired
 			m.check(path, reflect.ValueOf(key))
 		}
-	case *lru.Cache: // It has a bound, and does not tell its keys.
 	default:
 		return false
 	}

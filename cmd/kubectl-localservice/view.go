@@ -58,8 +58,8 @@ that for Nodes, the nodes that have a name are shown.`,
 	cmd.Flags().BoolVarP(&flags.allNamespaces, "all-namespaces", "A", false,
 		"Show the LocalServices of all namespaces.")
 	cmd.Flags().BoolVar(&flags.open, "open", false,
-		"Open the page in the browser, too. Other users of this machine may "+
-			"see its address in the list of processes.")
+		"Open the page in the browser, too. Other users of this machine may see its address in the list of "+
+			"processes.")
 	return cmd
 }
 

@@ -95,8 +95,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`number` of LocalServices that are synced at the same time, of which one namespace may have three quarters")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
 		"`number` of Services, of EndpointSlices, and of pods that are written at the same time; each LocalService "+
-			"may "+
-			"have one more Service under way at any time. There is no other throttle")
+			"may have one more Service under way at any time. There is no other throttle")
 	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
 		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
@@ -106,8 +105,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`address` that serves /metrics over TLS, to those whose bearer token may get it, instead of -http-address")
 	flags.StringVar(&o.metricsCertFile, "metrics-tls-cert-file", "",
 		"`file` with the certificate for -metrics-secure-address, which is read again when it changes; without it, "+
-			"one "+
-			"is made that is self-signed")
+			"one is made that is self-signed")
 	flags.StringVar(&o.metricsKeyFile, "metrics-tls-key-file", "", "`file` with the key of -metrics-tls-cert-file")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
 	flags.BoolVar(&o.printVersion, "version", false, "print the version and exit")
@@ -118,8 +116,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.leaderElectionID, "leader-election-id", "local-service-controller", "`name` of the Lease")
 	flags.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second,
 		"`time`, of at least 3s, after which the work of a leader that does not answer is taken over; one that is "+
-			"stopped "+
-			"hands it over at once")
+			"stopped hands it over at once")
 	logsapi.AddGoFlags(o.logging, flags)
 }
 

@@ -98,8 +98,7 @@ func (r *reviewer) review(request *http.Request) *refusal {
 	case request.Context().Err() == nil && r.complaints.isNews("", err.Error()):
 		klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is "+
 			"the chart's value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release "+
-			"(in the "+
-			"source artifacts/deploy/metrics-secure.yaml) applied?")
+			"(in the source artifacts/deploy/metrics-secure.yaml) applied?")
 	}
 	if known {
 		return nil
@@ -132,8 +131,7 @@ func (r *reviewer) ask(ctx context.Context, token string) (*refusal, error) {
 	}
 	if !access.Status.Allowed {
 		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q may not get the non-resource URL /metrics: "+
-			"bind the "+
-			"ClusterRole local-service-metrics-reader to it or, with the chart, the one that ends in "+
+			"bind the ClusterRole local-service-metrics-reader to it or, with the chart, the one that ends in "+
 			"-metrics-reader", user.Username)}, nil
 	}
 	return nil, nil

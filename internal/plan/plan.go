@@ -59,9 +59,8 @@ type Plan struct {
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
 	// endpoint.
 	Nodes, Ready int
-	// Contested is the number of Services that are up to date but for fields that are left as somebody else sets them,
-	// and ContestedFields are the names of those, with EndpointsField for copies.
-	Contested       int
+	// ContestedFields are the names of fields that are left as somebody else sets them, in Services that are up to date
+	// but for those, with EndpointsField for copies.
 	ContestedFields []string
 	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. While the LocalService
 	// has another mode already, they are kept as long as it has the Services.
@@ -102,8 +101,9 @@ func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
 		IsHostnames: in.Templates[0].purpose != ForNode}
 	wanted := 0 // Services in Owned that are wanted
-	contested, name := sets.Set[string]{}, []byte(nil)
-	selectsNothing := SelectsNothing(in.localService(), len(in.Nodes))
+	contested := sets.Set[string]{}
+	var name []byte
+	selectsNothing := in.selectsNothing()
 	for _, template := range in.Templates {
 		if selectsNothing && in.createsNothing() {
 			break
@@ -125,7 +125,6 @@ func Compute(in Input) Plan {
 				plan.Changes = append(plan.Changes, Change{Action: action, Template: template, Name: string(name),
 					Node: node, Current: current})
 			case len(fields) > 0:
-				plan.Contested++
 				contested.Insert(fields...)
 			default:
 				plan.InPlace++

@@ -19,10 +19,9 @@ type Unselected struct {
 	Kept, Retiring int
 }
 
-// SelectsNothing reports whether a LocalService has a nodeSelector that matches no node, by the number of nodes that it
-// selects.
-func SelectsNothing(ls *v1alpha1.LocalService, selected int) bool {
-	return selected == 0 && len(ls.Spec.NodeSelector) > 0
+// selectsNothing reports whether the LocalService has a nodeSelector that matches no node.
+func (in *Input) selectsNothing() bool {
+	return len(in.Nodes) == 0 && len(in.localService().Spec.NodeSelector) > 0
 }
 
 // keepUnselected takes the deletions out of a plan of a LocalService that selects no node, but for those of Services

@@ -225,10 +225,8 @@ func (r *Report) contested() metav1.Condition {
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is written, "+
-			"so "+
-			"these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them here, "+
-			"or "+
-			"exempt those from it", strings.Join(r.ContestedFields, ", "))}
+			"so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them "+
+			"here, or exempt those from it", strings.Join(r.ContestedFields, ", "))}
 }
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does not " +
