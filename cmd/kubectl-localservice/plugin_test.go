@@ -53,7 +53,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	}
 	return &fixture{
 		kube: kubefake.NewClientset(append([]runtime.Object{
-			service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"),
+			balanced(service("demo-n1", "n1")), service("demo-n2", "n2"), service("demo-n3", "n3"),
 			&corev1.Service{ObjectMeta: meta("demo-n5")},
 			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
 			slice("demo-n2", endpoint("c", "10.0.0.3", false)),

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -78,6 +79,13 @@ type Node struct {
 	Endpoints Endpoints `json:"endpoints"`
 	// Addresses are those of the ready endpoints.
 	Addresses []string `json:"addresses"`
+	// DNSAddresses are those that the cluster's DNS is to answer for DNSName: the cluster IPs of the Service or, if it
+	// is headless, the addresses of the ready endpoints.
+	DNSAddresses []string `json:"dnsAddresses"`
+	// Ports are those of the Service.
+	Ports []Port `json:"ports"`
+	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
+	LoadBalancer []string `json:"loadBalancer"`
 	// Pods are those on the node, or nodes, that the LocalService selects, by name.
 	Pods []Pod `json:"pods"`
 	// Reason and Message say what is wrong, in a word and in words. Both are empty if the name has ready
@@ -104,6 +112,15 @@ func (n *Node) Name() string {
 type Endpoints struct {
 	Ready int `json:"ready"`
 	Total int `json:"total"`
+}
+
+// Port is a port of a Service. A headless Service does not translate it: clients connect to the pods' own.
+type Port struct {
+	Name     string          `json:"name"`
+	Protocol corev1.Protocol `json:"protocol"`
+	Port     int32           `json:"port"`
+	// NodePort is the port on every node of the cluster that leads to the Service, 0 for none.
+	NodePort int32 `json:"nodePort"`
 }
 
 // Pod is what is known of a pod.
