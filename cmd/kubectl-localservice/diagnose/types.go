@@ -44,7 +44,9 @@ type NodeList struct {
 	// Message says what concerns all names: that those of the previous mode are still there, or why none is known.
 	Message    string     `json:"message"`
 	NodeLabels NodeLabels `json:"nodeLabels"`
-	Items      []Node     `json:"items"`
+	// DNS is the server that was asked for the names, nil if none was.
+	DNS   *DNSServer `json:"dns,omitempty"`
+	Items []Node     `json:"items"`
 }
 
 // LabelOrigin is how a pod came by its node label.
@@ -92,6 +94,8 @@ type Node struct {
 	// endpoints and all is well.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
+	// DNS is what the cluster's DNS answers, nil if it was not asked.
+	DNS *DNSAnswer `json:"dns,omitempty"`
 }
 
 // HasService reports whether the LocalService has a Service with the name.
