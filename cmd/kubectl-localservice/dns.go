@@ -14,9 +14,9 @@ import (
 
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -56,9 +56,10 @@ func (c *cluster) withDNS(ctx context.Context, list *diagnose.NodeList, flags *n
 	if !slices.ContainsFunc(names, func(name string) bool {
 		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
 	}) {
-		return nil, fmt.Errorf("the cluster's DNS (pod %s) knows none of the names, and not %s either: is %s the domain of "+
-			"the cluster? The line \"search\" of /etc/resolv.conf in any pod ends with it: set --cluster-domain", server.Pod,
-			known, flags.clusterDomain)
+		return nil, fmt.Errorf("the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it says %s): "+
+			"either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in any pod ends with "+
+			"(set --cluster-domain), or the server has not reached the API server", server.Pod, known, replies[known].Code,
+			flags.clusterDomain)
 	}
 	return diagnose.WithDNS(list, server, replies), nil
 }
@@ -92,10 +93,23 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName,
 		KubeDNS: diagnose.IsKubeDNS(images...)}
 	address, err = c.forward(ctx, namespace, podName, port)
-	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("--dns needs the permission to create pods/portforward in namespace %s: %w", namespace, err)
+	if err != nil {
+		err = c.explainForward(ctx, namespace, fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err))
 	}
 	return server, address, err
+}
+
+// explainForward adds to an error that a permission is missing, if it is. The error itself has no type that says so.
+func (c *cluster) explainForward(ctx context.Context, namespace string, err error) error {
+	review, reviewErr := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create",
+				Resource: string(corev1.ResourcePods), Subresource: "portforward"}}}, metav1.CreateOptions{})
+	if reviewErr != nil || review.Status.Allowed {
+		return err
+	}
+	return fmt.Errorf("you lack the permission to create pods/portforward in namespace %s: ask for it, and check with "+
+		"`kubectl auth can-i create pods/portforward -n %s`: %w", namespace, namespace, err)
 }
 
 // dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none.
@@ -173,8 +187,8 @@ func askOnConnection(ctx context.Context, server string, names []string, replies
 
 // addReply adds what the server says of the addresses of one family.
 func addReply(to *diagnose.DNSReply, reply *dns.Msg) {
-	if reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
-		to.Failure = "the server says " + dns.RcodeToString[reply.Rcode]
+	if to.Code == "" || reply.Rcode != dns.RcodeSuccess {
+		to.Code = dns.RcodeToString[reply.Rcode]
 	}
 	to.Truncated = to.Truncated || reply.Truncated
 	for _, record := range reply.Answer {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -32,7 +32,7 @@ type dnsServer struct {
 	asks map[string]int // questions by client
 }
 
-// newDNSServer starts a server that knows the cluster.local.
+// newDNSServer starts a server that knows cluster.local, and refuses other domains, as CoreDNS may.
 func newDNSServer(t *testing.T, records map[string][]string) *dnsServer {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -63,7 +63,10 @@ func (s *dnsServer) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 			reply.Answer = append(reply.Answer, record)
 		}
 	}
-	if len(s.records[name]) == 0 {
+	switch {
+	case !dns.IsSubDomain("cluster.local.", name) && len(s.records[name]) == 0:
+		reply.Rcode = dns.RcodeRefused
+	case len(s.records[name]) == 0:
 		reply.Rcode = dns.RcodeNameError
 	}
 	if code, fails := s.failures[name]; fails {
@@ -196,7 +199,15 @@ func TestNoDNS(t *testing.T) {
 
 func TestDNSErrors(t *testing.T) {
 	const noService = "Service kube-system/kube-dns has no ready pod with TCP port 53…--dns-service"
-	notAllowed := apierrors.NewForbidden(corev1.Resource("pods/portforward"), "dns-1", errors.New("no"))
+	breaks := func(allowed bool) func(*fixture) {
+		return func(f *fixture) {
+			f.forward = func(context.Context, string, string, int32) (string, error) { return "", errors.New("broken") }
+			f.kube.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &authorizationv1.SelfSubjectAccessReview{
+					Status: authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}}, nil
+			})
+		}
+	}
 	for name, c := range map[string]struct {
 		args, want string
 		change     func(f *fixture)
@@ -213,12 +224,12 @@ func TestDNSErrors(t *testing.T) {
 				return a.GetNamespace() == "kube-system", nil, forbidden
 			})
 		}},
-		"no permission to forward": {"", "you lack a permission…needs the permission to create pods/portforward in " +
-			"namespace kube-system", func(f *fixture) {
-			f.forward = func(context.Context, string, string, int32) (string, error) { return "", notAllowed }
-		}},
-		"another domain": {"--cluster-domain example.org", "knows none of the names, and not " +
-			"kubernetes.default.svc.example.org either…set --cluster-domain", nil},
+		"no permission to forward": {"", "lack the permission to create pods/portforward in namespace kube-system…can-i " +
+			"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken", breaks(false)},
+		"no way to the pod": {"", "error: ask the cluster's DNS: forward a port to pod kube-system/dns-1: broken",
+			breaks(true)},
+		"another domain": {"--cluster-domain example.org", "nor for kubernetes.default.svc.example.org " +
+			"(it says REFUSED)…set --cluster-domain", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

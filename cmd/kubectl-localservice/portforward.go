@@ -10,12 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // forwardHost is where a port-forward listens.
@@ -29,24 +29,12 @@ func newForward(config *rest.Config) func(context.Context, string, string, int32
 			return "", err
 		}
 		ready, failed := make(chan struct{}), make(chan error, 1)
-		forwarder := make(chan *portforward.PortForwarder, 1)
-		go func() {
-			// PortForwarder would hide of what kind an error of this request is.
-			connection, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
-			if err != nil {
-				failed <- err
-				return
-			}
-			f, err := portforward.NewOnAddressesWithContext(klog.NewContext(ctx, logr.Discard()),
-				dialed{connection, protocol}, []string{forwardHost}, []string{fmt.Sprintf("0:%d", port)}, ready,
-				io.Discard, io.Discard)
-			if err != nil {
-				failed <- err
-				return
-			}
-			forwarder <- f
-			failed <- f.ForwardPorts()
-		}()
+		forwarder, err := portforward.NewOnAddressesForStreamingWithContext(klog.NewContext(ctx, logr.Discard()), dialer,
+			[]string{forwardHost}, []string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
+		if err != nil {
+			return "", err
+		}
+		go func() { failed <- forwarder.ForwardPorts() }()
 		select {
 		case <-ready:
 		case err = <-failed:
@@ -54,9 +42,9 @@ func newForward(config *rest.Config) func(context.Context, string, string, int32
 			err = ctx.Err()
 		}
 		if err != nil {
-			return "", fmt.Errorf("forward a port to pod %s/%s: %w", namespace, pod, err)
+			return "", err
 		}
-		ports, err := (<-forwarder).GetPorts()
+		ports, err := forwarder.GetPorts()
 		if err != nil {
 			return "", err
 		}
@@ -65,7 +53,7 @@ func newForward(config *rest.Config) func(context.Context, string, string, int32
 }
 
 // newForwardDialer connects as kubectl does: by websocket, or by SPDY where something on the way does not know the
-// former.
+// former, or the user has the permission to create pods/portforward only, and not to get it.
 func newForwardDialer(config *rest.Config, namespace, pod string) (httpstream.Dialer, error) {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -77,22 +65,12 @@ func newForwardDialer(config *rest.Config, namespace, pod string) (httpstream.Di
 	if err != nil {
 		return nil, err
 	}
-	bySPDY := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	byWebsocket, err := portforward.NewSPDYOverWebsocketDialer(url, config)
+	bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	byWebsocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(byWebsocket, bySPDY, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(byWebsocket, bySPDY, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
-}
-
-// dialed is a dialer of a connection that is there.
-type dialed struct {
-	connection httpstream.Connection
-	protocol   string
-}
-
-func (d dialed) Dial(...string) (httpstream.Connection, string, error) {
-	return d.connection, d.protocol, nil
 }

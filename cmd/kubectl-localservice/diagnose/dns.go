@@ -21,6 +21,12 @@ const (
 	DNSNoAnswer       DNSResult = "NoAnswer"
 )
 
+// The codes of answers with which a server knows what it says: that the name has these addresses, or is not there.
+const (
+	noError     = "NOERROR"
+	unknownName = "NXDOMAIN"
+)
+
 // DNSServer is the server that was asked for the names.
 type DNSServer struct {
 	// Service and Pod are those of the server, as <namespace>/<name>.
@@ -47,7 +53,9 @@ type DNSReply struct {
 	Addresses []string
 	// Truncated is whether there are more addresses than an answer has room for.
 	Truncated bool
-	// Failure says why the server does not answer; "" if it does.
+	// Code is that of the answer, such as NXDOMAIN: of one that is not NOERROR, if there are several answers.
+	Code string
+	// Failure says why there is no answer; "" if there is.
 	Failure string
 }
 
@@ -91,6 +99,8 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 	switch {
 	case reply.Failure != "":
 		a.Result, a.Message = DNSNoAnswer, "no answer from DNS: "+reply.Failure
+	case reply.Code != noError && reply.Code != unknownName:
+		a.Result, a.Message = DNSNoAnswer, "no answer from DNS: the server says "+reply.Code
 	case len(a.Addresses) == 0 && len(n.DNSAddresses) == 0:
 		a.Result = DNSEmpty
 	case len(a.Addresses) == 0:

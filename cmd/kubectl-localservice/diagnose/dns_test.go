@@ -23,9 +23,10 @@ func TestCompareDNS(t *testing.T) {
 			DNSAnswer{Result: DNSAnswers, Addresses: both}},
 		"an address twice": {both, DNSReply{Addresses: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}},
 			DNSAnswer{Result: DNSAnswers, Addresses: both}},
-		"not known": {both, DNSReply{}, DNSAnswer{Result: DNSUnknown,
+		"no answer": {both, DNSReply{Failure: "late"}, DNSAnswer{Result: DNSNoAnswer, Message: "no answer from DNS: late"}},
+		"not known": {both, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSUnknown,
 			Message: "unknown to DNS, which should answer 10.0.0.1, 10.0.0.2"}},
-		"nothing to know": {nil, DNSReply{}, DNSAnswer{Result: DNSEmpty}},
+		"nothing to know": {nil, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSEmpty}},
 		"another node": {both, DNSReply{Addresses: []string{"10.0.0.1", "10.0.0.3"}}, DNSAnswer{Result: DNSOtherNode,
 			Addresses: []string{"10.0.0.1", "10.0.0.3"},
 			Message:   "DNS answers with addresses of another node: 10.0.0.3 of n2"}},
@@ -41,14 +42,17 @@ func TestCompareDNS(t *testing.T) {
 		"a cluster IP instead of pods": {both, DNSReply{Addresses: []string{"10.96.0.1"}, Truncated: true},
 			DNSAnswer{Result: DNSOtherAddresses, Addresses: []string{"10.96.0.1"},
 				Message: "DNS answers 10.96.0.1, and should answer 10.0.0.1, 10.0.0.2"}},
-		"no answer for one of the families": {both, DNSReply{Addresses: both, Failure: "SERVFAIL"},
-			DNSAnswer{Result: DNSNoAnswer, Addresses: both, Message: "no answer from DNS: SERVFAIL"}},
+		"no answer for one of the families": {both, DNSReply{Addresses: both, Code: "SERVFAIL"},
+			DNSAnswer{Result: DNSNoAnswer, Addresses: both, Message: "no answer from DNS: the server says SERVFAIL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := &NodeList{Items: []Node{
 				{Node: "n1", DNSName: "n1", DNSAddresses: c.expected, Addresses: both},
 				{Node: "n2", DNSName: "n2", DNSAddresses: []string{"10.0.0.3"}},
 			}}
+			if c.reply.Code == "" {
+				c.reply.Code = "NOERROR"
+			}
 			c.want.Addresses = append([]string{}, c.want.Addresses...) // never nil
 			got := WithDNS(list, DNSServer{}, map[string]DNSReply{"n1": c.reply})
 			if diff := cmp.Diff(&c.want, got.Items[0].DNS); diff != "" {
@@ -102,7 +106,7 @@ func TestIsKubeDNS(t *testing.T) {
 // TestManyAddresses names a few addresses only.
 func TestManyAddresses(t *testing.T) {
 	n := Node{DNSAddresses: slices.Repeat([]string{"10.0.0.1"}, 4000)}
-	if got := n.compareDNS(DNSReply{}, nil).Message; !strings.HasSuffix(got, "10.0.0.1, 3997 more") {
+	if got := n.compareDNS(DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1, 3997 more") {
 		t.Errorf("%.200s", got)
 	}
 }
