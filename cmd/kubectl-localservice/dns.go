@@ -78,9 +78,9 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	}
 	podName, port := dnsPod(list.Items)
 	if podName == "" {
-		return server, "", fmt.Errorf("Service %s has no ready pod with TCP port %d: name the Service of your cluster's "+
-			"DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod "+
-			"instead", service, dnsPort)
+		return server, "", fmt.Errorf("there is no Service %s with a ready pod and TCP port %d: name the Service of your "+
+			"cluster's DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a "+
+			"pod instead", service, dnsPort)
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err != nil {

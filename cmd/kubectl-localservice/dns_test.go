@@ -198,7 +198,7 @@ func TestNoDNS(t *testing.T) {
 }
 
 func TestDNSErrors(t *testing.T) {
-	const noService = "Service kube-system/kube-dns has no ready pod with TCP port 53…--dns-service"
+	const noService = "there is no Service kube-system/kube-dns with a ready pod and TCP port 53…--dns-service"
 	breaks := func(allowed bool) func(*fixture) {
 		return func(f *fixture) {
 			f.forward = func(context.Context, string, string, int32) (string, error) { return "", errors.New("broken") }
@@ -214,7 +214,7 @@ func TestDNSErrors(t *testing.T) {
 	}{
 		"watch":       {"--watch", "leave out either --dns or --watch", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
-		"no Service":  {"--dns-service kube-system/coredns", "Service kube-system/coredns has no ready pod", nil},
+		"no Service":  {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns with a ready pod", nil},
 		"no pod": {"", noService, func(f *fixture) {
 			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
 				"kube-dns-abcde")
