@@ -160,7 +160,7 @@ func askOnConnection(ctx context.Context, server string, names []string, replies
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
 	if err == nil {
 		defer connection.Close()
-		defer context.AfterFunc(ctx, func() { connection.Close() })()
+		defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
 	}
 	conn := &dns.Conn{Conn: connection}
 	for i, name := range names {

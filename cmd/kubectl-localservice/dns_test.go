@@ -44,7 +44,7 @@ func newDNSServer(t *testing.T, records map[string][]string) *dnsServer {
 	records["kubernetes.default.svc.cluster.local."] = []string{"10.96.0.1"}
 	server := &dns.Server{Listener: listener, Handler: s}
 	go func() { _ = server.ActivateAndServe() }()
-	t.Cleanup(func() { listener.Close() })
+	t.Cleanup(func() { _ = listener.Close() })
 	return s
 }
 
@@ -182,7 +182,7 @@ func TestNoDNS(t *testing.T) {
 	ask := func(ctx context.Context) string {
 		return askDNS(ctx, listener.Addr().String(), []string{"n1"})["n1"].Failure
 	}
-	go func() { (<-accepted).(*net.TCPConn).CloseWrite() }()
+	go func() { _ = (<-accepted).(*net.TCPConn).CloseWrite() }()
 	if got := ask(t.Context()); !strings.HasPrefix(got, "the connection was closed") {
 		t.Error(got)
 	}
@@ -191,7 +191,7 @@ func TestNoDNS(t *testing.T) {
 	if got := ask(ctx); got != "none came in time" {
 		t.Error(got)
 	}
-	listener.Close()
+	_ = listener.Close()
 	if got := ask(t.Context()); !strings.Contains(got, "connection refused") {
 		t.Error(got)
 	}
