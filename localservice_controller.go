@@ -159,7 +159,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.Contested.Fields(ls)...)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.ContestedFields(ls)...)
 	if err != nil {
 		return c.reportInvalid(ctx, ls, err)
 	}
@@ -197,15 +197,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
 	}
-	switch {
-	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
-		return nil
-	case outcome.Stopped != nil:
+	if outcome.Stopped != nil {
 		return outcome.Stopped // The next sync, or whoever leads next, begins by looking at everything.
-	case len(outcome.Contested) > 0:
-		c.services.Contested.Add(ls, outcome.Contested)
-		c.loop.Add(key)
-		return nil
 	}
 	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
 		Refused: slices.Concat(outcome.Refused, outcome.Failed)}
@@ -217,9 +210,6 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if again > 0 {
 			c.loop.AddAfter(key, again)
 		}
-	}
-	if len(p.ContestedFields) > 0 {
-		c.loop.AddAfter(key, writer.ContestedRecheck)
 	}
 	if len(outcome.Made) > 0 {
 		c.loop.AddAfter(key, writer.ObserveAfter)

@@ -57,7 +57,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
 		observed:     cache.NewObserved(),
-		refusals:     reconcile.NewRefusals(deps.Clock, reconcile.RememberOne),
+		refusals:     reconcile.NewRefusals(deps.Clock),
 		clock:        deps.Clock,
 		waits:        metrics.NewWaits(metrics.PodLabel, deps.Clock),
 	}

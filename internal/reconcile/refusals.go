@@ -10,16 +10,13 @@ import (
 
 const (
 	// A write that was refused is tried again after minRefusedBackoff, and after twice as long each time, up to
-	// MaxBackoff.
+	// MaxBackoff. It is forgotten rememberedFor times as long after it was refused.
 	minRefusedBackoff = 10 * time.Second
+	rememberedFor     = 3
 	// together is the time within which retries are made in one sync.
 	together = time.Second
 	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
 	maxRefusals = 10000
-	// RememberOne is how long a refusal is remembered where each write is retried by itself: longer than any backoff.
-	// RememberMany is for writes that are put off because of others: longer than it takes to try thousands again.
-	RememberOne  = 3 * MaxBackoff
-	RememberMany = 24 * time.Hour
 )
 
 // Attempt identifies a write that may be refused: another generation of its owner asks for another write.
@@ -35,27 +32,42 @@ type Refusal struct {
 	RetryAt time.Time
 	// Times is how often in a row the attempt was refused.
 	Times int
+	// Untried is true if the attempt was never made, because others like it were refused, of which Err is one.
+	Untried bool
 }
 
 // Refusals remembers which writes the API server refused, and when each of them is tried again. The backoff belongs to
 // the write, so that nothing else waits for it.
 type Refusals struct {
-	ttl      time.Duration
 	clock    clock.PassiveClock
 	refusals *utilcache.LRUExpireCache // Refusal, by Attempt
 }
 
-// NewRefusals makes Refusals that remember for so long.
-func NewRefusals(clk clock.PassiveClock, ttl time.Duration) *Refusals {
-	return &Refusals{ttl: ttl, clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
+// NewRefusals makes Refusals.
+func NewRefusals(clk clock.PassiveClock) *Refusals {
+	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
 }
 
 // Add records that an attempt was refused.
 func (r *Refusals) Add(attempt Attempt, err error) {
-	last, _ := r.refusals.Get(attempt)
-	refusal, _ := last.(Refusal)
-	backoff := min(minRefusedBackoff<<min(refusal.Times, 8), MaxBackoff)
-	r.refusals.Add(attempt, Refusal{err, r.clock.Now().Add(backoff), refusal.Times + 1}, r.ttl)
+	last, _ := r.Get(attempt)
+	r.add(attempt, Refusal{Err: err, Times: last.Times + 1})
+}
+
+// AddLike records that an attempt was not made, because others like it were refused.
+func (r *Refusals) AddLike(attempt Attempt, err error) {
+	last, isRefused := r.Get(attempt)
+	if !isRefused {
+		last = Refusal{Err: err, Untried: true}
+	}
+	last.Times++
+	r.add(attempt, last)
+}
+
+func (r *Refusals) add(attempt Attempt, refusal Refusal) {
+	backoff := min(minRefusedBackoff<<min(refusal.Times-1, 8), MaxBackoff)
+	refusal.RetryAt = r.clock.Now().Add(backoff)
+	r.refusals.Add(attempt, refusal, rememberedFor*backoff)
 }
 
 // Get returns the refusal of an attempt, and whether there is one.

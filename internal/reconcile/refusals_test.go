@@ -16,7 +16,7 @@ var attempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 // refusal is known until then, and longer.
 func TestRefusalsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{}, RememberOne)
+		r := NewRefusals(clock.RealClock{})
 		for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
 			2 * time.Minute, 2 * time.Minute} {
 			err := errors.New("no")
@@ -40,11 +40,35 @@ func TestRefusalsBackoff(t *testing.T) {
 	})
 }
 
+// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as if it had been refused itself,
+// which it is known not to have been. One that was refused keeps its own error.
+func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, first, other := NewRefusals(clock.RealClock{}), errors.New("first"), errors.New("other")
+		for _, step := range []struct {
+			add       func(Attempt, error)
+			err, want error
+			untried   bool
+			left      time.Duration
+		}{
+			{r.AddLike, first, first, true, 10 * time.Second}, {r.AddLike, other, first, true, 20 * time.Second},
+			{r.Add, other, other, false, 40 * time.Second}, {r.AddLike, first, other, false, 80 * time.Second},
+		} {
+			step.add(attempt, step.err)
+			if got, _ := r.Get(attempt); got.Err != step.want || got.Untried != step.untried ||
+				r.Left(attempt) != step.left {
+				t.Errorf("%+v, %s left; want %+v", got, r.Left(attempt), step)
+			}
+			time.Sleep(step.left)
+		}
+	})
+}
+
 // TestRefusalsTogether: what is due within a second is tried now, so that writes that were refused one after another
 // are tried in one sync.
 func TestRefusalsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{}, RememberOne)
+		r := NewRefusals(clock.RealClock{})
 		r.Add(attempt, errors.New("no"))
 		time.Sleep(minRefusedBackoff - together - 1)
 		if left := r.Left(attempt); left != together+1 {
@@ -69,7 +93,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 		"another name":       {func(a *Attempt) { a.Name = "demo-b" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, other := NewRefusals(clock.RealClock{}, RememberOne), attempt
+			r, other := NewRefusals(clock.RealClock{}), attempt
 			r.Add(attempt, errors.New("no"))
 			c.edit(&other)
 			if _, got := r.Get(other); got != c.want || (r.Left(other) > 0) != c.want {
@@ -85,7 +109,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 // TestRefusalsBeginAgain: after a success the backoff begins with the shortest one.
 func TestRefusalsBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{}, RememberOne)
+		r := NewRefusals(clock.RealClock{})
 		r.Add(attempt, errors.New("no"))
 		r.Add(attempt, errors.New("no"))
 		r.Remove(attempt)
@@ -97,7 +121,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		if left := r.Left(attempt); left != minRefusedBackoff {
 			t.Errorf("%s left, want %s", left, minRefusedBackoff)
 		}
-		time.Sleep(RememberOne + 1)
+		time.Sleep(rememberedFor*minRefusedBackoff + 1)
 		if _, isRefused := r.Get(attempt); isRefused {
 			t.Error("a refusal that nobody asks about is never forgotten")
 		}
@@ -107,7 +131,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 // TestRefusalsForget: nothing is remembered about an owner that is gone.
 func TestRefusalsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{}, RememberOne)
+		r := NewRefusals(clock.RealClock{})
 		for _, owner := range []types.UID{"gone", "other"} {
 			for _, name := range []string{"a", "b"} {
 				r.Add(Attempt{Owner: owner, Generation: 1, Name: name}, errors.New("no"))
