@@ -26,7 +26,7 @@ type batch struct {
 
 // refused is a write that the API server refused.
 type refused struct {
-	attempt reconcile.Attempt
+	attempt Attempt
 	err     error
 }
 
@@ -35,10 +35,10 @@ func (b *batch) isGivenUp() bool {
 }
 
 // attempt identifies the write of a Service.
-func (w *execution) attempt(service string) reconcile.Attempt { return attempt(w.ls, service) }
+func (w *execution) attempt(service string) Attempt { return attempt(w.ls, service) }
 
-func attempt(ls *v1alpha1.LocalService, name string) reconcile.Attempt {
-	return reconcile.Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
+func attempt(ls *v1alpha1.LocalService, name string) Attempt {
+	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
 }
 
 // due returns the changes of a kind that may be tried now: first the fresh ones, then those that were put off because
@@ -134,7 +134,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 
 // refuse has an attempt wait that was refused. Nothing is remembered if the LocalService is gone, or its spec is
 // another by now.
-func (w *execution) refuse(attempt reconcile.Attempt, err error, add func(reconcile.Attempt, error)) {
+func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error)) {
 	if w.isWanted() == nil {
 		add(attempt, err)
 	}
@@ -153,11 +153,13 @@ const contestedFields = "/fields"
 // ContestedFields returns the names of the fields of a LocalService's Services that are left as something else sets
 // them, sorted. Without that they would be written at every sync.
 func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
-	refusal, _ := s.Refusals.Get(attempt(ls, contestedFields))
-	if e, isContested := refusal.Err.(*contestedError); isContested && s.Refusals.Left(attempt(ls, contestedFields)) > 0 {
-		return e.fields
+	attempt := attempt(ls, contestedFields)
+	refusal, _ := s.Refusals.Get(attempt)
+	e, isContested := refusal.Err.(*contestedError)
+	if !isContested || s.Refusals.Left(attempt) == 0 {
+		return nil
 	}
-	return nil
+	return e.fields
 }
 
 // contest takes in that fields are contested: what is still to be written is planned again, without them.

@@ -41,7 +41,7 @@ func TestRefusedAMomentAgo(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		out, requests = f.write(f.changes(plan.Create, "a", "c"))
 		expect("a moment later", out, requests, 6*time.Second, "create demo-c")
-		time.Sleep(5 * time.Second) // Less than a second before that.
+		time.Sleep(6 * time.Second)
 		out, requests = f.write(f.changes(plan.Create, "a", "d"))
 		expect("when it is due", out, requests, 20*time.Second, "create demo-d", "create demo-a")
 		time.Sleep(10 * time.Second)

@@ -21,7 +21,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -48,7 +47,7 @@ type Dependencies struct {
 	Clock    clock.PassiveClock
 	Caches   *cache.Caches
 	Observed *cache.Observed
-	Refusals *reconcile.Refusals
+	Refusals *Refusals
 	// Shuffle is rand.Shuffle, or one whose order can be repeated.
 	Shuffle func(n int, swap func(i, j int))
 }
@@ -57,20 +56,20 @@ type Dependencies struct {
 func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
 	shuffle func(n int, swap func(i, j int))) Dependencies {
 	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: reconcile.NewRefusals(clk), Shuffle: shuffle}
+		Refusals: NewRefusals(clk), Shuffle: shuffle}
 }
 
 // Services makes the changes of plans.
 type Services struct {
 	Dependencies
-	writer *Writer
+	pool   *Pool
 	record func(regarding runtime.Object, eventType, reason, note string)
 }
 
 // NewServices makes Services with so many writes at a time, which record an event before many are deleted.
 func NewServices(deps Dependencies, concurrency int,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Services {
-	return &Services{Dependencies: deps, writer: New(concurrency), record: record}
+	return &Services{Dependencies: deps, pool: NewPool(concurrency), record: record}
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
@@ -98,7 +97,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
-		begun := s.writer.Each(len(due), func() bool { return w.mayBegin(ctx) },
+		begun := s.pool.Each(len(due), func() bool { return w.mayBegin(ctx) },
 			func(i int) (err error) { written[i], err = w.write(ctx, &due[i]); return err },
 			func(i int, err error) bool { return w.ended(&due[i], written[i], err) })
 		w.conclude(due[begun:])
@@ -190,14 +189,26 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 		}
 	}
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
+	if err == nil && service != nil {
+		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, service.ResourceVersion)
+		err = isOurs(service, w.ls)
+	}
 	if err != nil {
 		return nil, &status.WriteError{Action: change.Action, Namespace: template.Namespace(), Name: change.Name,
 			Err: err}
 	}
-	if service != nil {
-		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, service.ResourceVersion)
-	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)
 	return service, nil
+}
+
+// isOurs returns nil unless a Service was stored with another controller: the garbage collector may delete it as often
+// as it is made. One without a controller stays.
+func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
+	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
+		return apierrors.NewBadRequest(fmt.Sprintf("it was stored with the controller %s %s instead of this "+
+			"LocalService: exempt it from the admission webhook or policy that changes metadata.ownerReferences",
+			controller.Kind, controller.Name))
+	}
+	return nil
 }

@@ -97,7 +97,7 @@ func TestWriteFails(t *testing.T) {
 				reconcile.IsStale(err) != (c.want == "0 0 1") {
 				t.Errorf("the error of the sync: %v", err)
 			}
-			_, known := f.deps.Refusals.Get(reconcile.Attempt{Owner: f.ls.UID, Generation: 1, Name: "demo-b"})
+			_, known := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Name: "demo-b"})
 			if known != isRefused || (out.RetryAfter > 0) != isRefused {
 				t.Errorf("known as refused: %t, and tried again after %s", known, out.RetryAfter)
 			}
@@ -187,7 +187,7 @@ func TestWriteStops(t *testing.T) {
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}
-			checkTokens(t, f.services.writer)
+			checkTokens(t, f.services.pool)
 		})
 	}
 }
@@ -207,6 +207,27 @@ func TestWriteContested(t *testing.T) {
 			if !slices.Equal(requests, []string{made}) || !reconcile.IsStale(out.Stopped) ||
 				len(out.Made[action]) != 1 || !slices.Equal(f.services.ContestedFields(f.ls), []string{"publishNotReadyAddresses"}) {
 				t.Errorf("%v: %+v", requests, out)
+			}
+		})
+	}
+}
+
+// TestWriteForAnotherOwner: a Service that admission gives another controller counts as refused, because the garbage
+// collector may delete it at once, as often as it is made. One that has lost its controller stays.
+func TestWriteForAnotherOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		admit func(*corev1.Service)
+		want  string // made, refused
+	}{
+		"another controller": {func(s *corev1.Service) { s.OwnerReferences[0].UID = "another" }, "0 1"},
+		"no controller":      {func(s *corev1.Service) { s.OwnerReferences = nil }, "1 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			f.answer = func(_ string, service *corev1.Service) error { c.admit(service); return nil }
+			out, _ := f.write(f.changes(plan.Create, "a"))
+			if got := fmt.Sprint(len(out.Made[plan.Create]), len(out.Refused)); got != c.want {
+				t.Errorf("%s, want %s: %+v", got, c.want, out)
 			}
 		})
 	}

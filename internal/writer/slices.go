@@ -46,11 +46,11 @@ func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSli
 }
 
 // sliceAttempt identifies the write of an EndpointSlice, and contestedAttempt another one to store it as it is written.
-func sliceAttempt(ls *v1alpha1.LocalService, name string) reconcile.Attempt {
+func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return attempt(ls, "EndpointSlice/"+name)
 }
 
-func contestedAttempt(ls *v1alpha1.LocalService, name string) reconcile.Attempt {
+func contestedAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return attempt(ls, "EndpointSlice/"+name+"/contested")
 }
 

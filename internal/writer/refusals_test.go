@@ -1,4 +1,4 @@
-package reconcile
+package writer
 
 import (
 	"errors"
@@ -8,9 +8,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
-var attempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
+var refusedAttempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 
 // TestRefusalsBackoff: a write is tried again after 10 s, and after twice as long each time, up to 2 min; and the last
 // refusal is known until then, and longer.
@@ -20,21 +22,21 @@ func TestRefusalsBackoff(t *testing.T) {
 		for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
 			2 * time.Minute, 2 * time.Minute} {
 			err := errors.New("no")
-			r.Add(attempt, err)
-			refusal, isRefused := r.Get(attempt)
-			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.Left(attempt) != want ||
+			r.Add(refusedAttempt, err)
+			refusal, isRefused := r.Get(refusedAttempt)
+			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.Left(refusedAttempt) != want ||
 				!refusal.RetryAt.Equal(time.Now().Add(want)) {
-				t.Errorf("refusal %d: %t, %+v, %s left; want %s", i+1, isRefused, refusal, r.Left(attempt), want)
+				t.Errorf("refusal %d: %t, %+v, %s left; want %s", i+1, isRefused, refusal, r.Left(refusedAttempt), want)
 			}
 			time.Sleep(want)
-			if _, isRefused = r.Get(attempt); !isRefused || r.Left(attempt) != 0 {
-				t.Errorf("refusal %d, when it is due: refused %t, %s left", i+1, isRefused, r.Left(attempt))
+			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.Left(refusedAttempt) != 0 {
+				t.Errorf("refusal %d, when it is due: refused %t, %s left", i+1, isRefused, r.Left(refusedAttempt))
 			}
 		}
 		for range 1000 {
-			r.Add(attempt, errors.New("no"))
+			r.Add(refusedAttempt, errors.New("no"))
 		}
-		if left := r.Left(attempt); left != MaxBackoff {
+		if left := r.Left(refusedAttempt); left != reconcile.MaxBackoff {
 			t.Errorf("after very many refusals %s", left)
 		}
 	})
@@ -54,29 +56,12 @@ func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 			{r.AddLike, first, first, true, 10 * time.Second}, {r.AddLike, other, first, true, 20 * time.Second},
 			{r.Add, other, other, false, 40 * time.Second}, {r.AddLike, first, other, false, 80 * time.Second},
 		} {
-			step.add(attempt, step.err)
-			if got, _ := r.Get(attempt); got.Err != step.want || got.Untried != step.untried ||
-				r.Left(attempt) != step.left {
-				t.Errorf("%+v, %s left; want %+v", got, r.Left(attempt), step)
+			step.add(refusedAttempt, step.err)
+			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != step.untried ||
+				r.Left(refusedAttempt) != step.left {
+				t.Errorf("%+v, %s left; want %+v", got, r.Left(refusedAttempt), step)
 			}
 			time.Sleep(step.left)
-		}
-	})
-}
-
-// TestRefusalsTogether: what is due within a second is tried now, so that writes that were refused one after another
-// are tried in one sync.
-func TestRefusalsTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
-		r.Add(attempt, errors.New("no"))
-		time.Sleep(minRefusedBackoff - together - 1)
-		if left := r.Left(attempt); left != together+1 {
-			t.Errorf("more than a second before: %s left", left)
-		}
-		time.Sleep(time.Nanosecond)
-		if left := r.Left(attempt); left != 0 {
-			t.Errorf("a second before: %s left", left)
 		}
 	})
 }
@@ -93,14 +78,14 @@ func TestRefusalsOfOthers(t *testing.T) {
 		"another name":       {func(a *Attempt) { a.Name = "demo-b" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, other := NewRefusals(clock.RealClock{}), attempt
-			r.Add(attempt, errors.New("no"))
+			r, other := NewRefusals(clock.RealClock{}), refusedAttempt
+			r.Add(refusedAttempt, errors.New("no"))
 			c.edit(&other)
 			if _, got := r.Get(other); got != c.want || (r.Left(other) > 0) != c.want {
 				t.Errorf("refused %t with %s left, want %t", got, r.Left(other), c.want)
 			}
-			if r.Remove(other); (r.Left(attempt) > 0) == c.want {
-				t.Errorf("after Remove %s left", r.Left(attempt))
+			if r.Remove(other); (r.Left(refusedAttempt) > 0) == c.want {
+				t.Errorf("after Remove %s left", r.Left(refusedAttempt))
 			}
 		})
 	}
@@ -110,19 +95,19 @@ func TestRefusalsOfOthers(t *testing.T) {
 func TestRefusalsBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRefusals(clock.RealClock{})
-		r.Add(attempt, errors.New("no"))
-		r.Add(attempt, errors.New("no"))
-		r.Remove(attempt)
-		r.Remove(attempt) // Nothing is left to remove.
-		if refusal, isRefused := r.Get(attempt); isRefused || refusal != (Refusal{}) || r.Left(attempt) != 0 {
-			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(attempt))
+		r.Add(refusedAttempt, errors.New("no"))
+		r.Add(refusedAttempt, errors.New("no"))
+		r.Remove(refusedAttempt)
+		r.Remove(refusedAttempt) // Nothing is left to remove.
+		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) || r.Left(refusedAttempt) != 0 {
+			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(refusedAttempt))
 		}
-		r.Add(attempt, errors.New("no"))
-		if left := r.Left(attempt); left != minRefusedBackoff {
+		r.Add(refusedAttempt, errors.New("no"))
+		if left := r.Left(refusedAttempt); left != minRefusedBackoff {
 			t.Errorf("%s left, want %s", left, minRefusedBackoff)
 		}
 		time.Sleep(rememberedFor*minRefusedBackoff + 1)
-		if _, isRefused := r.Get(attempt); isRefused {
+		if _, isRefused := r.Get(refusedAttempt); isRefused {
 			t.Error("a refusal that nobody asks about is never forgotten")
 		}
 	})

@@ -7,12 +7,12 @@ import (
 	"runtime/debug"
 )
 
-// Writer bounds the writes under way. Every batch may have one write under way; more than that only as long as there
+// Pool bounds the writes under way. Every batch may have one write under way; more than that only as long as there
 // are few in all. So a batch whose writes hang slows others down, and never stops them.
-type Writer struct{ shared chan struct{} } // holds a token for each write beyond the first of its batch
+type Pool struct{ shared chan struct{} } // holds a token for each write beyond the first of its batch
 
-// New makes a Writer of so many writes at a time, and one more for each batch.
-func New(concurrency int) *Writer { return &Writer{make(chan struct{}, concurrency)} }
+// NewPool makes a Pool of so many writes at a time, and one more for each batch.
+func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
 
 // Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. It
 // returns how many were begun, when those have ended. It begins with one write at a time, and allows one more for each
@@ -21,7 +21,7 @@ func New(concurrency int) *Writer { return &Writer{make(chan struct{}, concurren
 //
 // write is called with the number of the write, by several goroutines; ended with its error, one at a time. It reports
 // whether the write was accepted.
-func (w *Writer) Each(n int, mayBegin func() bool, write func(i int) error, ended func(i int, err error) bool) (
+func (p *Pool) Each(n int, mayBegin func() bool, write func(i int) error, ended func(i int, err error) bool) (
 	begun int) {
 	type end struct {
 		i   int
@@ -32,13 +32,13 @@ func (w *Writer) Each(n int, mayBegin func() bool, write func(i int) error, ende
 	defer func() { // Nothing is left behind when a function panics.
 		for ; running > 0; running-- {
 			if <-ends; running > 1 {
-				<-w.shared
+				<-p.shared
 			}
 		}
 	}()
 	for more := true; ; {
 		for more && begun < n && running < allowed {
-			if more = mayBegin(); !more || running > 0 && !w.take() {
+			if more = mayBegin(); !more || running > 0 && !p.take() {
 				break
 			}
 			go func(i int) {
@@ -55,10 +55,10 @@ func (w *Writer) Each(n int, mayBegin func() bool, write func(i int) error, ende
 		}
 		last := <-ends
 		if running--; running > 0 {
-			<-w.shared // All but one have a token.
+			<-p.shared // All but one have a token.
 		}
 		if ended(last.i, last.err) {
-			allowed = min(allowed+1, cap(w.shared))
+			allowed = min(allowed+1, cap(p.shared))
 		} else {
 			allowed = max(allowed-1, 1)
 		}
@@ -66,9 +66,9 @@ func (w *Writer) Each(n int, mayBegin func() bool, write func(i int) error, ende
 }
 
 // take takes a token, if there is one.
-func (w *Writer) take() bool {
+func (p *Pool) take() bool {
 	select {
-	case w.shared <- struct{}{}:
+	case p.shared <- struct{}{}:
 		return true
 	default:
 		return false

@@ -16,9 +16,9 @@ var errRefusedByServer = errors.New("no")
 func always() bool { return true }
 
 // each makes a batch that nothing stops, and returns how many writes were begun, and which of them failed.
-func (w *Writer) each(n int, write func(i int) error) (begun int, failed map[int]error) {
+func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]error) {
 	failed = map[int]error{}
-	begun = w.Each(n, always, write, func(i int, err error) bool {
+	begun = p.Each(n, always, write, func(i int, err error) bool {
 		if err != nil {
 			failed[i] = err
 		}
@@ -28,9 +28,9 @@ func (w *Writer) each(n int, write func(i int) error) (begun int, failed map[int
 }
 
 // checkTokens checks that all tokens are back.
-func checkTokens(t *testing.T, w *Writer) {
+func checkTokens(t *testing.T, p *Pool) {
 	t.Helper()
-	if n := len(w.shared); n > 0 {
+	if n := len(p.shared); n > 0 {
 		t.Errorf("%d tokens are not back", n)
 	}
 }
@@ -40,7 +40,7 @@ func checkTokens(t *testing.T, w *Writer) {
 func TestEachBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, concurrency = 100, 4
-		w := New(concurrency)
+		w := NewPool(concurrency)
 		var running, most atomic.Int64
 		var done [n]atomic.Int64
 		began := time.Now()
@@ -71,7 +71,7 @@ func TestEachBeginsSlowly(t *testing.T) {
 func TestEachOfManyBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency, batches = 4, 3
-		w := New(concurrency)
+		w := NewPool(concurrency)
 		var running, most atomic.Int64
 		var all sync.WaitGroup
 		for range batches {
@@ -101,7 +101,7 @@ func TestEachOfManyBatches(t *testing.T) {
 func TestEachWhileOthersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 4
-		w, release := New(concurrency), make(chan struct{})
+		w, release := NewPool(concurrency), make(chan struct{})
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
@@ -139,7 +139,7 @@ func TestEachWhileOthersHang(t *testing.T) {
 // TestEachTakesTokensAgain: a batch that had to do with one write at a time has more when those of others have ended.
 func TestEachTakesTokensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(4)
+		w := NewPool(4)
 		for range cap(w.shared) {
 			w.take()
 		}
@@ -166,7 +166,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
 		for from, most := range map[int]int{0: maxRefusals, 100: maxRefusals + concurrency/2} {
-			w := New(concurrency)
+			w := NewPool(concurrency)
 			var running atomic.Int64
 			inARow := 0
 			begun := w.Each(1000, func() bool { return inARow < maxRefusals }, func(i int) error {
@@ -196,7 +196,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 func TestEachStops(t *testing.T) {
 	for _, after := range []int{0, 1, 5} {
 		synctest.Test(t, func(t *testing.T) {
-			w := New(4)
+			w := NewPool(4)
 			calls, ended := 0, 0
 			begun := w.Each(100, func() bool { calls++; return calls <= after },
 				func(int) error { time.Sleep(time.Second); return nil },
@@ -215,7 +215,7 @@ func TestEachStops(t *testing.T) {
 // TestEachPanic: a panic over one item is an error of that item, and says where it was.
 func TestEachPanic(t *testing.T) {
 	var done atomic.Int64
-	w := New(2)
+	w := NewPool(2)
 	begun, failed := w.each(3, func(i int) error {
 		if i == 1 {
 			panic("no such thing")
@@ -224,7 +224,7 @@ func TestEachPanic(t *testing.T) {
 		return nil
 	})
 	if begun != 3 || done.Load() != 2 || len(failed) != 1 ||
-		!strings.Contains(failed[1].Error(), "no such thing") || !strings.Contains(failed[1].Error(), "writer_test.go") {
+		!strings.Contains(failed[1].Error(), "no such thing") || !strings.Contains(failed[1].Error(), "pool_test.go") {
 		t.Errorf("%d of %d done, %v", done.Load(), begun, failed)
 	}
 	checkTokens(t, w)
@@ -234,7 +234,7 @@ func TestEachPanic(t *testing.T) {
 // behind.
 func TestEachPanicInMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(4)
+		w := NewPool(4)
 		var ended atomic.Int64
 		for range 4 {
 			func() {

@@ -1,4 +1,4 @@
-package reconcile
+package writer
 
 import (
 	"time"
@@ -6,17 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
 const (
 	// A write that was refused is tried again after minRefusedBackoff, and after twice as long each time, up to
-	// MaxBackoff. It is forgotten rememberedFor times as long after it was refused.
+	// reconcile.MaxBackoff. It is forgotten rememberedFor times as long after it was refused.
 	minRefusedBackoff = 10 * time.Second
 	rememberedFor     = 3
-	// together is the time within which retries are made in one sync.
-	together = time.Second
-	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
-	maxRefusals = 10000
+	// Of more than maxRemembered refused writes some are forgotten, and tried earlier than they need be.
+	maxRemembered = 10000
 )
 
 // Attempt identifies a write that may be refused: another generation of its owner asks for another write.
@@ -45,7 +45,7 @@ type Refusals struct {
 
 // NewRefusals makes Refusals.
 func NewRefusals(clk clock.PassiveClock) *Refusals {
-	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
+	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRemembered)}
 }
 
 // Add records that an attempt was refused.
@@ -65,7 +65,7 @@ func (r *Refusals) AddLike(attempt Attempt, err error) {
 }
 
 func (r *Refusals) add(attempt Attempt, refusal Refusal) {
-	backoff := min(minRefusedBackoff<<min(refusal.Times-1, 8), MaxBackoff)
+	backoff := min(minRefusedBackoff<<min(refusal.Times-1, 8), reconcile.MaxBackoff)
 	refusal.RetryAt = r.clock.Now().Add(backoff)
 	r.refusals.Add(attempt, refusal, rememberedFor*backoff)
 }
@@ -80,10 +80,10 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 // Left returns for how long an attempt must not be made, 0 if it may be made now.
 func (r *Refusals) Left(attempt Attempt) time.Duration {
 	refusal, isRefused := r.Get(attempt)
-	if left := refusal.RetryAt.Sub(r.clock.Now()); isRefused && left > together {
-		return left
+	if !isRefused {
+		return 0
 	}
-	return 0
+	return max(refusal.RetryAt.Sub(r.clock.Now()), 0)
 }
 
 // Remove forgets the refusal of an attempt that succeeded, or is not needed any more.
