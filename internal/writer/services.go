@@ -162,7 +162,8 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 		if len(fields) > 0 {
 			w.contest(fields)
 		}
-		if len(fields) == 0 || change.Action != plan.Update { // Nobody need know of an update that did not last.
+		isLasting := len(fields) == 0 || change.Action != plan.Update && change.Action != plan.Adopt
+		if isLasting { // Nobody need know of a change that admission undoes.
 			w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 		}
 	}

@@ -198,7 +198,8 @@ func TestWriteContested(t *testing.T) {
 	for action, c := range map[plan.Action]struct {
 		request string
 		made    int
-	}{plan.Create: {"create demo-a", 1}, plan.Update: {"patch demo-a", 0}} {
+	}{plan.Create: {"create demo-a", 1}, plan.Update: {"patch demo-a", 0},
+		plan.Adopt: {"patch demo-a", 0}} {
 		t.Run(string(action), func(t *testing.T) {
 			f := newFixture(t, 1)
 			f.answer = func(_ string, service *corev1.Service) error {
