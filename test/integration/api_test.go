@@ -35,7 +35,8 @@ func wantRefusal(t *testing.T, err error, sentences ...string) {
 	if err == nil {
 		t.Fatalf("the API server accepted it; want a refusal with %q", sentences)
 	}
-	ours, _, _ := strings.Cut(err.Error(), "<nil>: Invalid value: null: some validation rules were not checked") // Kubernetes'
+	// Kubernetes says so itself, behind what it has found.
+	ours, _, _ := strings.Cut(err.Error(), "<nil>: Invalid value: null: some validation rules were not checked")
 	for _, riddle := range []string{"should match", "<nil>"} {
 		if strings.Contains(ours, riddle) {
 			t.Errorf("the API server's answer has %q: %v", riddle, err)
