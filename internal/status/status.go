@@ -243,8 +243,8 @@ func (r *Report) contested() metav1.Condition {
 // triedAgain ends a message about writes that were refused.
 const triedAgain = "; each is tried again within two minutes"
 
-const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which was taken away from the " +
-	"controller: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
+const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +
+	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
 	"hostnames.yaml of the release, and the names are published within 10 seconds; or use mode: Services"
 
 // isNotPermitted reports whether a write was refused because nobody has granted the controller to write EndpointSlices:
