@@ -195,6 +195,9 @@ type LocalServiceSpec struct {
 	ServiceMetadata *ServiceMetadata `json:"serviceMetadata,omitempty"`
 }
 
+// The rule about targetPort has no regular expression, and no ==, of which API servers before 1.35 think that they read
+// megabytes: the CustomResourceDefinition would be refused.
+
 // ServicePort is one port of every node's Service.
 type ServicePort struct {
 	// name of the port, a DNS label. Needed when there is more than one port.
@@ -226,7 +229,7 @@ type ServicePort struct {
 	// Headless Services do not translate ports: their clients connect to the pods' own ports.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self == '' || ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].all(i, i >= size(self) || (self.charAt(i) >= 'a' && self.charAt(i) <= 'z') || (self.charAt(i) >= '0' && self.charAt(i) <= '9') || (self.charAt(i) == '-' && i > 0 && i < size(self) - 1 && self.charAt(i - 1) != '-')) && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].exists(i, i < size(self) && self.charAt(i) >= 'a'))",message="targetPort is the number of a port, without quotes, or a name: at most 15 lower case letters, digits and single '-' between them, with at least one letter"
+	// +kubebuilder:validation:XValidation:rule="type(self) in [int] || self == '' || ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].all(i, i >= size(self) || (self.charAt(i) >= 'a' && self.charAt(i) <= 'z') || (self.charAt(i) >= '0' && self.charAt(i) <= '9') || (self.charAt(i) == '-' && i > 0 && i < size(self) - 1 && self.charAt(i - 1) != '-')) && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].exists(i, i < size(self) && self.charAt(i) >= 'a'))",message="targetPort is the number of a port, without quotes, or a name: at most 15 lower case letters, digits and single '-' between them, with at least one letter"
 	TargetPort intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// nodePort cannot be set, because no two Services can share one: the API server allocates one to each node's
