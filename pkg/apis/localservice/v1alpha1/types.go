@@ -195,7 +195,7 @@ type LocalServiceSpec struct {
 	ServiceMetadata *ServiceMetadata `json:"serviceMetadata,omitempty"`
 }
 
-// The rule about targetPort has no regular expression, and no ==, of which API servers before 1.35 think that they read
+// The rule about targetPort has no regular expression, and no ==, of which Kubernetes 1.32 expects that they read
 // megabytes: the CustomResourceDefinition would be refused.
 
 // ServicePort is one port of every node's Service.
