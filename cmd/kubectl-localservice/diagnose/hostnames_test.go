@@ -117,7 +117,22 @@ func TestHostnameReasons(t *testing.T) {
 			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs")(in.LocalService)
 		}, NameOutdated, "published yet: the controller says HostnamesNotPermitted: mode Hostnames needs", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
-			NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
+			NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more: the controller has not noticed",
+			Endpoints{0, 1}},
+		"copy leads to a pod that was replaced": {func(in *Input) {
+			in.EndpointSlices[0].Endpoints[0] = on("n1", endpoint("c", "10.0.0.3", true))
+			in.Pods[0] = pod("c", "n1", unlabelled)
+		}, NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more: the controller has not noticed",
+			Endpoints{0, 1}},
+		"copy leads to a pod that is gone": {func(in *Input) {
+			in.EndpointSlices[0].Endpoints = in.EndpointSlices[0].Endpoints[1:]
+			in.Pods = in.Pods[1:]
+		}, NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more", Endpoints{0, 1}},
+		"copy lacks a pod": {func(in *Input) {
+			in.EndpointSlices[0].Endpoints = append(in.EndpointSlices[0].Endpoints,
+				on("n1", endpoint("c", "10.0.0.3", true)))
+			in.Pods = append(in.Pods, pod("c", "n1", unlabelled))
+		}, NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
 		"copy with another port": {func(in *Input) {
 			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
 		}, NameOutdated, "has not noticed", ready},
@@ -157,8 +172,8 @@ func TestHostnameReasons(t *testing.T) {
 				(c.reason == "") != (got.Message == "") {
 				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
 			}
-			if got.Endpoints != c.endpoints {
-				t.Errorf("endpoints %v; want %v", got.Endpoints, c.endpoints)
+			if got.Endpoints != c.endpoints || len(got.Addresses) != c.endpoints.Ready {
+				t.Errorf("endpoints %v, addresses %v; want %v", got.Endpoints, got.Addresses, c.endpoints)
 			}
 			if hasService := c.reason != ServiceMissing && c.reason != NameConflict; got.HasService() != hasService {
 				t.Errorf("HasService is not %v", hasService)
