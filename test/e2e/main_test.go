@@ -41,6 +41,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) == 2 && os.Args[1] == askCommand {
+		if err := keepAsking(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	framework.Main(m, func(ctx context.Context) (func() error, error) {
 		controller, err1 := framework.ControllerProgram.Path()
 		app, err2 := framework.AppProgram.Path()
