@@ -21,7 +21,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// askCommand makes the test binary a client that asks until it gets SIGTERM, and then says what came of it.
+// askCommand makes the test binary a client that asks until it gets SIGTERM, and then reports how often it failed.
 const askCommand = "e2e-ask"
 
 // How a client of askCommand asks.
@@ -37,7 +37,7 @@ type tally struct {
 	Failed []string
 }
 
-// keepAsking asks for the URLs on its input until it is told to end, and writes a tally to its output. Each URL goes
+// keepAsking asks for the URLs on its input until SIGTERM, and writes a tally to its output. Each URL goes
 // with the node that is to answer, "" for any.
 func keepAsking(in io.Reader, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
