@@ -126,6 +126,10 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
 	case len(r.Refused) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)+triedAgain
+		if n := r.Count(plan.Replace); n > 0 {
+			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
+				count(n, "Service"))
+		}
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case r.Count(plan.Conflict) > 0:
