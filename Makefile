@@ -104,7 +104,7 @@ test-e2e: build playground ## Run everything in a cluster of three real nodes
 	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: test-external-dns
-test-external-dns: build playground ## Have the real external-dns make a record for each of three nodes; N minutes the first time
+test-external-dns: build playground ## Have the real external-dns make a record for each node; 5 minutes the first time
 	CGO_ENABLED=0 go build -C hack/external-dns -ldflags '-s -w' -o ../../bin/external-dns sigs.k8s.io/external-dns
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./externaldns/...
 
