@@ -35,6 +35,7 @@ how many of its endpoints are ready, and if not all are well, why:
   EndpointsNotPublished  pods on the node are ready, but not in the EndpointSlices
   PodsTerminating        all pods on the node are being deleted
   PodsCompleted          all pods on the node have ended
+  NodeCordoned           the node is cordoned, and no pod on it has the labels of the LocalService's selector
   NoPods                 no pod on the node has the labels of the LocalService's selector
 
 The table says it in words; -o json and -o yaml have the word and the message in the fields reason and message of each

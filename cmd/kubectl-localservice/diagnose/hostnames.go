@@ -2,8 +2,10 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,12 +41,11 @@ func (v *view) newHostnames() *hostnames {
 		service := v.services[plan.ServiceName(v.LocalService.Name, purpose, "")]
 		ours[purpose] = plan.FromAPI(service, v.nodeLabelKey)
 	}
-	slices := map[string]plan.EndpointSlice{}
-	for _, slice := range v.EndpointSlices {
-		slices[slice.Name] = plan.SliceFromAPI(slice)
-	}
 	names := plan.Names{Hostnames: h.Hostnames, Source: ours[plan.Source], Published: ours[plan.Published],
-		Slices: slices}
+		Slices: map[string]plan.EndpointSlice{}}
+	for _, slice := range v.EndpointSlices {
+		names.Slices[slice.Name] = plan.SliceFromAPI(slice)
+	}
 	copies := names.Copies()
 	h.isPublished = copies.Sources > 0
 	for i := range copies.Changes {
@@ -101,6 +102,23 @@ func (v *view) hostnameProblem(n *Node) (Reason, string) {
 		return NameOutdated, message + whyMissing(v.LocalService)
 	}
 	return "", ""
+}
+
+// alive are the endpoints of a name that is out of date, where those count as not ready whose pod is not ready any
+// more, or gone: while no controller runs, the name still leads to them.
+func (v *view) alive(published []discoveryv1.Endpoint, pods []*corev1.Pod) []discoveryv1.Endpoint {
+	endpoints := slices.Clone(published)
+	for i := range endpoints {
+		pod := endpoints[i].TargetRef
+		answers := func(p *corev1.Pod) bool {
+			return p.Name == pod.Name && (pod.UID == "" || p.UID == pod.UID) &&
+				(v.LocalService.Spec.PublishNotReadyAddresses || whyNotReady(p) == "")
+		}
+		if pod != nil && !slices.ContainsFunc(pods, answers) {
+			endpoints[i].Conditions.Ready = new(false)
+		}
+	}
+	return endpoints
 }
 
 // nodesWithHostname are the nodes that have a name, as it is published, and those of pods where that is enough to know

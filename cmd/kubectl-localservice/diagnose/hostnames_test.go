@@ -88,7 +88,7 @@ func TestHostnameReasons(t *testing.T) {
 			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed, "quota"))
 		}, ServiceMissing, "the controller says WriteFailed: quota", Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"Service demo (published): the name is taken by a Service that nothing controls", Endpoints{}},
+			"Service demo (published): the name is taken by a Service without an owner", Endpoints{}},
 		"conflict with another LocalService": {func(in *Input) {
 			in.Services[1].OwnerReferences = controlledByLocalService("dem")
 		}, NameConflict, "by a Service of LocalService dem", Endpoints{}},
@@ -117,6 +117,14 @@ func TestHostnameReasons(t *testing.T) {
 		}, NameOutdated, "published yet: the controller says HostnamesNotPermitted: mode Hostnames needs", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
 			NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
+		"copy outdated, of a pod that is gone": {func(in *Input) {
+			in.Pods = []*corev1.Pod{pod("successor", "n1"), pod("a", "n2")}
+			in.EndpointSlices[0].Endpoints[0].TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "successor"}
+		}, NameOutdated, "the endpoints of the name are out of date", Endpoints{0, 1}},
+		"copy outdated, of a pod that is not ready any more": {func(in *Input) {
+			in.Pods[0] = pod("a", "n1", crash)
+			in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false)
+		}, NameOutdated, "the endpoints of the name are out of date", Endpoints{0, 1}},
 		"copy with another port": {func(in *Input) {
 			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
 		}, NameOutdated, "has not noticed", ready},
