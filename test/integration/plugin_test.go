@@ -36,14 +36,19 @@ func (s *scene) wantPlugin(lines []string, args ...string) {
 func (s *scene) setPodStatus(name, ip, waits string) {
 	s.T.Helper()
 	ready, state := corev1.ConditionTrue, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	restarts := int32(0)
 	if waits != "" {
 		ready = corev1.ConditionFalse
 		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}
 	}
+	if waits == "CrashLoopBackOff" {
+		restarts = 7
+	}
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
-		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: waits == "", State: state}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: waits == "", State: state,
+			RestartCount: restarts}},
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	s.Must(err)

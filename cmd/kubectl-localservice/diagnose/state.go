@@ -6,8 +6,8 @@ import "cmp"
 type State string
 
 const (
-	// Ready: all is well.
-	Ready State = "Ready"
+	// Healthy: all is well.
+	Healthy State = "Healthy"
 	// Degraded: it is answered, and yet not all is well.
 	Degraded State = "Degraded"
 	// Down: nothing answers, although something should.
@@ -20,7 +20,7 @@ const (
 func (n *Node) State() State {
 	switch {
 	case n.Reason == "":
-		return Ready
+		return Healthy
 	case n.Endpoints.Ready > 0:
 		return Degraded
 	case n.Reason == NoPods, n.Reason == NodeCordoned, n.Reason == PodsCompleted, n.Reason == NodeWithoutName, n.Reason == NameGone:
