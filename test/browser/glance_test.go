@@ -1,10 +1,14 @@
 package browser_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -12,6 +16,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 	"github.com/localservice-dev/local-service-controller/test/browser"
 )
+
+// pictures is where to put pictures of the page: docs has two of them, and two of test/integration.
+var pictures = flag.String("pictures", "", "whole path of the directory to put pictures of the page in")
 
 // longName is as long as the name of a LocalService can be.
 const longName = "very-long-name-of-a-local-service-of-a-team-far-away"
@@ -32,14 +39,20 @@ func troubled(nodes int) *view.Matrix {
 	}))
 	zones := &diagnose.NodeList{Namespace: "default", LocalService: longName, GroupBy: "topology.kubernetes.io/zone",
 		Summary: diagnose.Summary{Nodes: 3, Answering: 3, Status: "NameTaken", Problem: "the name is taken"}}
-	for _, zone := range []string{"a", "b", "c"} {
+	for _, zone := range []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"} {
 		zones.Items = append(zones.Items, diagnose.Node{Node: zone, Hostname: zone,
 			Endpoints: diagnose.Endpoints{Ready: 2, Total: 2}})
 	}
 	m.Columns["default/"+longName] = view.NewColumn(zones)
+	for i, name := range []string{"dns-cache", "log-agent", "image-cache", "gpu-metrics"} {
+		column := m.Columns[fmt.Sprintf("default/app-%02d", i)]
+		delete(m.Columns, "default/"+column.Name)
+		column.Name = name
+		m.Columns["default/"+name] = column
+	}
 	m.Places = map[string]view.Place{}
 	for i := range nodes {
-		m.Places[fmt.Sprintf("n%04d", i)] = view.Place{Zone: []string{"a", "b", "c"}[i%3], Pool: "general"}
+		m.Places[fmt.Sprintf("n%04d", i)] = view.Place{Zone: "eu-west-1" + string("abc"[i%3]), Pool: "general"}
 	}
 	return m
 }
@@ -62,10 +75,10 @@ func TestProblemsFirst(t *testing.T) {
 	page := browser.Open(t, serve(t, troubled(40)).URL(), 1280, 800)
 	browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
 	browser.Eventually(page, causes, "1|NameTaken|"+longName+"|the name is taken\n"+
-		"5|CrashLoopBackOff|app-01 (4), app-02|n0009, n0019, n0029 and 2 more\n"+
-		"1|ImagePullBackOff|app-02|n0007\n"+
-		"40|no pod|app-03 (40)|n0000, n0001, n0002 and 37 more")
-	browser.Eventually(page, rowNames, "zonea,zoneb,zonec,n0004,n0009,n0019,n0029")
+		"5|CrashLoopBackOff|log-agent (4), image-cache|n0004, n0009, n0019 and 2 more\n"+
+		"1|ImagePullBackOff|image-cache|n0007\n"+
+		"40|no pod|gpu-metrics (40)|n0000, n0001, n0002 and 37 more")
+	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "5 of 40 nodes · 0 of 3 groups · 2 of 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
@@ -81,17 +94,17 @@ func TestAddress(t *testing.T) {
 	page := browser.Open(t, serve(t, troubled(40)).URL(), 1280, 800)
 	browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
 	token := browser.Eval[string](page, "location.hash")
-	page.Do(chromedp.SendKeys("#by-name", "app"), chromedp.SendKeys("#by-node", "n00"),
+	page.Do(chromedp.SendKeys("#by-name", "log"), chromedp.SendKeys("#by-node", "n00"),
 		chromedp.Click(`#states button[value=Down]`), chromedp.Click(`#views button[value=map]`),
 		chromedp.SetValue("#place", "pool"), chromedp.Evaluate(`$("place").dispatchEvent(new Event("change"))`, nil))
 	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.Home+kb.Enter))
-	const want = "?name=app&node=n00&state=Down&view=map&by=pool&row=n0004"
+	const want = "?name=log&node=n00&state=Down&view=map&by=pool&row=n0009"
 	browser.Eventually(page, search, want)
 	page.Do(chromedp.Reload())
-	browser.Eventually(page, count, "5 of 40 nodes · 0 of 3 groups · 2 of 5 LocalServices")
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0004")
+	browser.Eventually(page, count, "4 of 40 nodes · 0 of 3 groups · 1 of 5 LocalServices")
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0009")
 	browser.Eventually(page, search, want)
-	browser.Eventually(page, `document.querySelector("#map h2")?.innerText ?? ""`, "general\n5 nodes\n5 nodes with problems")
+	browser.Eventually(page, `document.querySelector("#map h2")?.innerText ?? ""`, "general\n4 nodes\n4 nodes with problems")
 	if got := browser.Eval[string](page, "location.hash"); got != token {
 		t.Errorf("the token is %s; was %s", got, token)
 	}
@@ -102,7 +115,7 @@ func TestMap(t *testing.T) {
 	t.Parallel()
 	page := browser.Open(t, serve(t, troubled(5000)).URL(), 1280, 800)
 	browser.Eventually(page, `sections.map((s) => s.name + " " + s.rows.length).join()`,
-		"Groups of nodes 3,a 1667,b 1667,c 1666")
+		"Groups of nodes 3,eu-west-1a 1667,eu-west-1b 1667,eu-west-1c 1666")
 	if n := browser.Eval[int](page, `document.querySelectorAll("*").length`); n > 300 {
 		t.Errorf("%d elements for 5,000 nodes", n)
 	}
@@ -111,16 +124,33 @@ func TestMap(t *testing.T) {
 	}
 	browser.Eventually(page, `map.ariaLabel`, "Map of 5,003 nodes: 501 Down, 1 Degraded, 4498 Empty, 3 Healthy")
 	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.End))
-	browser.Eventually(page, tip, "n4997\napp-03: no pod with app=x here")
+	browser.Eventually(page, tip, "n4997\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.Evaluate(`{ const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
 		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true,
 			clientX: box.left + (i % across) * pitch + 2, clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
-	browser.Eventually(page, tip, "n0009\napp-01: not ready: a (CrashLoopBackOff)\napp-03: no pod with app=x here")
+	browser.Eventually(page, tip, "n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
-		"app-01,app-03,app-00,app-02")
+		"log-agent,gpu-metrics,dns-cache,image-cache")
+	picture(t, page, "view-5000", "dark")
 	page.Do(chromedp.Click(`#details .link`))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "app-01 on n0009")
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "log-agent on n0009")
+}
+
+// picture takes one of the pictures in docs.
+func picture(t *testing.T, page *browser.Page, name, scheme string) {
+	t.Helper()
+	if *pictures == "" {
+		return
+	}
+	var png []byte
+	page.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Evaluate(`schedule(true)`, nil))
+	browser.Eventually(page, `scheduled`, false)
+	page.Do(chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestHeads: the names of LocalServices are never cut, in narrow columns and in wide ones, and opening details does not
@@ -141,7 +171,7 @@ func TestHeads(t *testing.T) {
 			t.Errorf("at %d pixels, the name is cut", width)
 		}
 		before := browser.Eval[string](page, `[width, headHeight, grid.className].join()`)
-		page.Do(chromedp.Evaluate(`showDetails({ column: "default/app-01", row: "n0009" })`, nil))
+		page.Do(chromedp.Evaluate(`showDetails({ column: "default/log-agent", row: "n0009" })`, nil))
 		browser.Eventually(page, `details.hidden`, false)
 		browser.Eventually(page, `[width, headHeight, grid.className].join()`, before)
 	}
@@ -151,7 +181,7 @@ func TestHeads(t *testing.T) {
 func TestPhone(t *testing.T) {
 	t.Parallel()
 	url := serve(t, troubled(200)).URL()
-	for _, query := range []string{"view=table", "view=map", "column=default/app-01&row=n0009", "row=n0009",
+	for _, query := range []string{"view=table", "view=map", "column=default/log-agent&row=n0009", "row=n0009",
 		"column=default/" + longName} {
 		page := browser.Open(t, with(url, query), 390, 844)
 		browser.Eventually(page, count, "200 nodes · 3 groups · 5 LocalServices")
@@ -159,18 +189,21 @@ func TestPhone(t *testing.T) {
 		if over := browser.Eval[int](page, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("%s: the page is %d pixels wider than the screen", query, over)
 		}
+		if query == "view=table" {
+			picture(t, page, "view-phone", "light")
+		}
 	}
 }
 
 // TestCommands: the details have the commands to copy, quoted for a shell.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	page := browser.Open(t, with(serve(t, troubled(40)).URL(), "column=default/app-01&row=n0009"), 1280, 800)
+	page := browser.Open(t, with(serve(t, troubled(40)).URL(), "column=default/log-agent&row=n0009"), 1280, 800)
 	browser.Eventually(page, `[...document.querySelectorAll("#details .copyable code")].map((e) => e.innerText)
 		.slice(1).join("\n")`, strings.Join([]string{
 		`kubectl logs -n default pod-1 -c app --previous`,
 		`kubectl describe pod -n default pod-1`,
 		`kubectl describe node n0009`,
-		`kubectl localservice nodes app-01 -n default`}, "\n"))
+		`kubectl localservice nodes log-agent -n default`}, "\n"))
 	browser.Eventually(page, `command("get", "it's", "$(x)")`, `kubectl get 'it'\''s' '$(x)'`)
 }

@@ -27,6 +27,8 @@ func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) 
 			n := diagnose.Node{Node: fmt.Sprintf("n%04d", i), Endpoints: diagnose.Endpoints{Ready: 1, Total: 1}}
 			change(c, i, &n)
 			list.Items = append(list.Items, n)
+			list.Summary.Nodes++
+			list.Summary.Answering += min(n.Endpoints.Ready, 1)
 		}
 		all["default/"+list.LocalService] = view.NewColumn(list)
 	}

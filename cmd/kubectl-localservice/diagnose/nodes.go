@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -56,8 +57,13 @@ func Nodes(in Input) *NodeList {
 	}
 	list.Summary = summarize(in.LocalService, list.Items)
 	list.Message = retiring(in.LocalService)
-	if len(list.Items) == 0 && list.Message == "" {
+	switch {
+	case list.Message != "":
+	case len(list.Items) == 0:
 		list.Message = v.whyNoItems()
+	case len(v.Pods) == 0:
+		list.Message = fmt.Sprintf("No pod in namespace %s has the labels %s.", in.LocalService.Namespace,
+			labels.Set(in.LocalService.Spec.Selector))
 	}
 	return list
 }

@@ -143,11 +143,7 @@ func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
 
 // whyNoPod says why a name has no pod, as far as nodes and pods show.
 func (v *view) whyNoPod(name *name) (Reason, string) {
-	selector := labels.Set(v.LocalService.Spec.Selector)
-	if len(v.Pods) == 0 {
-		return NoPods, fmt.Sprintf("no pod in namespace %s has the labels %s", v.LocalService.Namespace, selector)
-	}
-	message := fmt.Sprintf("no pod with %s here", selector)
+	message := fmt.Sprintf("no pod with %s here", labels.Set(v.LocalService.Spec.Selector))
 	if waiting := len(v.pods[""]); waiting > 0 {
 		message += fmt.Sprintf(" (%d not scheduled yet)", waiting)
 	}

@@ -71,24 +71,34 @@ function drawConnection() {
   if ($("live").textContent !== live[1]) [$("live").dataset.live, $("live").textContent] = live;
 }
 
-// some names the first few, the most frequent first, and counts the rest.
-function some(items, number) {
-  const more = items.length - number;
+// some names the first few, and counts the rest.
+function some(items, number, all = items.length) {
+  const more = all - number;
   return items.slice(0, number).join(", ") + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "");
 }
 
+// rowsOf names some of the rows of a cause, in order.
+function rowsOf(cause) {
+  const first = [];
+  for (const row of order) {
+    if (first.length === 3) break;
+    if (cause.rows.has(row)) first.push(wordsOf(row)[1]);
+  }
+  return some(first, 3, cause.rows.size);
+}
+
 function drawCauses() {
+  const where = shown.causes.map((cause) => cause.about ?? rowsOf(cause));
   const shownCauses = JSON.stringify([wantedCause, watching.loaded, shown.causes.map((c) =>
-    [c.key, c.count, [...c.columns].map(([k, n]) => [k.key, n]), [...c.rows ?? []].slice(0, 3)])]);
+    [c.key, c.count, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
   if ($("causes").shown === shownCauses) return;
   $("causes").shown = shownCauses;
-  const lines = shown.causes.map((cause) => {
+  const lines = shown.causes.map((cause, i) => {
     const names = [...cause.columns].sort((a, b) => b[1] - a[1])
       .map(([c, n]) => (n === 1 ? c.name : `${c.name} (${n.toLocaleString("en")})`));
-    const where = cause.about ?? some([...cause.rows].map((row) => wordsOf(row)[1]), 3);
     const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) }, shape(cause.state),
       make("b", {}, cause.count.toLocaleString("en")), make("span", { className: "what" }, cause.text),
-      make("span", { className: "who" }, some(names, 4)), make("span", { className: "where" }, where));
+      make("span", { className: "who" }, some(names, 4)), make("span", { className: "where" }, where[i]));
     button.dataset.state = cause.state;
     button.addEventListener("click", () => {
       if (cause.about) return showDetails({ column: [...cause.columns.keys()][0].key, row: "" });
