@@ -84,6 +84,7 @@ test-image: ## Make the image twice and look into it; 4 minutes the first time, 
 test-release: chart build playground ## Make a release, check that it is complete, and install it on three nodes
 	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
 	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
+	GOOS=windows CGO_ENABLED=0 go vet ./cmd/kubectl-localservice/...
 	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
 
 .PHONY: test-upgrade

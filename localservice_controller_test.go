@@ -58,8 +58,8 @@ func (f *fixture) startLocalServices(workers int) (stop func()) {
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
 	d := f.deps
-	c, err := newLocalServiceController(d,
-		writer.NewSlices(writer.NewDependencies(d.Kube, d.Metadata, d.Clock, d.Caches, d.Shuffle)))
+	writers := writer.NewDependencies(d.Kube, d.Metadata, d.Clock, d.Caches, d.Shuffle)
+	c, err := newLocalServiceController(d, &writer.Slices{Dependencies: writers})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -198,9 +198,8 @@ func TestSyncForeignServices(t *testing.T) {
 			[]string{"create services demo-node2",
 				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
 			[]string{"Normal ServicesWritten created 1: demo-node2",
-				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: " +
-					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService " +
-					"another name"},
+				`Warning NameTaken Service "demo-node1" (no owner) already exists. If nothing uses it, delete it; if ` +
+					"the app needs it, create this LocalService under another name: a Service cannot be renamed"},
 		},
 		"of an earlier LocalService with the name: for the garbage collector": {
 			[]runtime.Object{testLocalService(inPlace(0)), testService(earlier, "gone")}, nil, nil,

@@ -15,18 +15,18 @@ const longMessage = 60
 func reasonColumn(items []diagnose.Node) (texts, below []string) {
 	counts := map[string]int{}
 	for i := range items {
-		counts[items[i].Message]++
+		counts[items[i].Problems()]++
 	}
 	for i := range items {
-		n := &items[i]
-		times := counts[n.Message]
-		switch {
-		case len(n.Message) <= longMessage, times == 1:
-			texts = append(texts, n.Message)
+		n, problems := &items[i], items[i].Problems()
+		times := counts[problems]
+		if len(problems) <= longMessage || times == 1 || n.Reason == "" {
+			texts = append(texts, problems)
 			continue
-		case times > 1:
-			below = append(below, fmt.Sprintf("%s (%d): %s", n.Reason, times, n.Message))
-			counts[n.Message] = -1 // It is below.
+		}
+		if times > 1 {
+			below = append(below, fmt.Sprintf("%s (%d): %s", n.Reason, times, problems))
+			counts[problems] = -1 // It is below.
 		}
 		texts = append(texts, string(n.Reason))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,6 +37,7 @@ type fixture struct {
 	localServices *fake.Clientset
 	metadata      *metadatafake.FakeMetadataClient
 	cordoned      []runtime.Object // Nodes
+	forward       func(ctx context.Context, namespace, pod string, port int32) (string, error)
 }
 
 func newFixture(t *testing.T, more ...runtime.Object) *fixture {
@@ -55,7 +57,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	}
 	f := &fixture{
 		kube: kubefake.NewClientset(append([]runtime.Object{
-			service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"),
+			balanced(service("demo-n1", "n1")), service("demo-n2", "n2"), service("demo-n3", "n3"),
 			&corev1.Service{ObjectMeta: meta("demo-n5")},
 			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
 			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
@@ -162,7 +164,8 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 		if *p.config.Namespace != "" {
 			namespace = *p.config.Namespace
 		}
-		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata}, nil
+		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata,
+			forward: f.forward}, nil
 	}
 	code = p.run(args)
 	return code, out.String(), errOut.String()
@@ -179,7 +182,7 @@ n1     demo-n1   demo-n1.default.svc.cluster.local   2/2
 n2     demo-n2   demo-n2.default.svc.cluster.local   0/1         not ready: c (CrashLoopBackOff)
 n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.cluster.local   0/0         no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service without an owner: give this LocalService another name, or delete that Service if nothing uses it
+n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
 `,
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
@@ -187,7 +190,7 @@ n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1
 n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              not ready: c (CrashLoopBackOff)
 n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              the name is taken by a Service without an owner: give this LocalService another name, or delete that Service if nothing uses it
+n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
 `,
 		"nodes demo -o name": `
 service/demo-n1

@@ -54,7 +54,7 @@ func TestReplacePhases(t *testing.T) {
 				return exists
 			}
 			out, requests := f.write(f.changes(plan.Replace, "a"))
-			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale), out.Contested.UnsortedList())
+			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale), f.services.ContestedFields(f.ls))
 			if !slices.Equal(requests, c.requests) || got != c.outcome {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}
@@ -118,6 +118,20 @@ func TestReplaceAfterRefusals(t *testing.T) {
 			t.Errorf("later: %v, %+v", requests, out)
 		}
 	})
+}
+
+// TestCreateAfterFailedReplacement: a Service that is gone because its successor was refused, and that could not be put
+// back, is created at once when that is planned.
+func TestCreateAfterFailedReplacement(t *testing.T) {
+	f := newFixture(t, 1)
+	f.refusing(forbidden, "create")
+	if out, requests := f.write(f.changes(plan.Replace, "a")); len(out.Refused) != 1 || len(requests) != 4 {
+		t.Errorf("%v: %+v", requests, out)
+	}
+	f.refusing(nil)
+	if out, requests := f.write(f.changes(plan.Create, "a")); len(requests) != 1 || !out.IsComplete() {
+		t.Errorf("%v: %+v", requests, out)
+	}
 }
 
 // TestRemovalsGoByTheCache: what was asked before a Service is removed may have taken its time. It stays if the cache

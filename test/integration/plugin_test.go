@@ -130,7 +130,6 @@ func pluginWithHostnames(t *testing.T, cluster *framework.Cluster) {
 	// From here on, nobody follows what changes.
 	s.Must(controller.Stop())
 	s.setPodStatus("c", "10.1.1.3", "CrashLoopBackOff")
-	// The name still leads to the pod that crashes.
 	s.wantPlugin([]string{"B=" + b + " 0/1 NameOutdated", "a=a 1/2 PodsNotReady", nodes[3] + "= 0/0 NodeWithoutName"},
 		"nodes", "demo", "-o", format)
 	s.DeleteService("demo")
@@ -175,8 +174,9 @@ func TestStatusPluginIsFound(t *testing.T) {
 	// Flags of kubectl itself, before the plugin's name, are not for plugins.
 	out, err := s.Kubectl(s.Ctx(), "localservice", "nodes", "demo", "--namespace", s.Namespace)
 	s.Must(err)
-	wantTable(t, out, `No pod in namespace \S+ has the labels app=demo\.`, `NODE +SERVICE +DNS-NAME +ENDPOINTS +REASON`,
+	wantTable(t, out, `NODE +SERVICE +DNS-NAME +ENDPOINTS +REASON`,
 		node+` +demo-`+node+` +demo-`+node+`\.\S+ +0/0 +no pod with app=demo here`,
+		`No pod in namespace \S+ has the labels app=demo\.`,
 		`LocalService \S+/demo: nodes 1, answering 0/1, status ServicesInPlace\.`)
 	out, err = s.Kubectl(s.Ctx(), "__complete", "localservice", "url", "demo", "--namespace", s.Namespace, "")
 	s.Must(err)

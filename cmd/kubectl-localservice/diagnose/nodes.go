@@ -209,7 +209,7 @@ func (v *view) names() []name {
 }
 
 func (v *view) node(name *name) Node {
-	n := Node{Node: name.node, Hostname: name.hostname, Addresses: []string{}, Pods: []Pod{}}
+	n := newNode(name.node, name.hostname)
 	if v.hostnames == nil || name.hostname != "" {
 		n.Service = plan.ServiceName(v.LocalService.Name, v.purpose, name.node)
 		n.DNSName = n.Name() + "." + v.LocalService.Namespace + ".svc." + v.ClusterDomain
@@ -227,12 +227,10 @@ func (v *view) node(name *name) Node {
 	}
 	if n.HasService() {
 		n.Endpoints, n.Addresses = endpoints(v.endpoints[n.Name()])
+		n.addService(v.services[n.Service])
 	}
 	if n.Reason == "" && v.hostnames != nil {
 		n.Reason, n.Message = v.hostnameProblem(&n)
-		if n.Reason == NameOutdated {
-			n.Endpoints, n.Addresses = endpoints(v.alive(v.endpoints[n.Name()], name.pods))
-		}
 	}
 	if n.Reason == "" {
 		n.Reason, n.Message = v.podProblem(name, n.Endpoints)

@@ -83,8 +83,8 @@ func whyMissing(ls *v1alpha1.LocalService) string {
 func conflict(service *corev1.Service) string {
 	controller := plan.ControllerOf(service)
 	if controller == (plan.Controller{}) {
-		return "the name is taken by a Service without an owner: give this LocalService another name, or delete that " +
-			"Service if nothing uses it"
+		return "the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, " +
+			"create this LocalService under another name"
 	}
 	return "the name is taken by a Service of " + controller.Description()
 }
