@@ -104,7 +104,8 @@ func TestAddress(t *testing.T) {
 	browser.Eventually(page, count, "4 of 40 nodes · 0 of 3 groups · 1 of 5 LocalServices")
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0009")
 	browser.Eventually(page, search, want)
-	browser.Eventually(page, `document.querySelector("#map h2")?.innerText ?? ""`, "general\n4 nodes\n4 nodes with problems")
+	browser.Eventually(page, `document.querySelector("#map h2")?.innerText ?? ""`,
+		"general\n4 nodes\n4 nodes with problems")
 	if got := browser.Eval[string](page, "location.hash"); got != token {
 		t.Errorf("the token is %s; was %s", got, token)
 	}
@@ -122,16 +123,17 @@ func TestMap(t *testing.T) {
 	if fits := browser.Eval[bool](page, `map.scrollHeight <= map.clientHeight + 20`); !fits {
 		t.Error("the map of 5,000 nodes does not fit on the screen")
 	}
-	browser.Eventually(page, `map.ariaLabel`, "Map of 5,003 nodes: 501 Down, 1 Degraded, 4498 Empty, 3 Healthy")
+	browser.Eventually(page, `map.ariaLabel`, "Map of 5,003 nodes: 501 Down, 1 Degraded, 4501 Healthy, 0 Empty")
 	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.End))
 	browser.Eventually(page, tip, "n4997\ngpu-metrics: no pod with app=x here")
-	page.Do(chromedp.Evaluate(`{ const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
+	page.Do(chromedp.Evaluate(`{
+		const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
 		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true,
 			clientX: box.left + (i % across) * pitch + 2, clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
 	browser.Eventually(page, tip, "n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
-		"log-agent,gpu-metrics,dns-cache,image-cache")
+		"log-agent,dns-cache,image-cache,gpu-metrics")
 	picture(t, page, "view-5000", "dark")
 	page.Do(chromedp.Click(`#details .link`))
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "log-agent on n0009")

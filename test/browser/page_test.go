@@ -42,7 +42,8 @@ func notReady(n *diagnose.Node) {
 // serve serves a page until the test ends.
 func serve(t *testing.T, matrix *view.Matrix) *view.Server {
 	t.Helper()
-	s, err := view.NewServer(view.Scope{Context: "test", Namespace: "default", Kubectl: []string{"kubectl"}}, func(_ context.Context, _, row string) *view.Details {
+	scope := view.Scope{Context: "test", Namespace: "default", Kubectl: []string{"kubectl"}}
+	s, err := view.NewServer(scope, func(_ context.Context, _, row string) *view.Details {
 		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile, Message: hostile, Reason: hostile,
 			Addresses: []string{hostile}}, Pods: []view.Pod{
 			{Pod: diagnose.Pod{Name: "pod-1", Reason: hostile}, Container: "app", Logs: true, Previous: true}},

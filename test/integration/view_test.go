@@ -178,7 +178,7 @@ func TestView(t *testing.T) {
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,
-		"PodsNotReady\nkubectl logs -n platform log-agent-4 --previous")
+		"kubectl logs -n platform log-agent-4 --previous\nPodsNotReady")
 	browser.Eventually(page, `/7 restarts, age \d+s/.test(details.innerText)`, true)
 	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
 	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,

@@ -23,7 +23,8 @@ func (n *Node) State() State {
 		return Healthy
 	case n.Endpoints.Ready > 0:
 		return Degraded
-	case n.Reason == NoPods, n.Reason == NodeCordoned, n.Reason == PodsCompleted, n.Reason == NodeWithoutName, n.Reason == NameGone:
+	case n.Reason == NoPods, n.Reason == NodeCordoned, n.Reason == PodsCompleted, n.Reason == NodeWithoutName,
+		n.Reason == NameGone:
 		return Empty
 	}
 	return Down

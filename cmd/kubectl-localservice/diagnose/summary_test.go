@@ -89,11 +89,12 @@ func TestCordoned(t *testing.T) {
 // TestCause: problems of the same kind have the same cause, whatever their pods are called.
 func TestCause(t *testing.T) {
 	for want, n := range map[string]Node{
-		"":                 {},
-		"CrashLoopBackOff": {Reason: PodsNotReady, Pods: []Pod{{Ready: true}, {Reason: "Terminating"}, {Reason: "CrashLoopBackOff"}}},
-		"pods not ready":   {Reason: PodsNotReady},
-		"no Service":       {Reason: ServiceMissing, Pods: []Pod{{Reason: "CrashLoopBackOff"}}},
-		"NameGone":         {Reason: NameGone},
+		"": {},
+		"CrashLoopBackOff": {Reason: PodsNotReady,
+			Pods: []Pod{{Ready: true}, {Reason: "Terminating"}, {Reason: "CrashLoopBackOff"}}},
+		"pods not ready": {Reason: PodsNotReady},
+		"no Service":     {Reason: ServiceMissing, Pods: []Pod{{Reason: "CrashLoopBackOff"}}},
+		"NameGone":       {Reason: NameGone},
 	} {
 		if got := n.Cause(); got != want {
 			t.Errorf("got %q; want %q", got, want)

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim drops what neither Nodes nor the page of view looks at, for caches. Its argument is an object that nobody else has; of a pod it
-// returns another one. It never fails, and has an error so that it is what informers call a transform.
+// Trim drops what neither Nodes nor the page of view looks at, for caches. Its argument is an object that nobody else
+// has; of a pod it returns another one. It never fails, and has an error so that it is what informers call a transform.
 func Trim(object any) (any, error) {
 	if pod, isPod := object.(*corev1.Pod); isPod {
 		return trimPod(pod), nil

@@ -30,8 +30,9 @@ function age(time) {
 }
 
 function section(name, ...items) {
-  return items.length ? [make("dt", {}, name), make("dd", {}, make("ul", {}, ...items.map((i) => make("li", {}, ...[i].flat()))))] :
-    [];
+  if (items.length === 0) return [];
+  const list = make("ul", {}, ...items.map((item) => make("li", {}, ...[item].flat())));
+  return [make("dt", {}, name), make("dd", {}, list)];
 }
 
 // link is a button that shows other details.
@@ -77,13 +78,8 @@ async function detailsOfCell(column, cell) {
   const list = make("dl", {}), ns = ["-n", column.namespace];
   if (node) {
     if (node.dnsName) list.append(...section("DNS name", copyable(node.dnsName)));
-    list.append(...section("Reason", ...(node.reason ? [node.reason] : [])));
     list.append(...section("Pods", ...node.pods.map((p) => [p.name, make("small", {}, [p.ready ? "ready" :
       p.reason || "not ready", plural(p.restarts, "restart"), "age " + age(p.created)].join(", "))])));
-    list.append(...section("Ready addresses", ...node.addresses));
-    list.append(...section("Events", ...(node.eventsProblem ? [node.eventsProblem] : node.events.map((e) => [
-      make("span", { className: e.type === "Warning" ? "warning" : "" }, e.reason),
-      make("small", {}, `${age(e.time)} ago${e.count > 1 ? ", " + e.count + " times" : ""}, ${e.object}`), e.message]))));
   }
   const commands = [];
   for (const p of node?.pods.filter((p) => !p.ready || node.pods.length === 1).slice(0, 2) ?? []) {
@@ -95,6 +91,15 @@ async function detailsOfCell(column, cell) {
   if (!isGroup(cell.row)) commands.push(command("describe", "node", cell.row));
   commands.push(command("localservice", "nodes", column.name, ...ns));
   list.append(...section("Commands", ...commands.map(copyable)));
+  if (node) {
+    list.append(...section("Ready addresses", ...node.addresses));
+    const lines = node.events.map((e) => [
+      make("span", { className: e.type === "Warning" ? "warning" : "" }, e.reason),
+      make("small", {}, `${age(e.time)} ago${e.count > 1 ? ", " + e.count + " times" : ""}, ${e.object}`),
+      e.message]);
+    list.append(...section("Events", ...(node.eventsProblem ? [node.eventsProblem] : lines)));
+    list.append(...section("Reason", ...(node.reason ? [node.reason] : [])));
+  }
   list.append(...section("More", link({ column: "", row: cell.row }, "All names of " + cell.row),
     link({ column: column.key, row: "" }, "LocalService " + column.key)));
   return [...title(state, `${column.name} on ${wordsOf(cell.row)[1]}`, message), list];
@@ -106,8 +111,8 @@ function detailsOfRow(row) {
   const list = make("dl", {});
   const { zone, pool } = places.get(row) ?? {};
   list.append(...section("Zone", ...(zone ? [zone] : [])), ...section("Pool", ...(pool ? [pool] : [])));
-  list.append(...section("LocalServices", ...cells.map(([c, cell]) => [link({ column: c.key, row }, shape(cell.state), c.name),
-    make("small", {}, describe(c, row)[1])])));
+  list.append(...section("LocalServices", ...cells.map(([c, cell]) => [
+    link({ column: c.key, row }, shape(cell.state), c.name), make("small", {}, describe(c, row)[1])])));
   if (!isGroup(row)) {
     list.append(...section("Commands", copyable(command("describe", "node", row)),
       copyable(command("get", "pods", "-A", "-o", "wide", "--field-selector", "spec.nodeName=" + row))));

@@ -54,7 +54,7 @@ function fit() {
 }
 
 function drawSection(s, how, colours, ink) {
-  const troubled = s.rows.filter((row) => shown.worst.get(row) < RANK.Empty).length;
+  const troubled = s.rows.filter((row) => shown.worst.get(row) < RANK.Healthy).length;
   const noun = isGroup(s.rows[0]) ? "group" : "node";
   const title = s.name || (how === "none" ? "Nodes" : "without a " + how);
   const heading = s.element.firstChild;
@@ -119,7 +119,8 @@ function aim(row) {
   const lines = troubles.slice(0, 4).map((c) => `${c.name}: ${describe(c, row)[1]}`);
   if (troubles.length > 4) lines.push(`and ${troubles.length - 4} more`);
   const [x, y] = [box.left + (i % across) * pitch, box.top + Math.floor(i / across) * pitch];
-  showTipAt(wordsOf(row).filter(Boolean).join(" "), lines.length ? lines : ["every name answers"], { left: x, top: y, bottom: y + pitch });
+  const text = lines.length ? lines : ["every name answers"];
+  showTipAt(wordsOf(row).filter(Boolean).join(" "), text, { left: x, top: y, bottom: y + pitch });
 }
 
 map.addEventListener("pointermove", (event) => aim(rowAt(event)));
@@ -127,8 +128,8 @@ for (const type of ["pointerleave", "blur"]) map.addEventListener(type, () => ai
 map.addEventListener("click", (event) => rowAt(event) && showDetails({ column: "", row: rowAt(event) }));
 map.addEventListener("keydown", (event) => {
   const all = sections.flatMap((s) => s.rows), at = all.indexOf(target);
-  const steps = { ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - across, ArrowDown: at < 0 ? 0 : at + across, Home: 0,
-    End: all.length - 1 };
+  const steps = { ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - across,
+    ArrowDown: at < 0 ? 0 : at + across, Home: 0, End: all.length - 1 };
   if (event.key in steps) {
     const row = all[Math.max(0, Math.min(all.length - 1, steps[event.key]))];
     if (!row) return;

@@ -1,7 +1,8 @@
 // What there is, as /events reports it, and what of it passes the filters. The other files draw it.
 "use strict";
 
-const STATES = ["Down", "Degraded", "Empty", "Healthy"]; // the worst first
+// The worst first. A node is empty only if all its names are.
+const STATES = ["Down", "Degraded", "Healthy", "Empty"];
 const RANK = Object.fromEntries(STATES.map((state, i) => [state, i]));
 const byNumber = new Intl.Collator(undefined, { numeric: true }).compare;
 const $ = (id) => document.getElementById(id);
@@ -52,7 +53,8 @@ function apply(update) {
 function applyColumn(change) {
   const key = change.namespace + "/" + change.name;
   let axes = !columns.has(key);
-  const column = columns.get(key) ?? { key, cells: new Map(), counts: Object.fromEntries(STATES.map((s) => [s, 0])) };
+  const none = Object.fromEntries(STATES.map((state) => [state, 0]));
+  const column = columns.get(key) ?? { key, cells: new Map(), counts: none };
   columns.set(key, column);
   for (const [row, cell] of Object.entries(change.cells)) {
     const before = column.cells.get(row);
@@ -79,7 +81,8 @@ function leaveRow(row) {
 // What is shown.
 
 const causeOf = (cell) => `${cell.state} ${cell.cause}`;
-const passes = (cell) => (wanted.size === 0 || wanted.has(cell.state)) && (!wantedCause || causeOf(cell) === wantedCause);
+const passes = (cell) => (wanted.size === 0 || wanted.has(cell.state)) &&
+  (!wantedCause || causeOf(cell) === wantedCause);
 const isFiltered = () => wanted.size > 0 || wantedCause !== "";
 
 function matcher(id) {
@@ -106,11 +109,11 @@ function filter() {
   }
   const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
   const rs = order.filter((row) => worst.has(row));
-  // Problems first; what is only empty is no problem.
-  const place = (row) => Math.min(worst.get(row), RANK.Empty);
+  const place = (row) => Math.min(worst.get(row), RANK.Healthy); // Problems first.
   rs.sort((a, b) => isGroup(b) - isGroup(a) || place(a) - place(b)); // It keeps the order of equal ones.
   const longest = rs.reduce((most, row) => Math.max(most, wordsOf(row).join(" ").length), 0);
-  const sorted = [...causes.values()].sort((a, b) => a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
+  const sorted = [...causes.values()].sort((a, b) =>
+    a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
   shown = { columns: cs, rows: rs, longest, worst, causes: sorted };
   if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
   if (!worst.has(active.row)) active.row = rs[0] ?? "";
@@ -120,7 +123,8 @@ function addCause(causes, column, row, cell) {
   const key = causeOf(cell);
   let cause = causes.get(key);
   if (!cause) {
-    cause = { key, state: cell.state, rank: RANK[cell.state], text: cell.cause, count: 0, columns: new Map(), rows: new Set() };
+    cause = { key, state: cell.state, rank: RANK[cell.state], text: cell.cause, count: 0, columns: new Map(),
+      rows: new Set() };
     causes.set(key, cause);
   }
   cause.count++;
@@ -133,7 +137,8 @@ function addProblem(causes, column) {
   const key = `LocalService ${column.status} ${column.problem}`;
   let cause = causes.get(key);
   if (!cause) {
-    cause = { key, state: "Down", rank: -1, text: column.status, about: column.problem, count: 0, columns: new Map() };
+    cause = { key, state: "Down", rank: -1, text: column.status, about: column.problem, count: 0,
+      columns: new Map() };
     causes.set(key, cause);
   }
   cause.count++;
@@ -144,8 +149,10 @@ function addProblem(causes, column) {
 function describe(column, row) {
   const cell = column.cells.get(row);
   const title = `${column.name}, ${row}`;
-  if (!cell && column.groupBy && !isGroup(row)) return [title, `names are by ${column.groupBy}: see the groups at the top`];
-  if (!cell) return [title, "no name here"];
+  if (!cell) {
+    return [title, column.groupBy && !isGroup(row) ? `names are by ${column.groupBy}: see the groups at the top` :
+      "no name here"];
+  }
   return [title, cell.message || `${cell.ready} of ${plural(cell.total, "endpoint")} ready`, cell.state];
 }
 

@@ -42,7 +42,8 @@ function drawAround() {
     button.lastChild.textContent = sum.toLocaleString("en");
     button.ariaPressed = String(wanted.has(button.value));
   }
-  for (const button of $("views").children) button.ariaPressed = String(button.value === (map.hidden ? "table" : "map"));
+  const now = map.hidden ? "table" : "map";
+  for (const button of $("views").children) button.ariaPressed = String(button.value === now);
   for (const option of $("place").options) {
     option.disabled = option.value !== "none" && ![...places.values()].some((p) => p[option.value]);
   }
@@ -96,9 +97,9 @@ function drawCauses() {
   const lines = shown.causes.map((cause, i) => {
     const names = [...cause.columns].sort((a, b) => b[1] - a[1])
       .map(([c, n]) => (n === 1 ? c.name : `${c.name} (${n.toLocaleString("en")})`));
-    const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) }, shape(cause.state),
-      make("b", {}, cause.count.toLocaleString("en")), make("span", { className: "what" }, cause.text),
-      make("span", { className: "who" }, some(names, 4)), make("span", { className: "where" }, where[i]));
+    const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) },
+      shape(cause.state), make("b", {}, cause.count.toLocaleString("en")),
+      make("span", { className: "what" }, cause.text), make("span", { className: "who" }, some(names, 4)), make("span", { className: "where" }, where[i]));
     button.dataset.state = cause.state;
     button.addEventListener("click", () => {
       if (cause.about) return showDetails({ column: [...cause.columns.keys()][0].key, row: "" });
@@ -134,7 +135,8 @@ function keepInAddress() {
 async function open(cell) {
   await showDetails(cell);
   if (grid.hidden) return;
-  goTo(shown.rows.indexOf(cell.row || active.row), shown.columns.findIndex((c) => c.key === (cell.column || active.column)));
+  const { row, column } = { row: cell.row || active.row, column: cell.column || active.column };
+  goTo(shown.rows.indexOf(row), shown.columns.findIndex((c) => c.key === column));
 }
 
 let toOpen = null; // details that the address asks for, once they are there
@@ -158,7 +160,9 @@ document.addEventListener("keydown", (event) => {
 new ResizeObserver(() => schedule(false)).observe(document.querySelector("main"));
 for (const id of ["by-name", "by-node"]) $(id).addEventListener("input", () => schedule(true));
 $("place").addEventListener("change", () => ((chosenPlace = true), schedule(true)));
-for (const button of $("views").children) button.addEventListener("click", () => ((view = button.value), schedule(true)));
+for (const button of $("views").children) {
+  button.addEventListener("click", () => ((view = button.value), schedule(true)));
+}
 for (const state of ["Healthy", "Degraded", "Down", "Empty"]) {
   const button = make("button", { type: "button", value: state, ariaPressed: "false" }, shape(state), state,
     make("b", {}, "0"));

@@ -1,4 +1,4 @@
-// The table: draws of what model.js has only what is on the screen. What comes from the cluster is only ever set as text.
+// The table: draws only what is on the screen. What comes from the cluster is only ever set as text.
 "use strict";
 
 const ROW = 34, AHEAD = 4; // pixels; rows and columns beyond the edges
@@ -124,7 +124,7 @@ function fillHeader(e, column) {
   if (e.text === text) return;
   e.text = text;
   const meter = make("span", { className: "meter" });
-  for (const state of [...STATES].reverse()) {
+  for (const state of ["Healthy", "Degraded", "Down", "Empty"]) {
     if (!counts[state]) continue;
     const part = make("i", {});
     part.dataset.state = state;
