@@ -3,32 +3,42 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// longMessage is how many bytes of a message that several rows share fit into each of them.
+// longMessage is how many bytes of a text that several rows share fit into each of them.
 const longMessage = 60
 
-// reasonColumn returns the texts of the column REASON, by item, and what goes below the table: each long message that
-// several items share, once. The rows then have its word.
+// reasonColumn returns the texts of the column REASON, by item, and what goes below the table: each long text that
+// several items share, once. Rows with the same message have its word; those that only end alike, what comes before.
 func reasonColumn(items []diagnose.Node) (texts, below []string) {
 	counts := map[string]int{}
 	for i := range items {
-		counts[items[i].Problems()]++
+		problems := items[i].Problems()
+		counts[problems]++
+		if _, end, found := strings.Cut(problems, ": "); found {
+			counts[end]++
+		}
 	}
+	isShared := func(text string) bool { return len(text) > longMessage && counts[text] > 1 }
+	printed := map[string]bool{}
 	for i := range items {
-		n, problems := &items[i], items[i].Problems()
-		times := counts[problems]
-		if len(problems) <= longMessage || times == 1 || n.Reason == "" {
-			texts = append(texts, problems)
-			continue
+		n, text, shared := &items[i], items[i].Problems(), ""
+		begin, end, _ := strings.Cut(text, ": ")
+		switch {
+		case n.Reason == "": // Only DNS has something to say.
+		case isShared(text):
+			text, shared = string(n.Reason), text
+		case isShared(end):
+			text, shared = begin, end
 		}
-		if times > 1 {
-			below = append(below, fmt.Sprintf("%s (%d): %s", n.Reason, times, problems))
-			counts[problems] = -1 // It is below.
+		texts = append(texts, text)
+		if shared != "" && !printed[shared] {
+			printed[shared] = true
+			below = append(below, fmt.Sprintf("%s (%d): %s", n.Reason, counts[shared], shared))
 		}
-		texts = append(texts, string(n.Reason))
 	}
 	return texts, below
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/browser"
 )
 
-// pictures is where to put pictures of the page: docs has two of them, and two of test/integration.
+// pictures is where to put pictures of the page: docs has three of them, and two of test/integration.
 var pictures = flag.String("pictures", "", "whole path of the directory to put pictures of the page in")
 
 // longName is as long as the name of a LocalService can be.
@@ -72,17 +72,18 @@ func with(url, query string) string { return strings.Replace(url, "#", "?"+query
 // leads to its cells.
 func TestProblemsFirst(t *testing.T) {
 	t.Parallel()
-	page := browser.Open(t, serve(t, troubled(40)).URL(), 1280, 800)
-	browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
+	page := browser.Open(t, serve(t, troubled(100)).URL(), 1280, 800)
+	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
 	browser.Eventually(page, causes, "1|NameTaken|"+longName+"|the name is taken\n"+
-		"5|CrashLoopBackOff|log-agent (4), image-cache|n0004, n0009, n0019 and 2 more\n"+
+		"11|CrashLoopBackOff|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more\n"+
 		"1|ImagePullBackOff|image-cache|n0007\n"+
-		"40|no pod|gpu-metrics (40)|n0000, n0001, n0002 and 37 more")
+		"100|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
 	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
+	picture(t, page, "view-100", "light")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, count, "5 of 40 nodes · 0 of 3 groups · 2 of 5 LocalServices")
+	browser.Eventually(page, count, "11 of 100 nodes · 0 of 3 groups · 2 of 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
+	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
 	browser.Eventually(page, `document.querySelector("#details .message")?.innerText ?? ""`, "the name is taken")
 	browser.Eventually(page, `document.querySelector("#details").innerText.includes("Answering\n3/3")`, true)
