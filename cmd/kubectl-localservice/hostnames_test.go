@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,7 +138,8 @@ EU.b:eu-b-5p6vttgaff:NoPods/eu-a:eu-a:PodsNotReady/eu-c:eu-c:NameOutdated/n5::No
 				code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
 				wantErr := ""
 				if strings.HasPrefix(args, "nodes") && strings.Contains(stdout, "cluster.local ") {
-					wantErr = retiring
+					wantErr = retiring + fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
+						"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
 				}
 				if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
 					t.Errorf("exit code %d: %s", code, stderr)

@@ -36,12 +36,14 @@ how many of its endpoints are ready, and if not all are well, why:
   EndpointsNotPublished  pods on the node are ready, but not in the EndpointSlices
   PodsTerminating        all pods on the node are being deleted
   PodsCompleted          all pods on the node have ended
+  NodeCordoned           the node is cordoned, and no pod on it has the labels of the LocalService's selector
   NoPods                 no pod on the node has the labels of the LocalService's selector
 
-The table says it in words; -o json and -o yaml have the word and the message in the fields reason and message of each
+The table says it in words, and what several rows share once, below it. A line has the numbers of kubectl get
+localservices, as they are now; in -o json and -o yaml they are in the field summary of the list. -o json and -o yaml have the word and the message in the fields reason and message of each
 item. Both are empty where all is well. With spec.groupBy, there is an item for each group of nodes.
 
-The line after the table says how the pods of the LocalService come by their node label: with the binding, where the
+Another line says how the pods of the LocalService come by their node label: with the binding, where the
 admission policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
 counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
 newest is AtBinding, ByController or, if the pods do not show it, empty. With mode: Hostnames, pods need no label.

@@ -27,8 +27,8 @@ type nodesPrinter struct {
 	out, errOut io.Writer
 	// flush writes what out still holds.
 	flush func() error
-	// message and nodeLabels are what was last printed of a list as a whole.
-	message, nodeLabels string
+	// message, summary and nodeLabels are what was last printed of a list as a whole.
+	message, summary, nodeLabels string
 }
 
 func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
@@ -78,9 +78,8 @@ func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 
 func (p *nodesPrinter) printNone(list *diagnose.NodeList) error {
 	p.printMessage(list)
-	_, err := fmt.Fprintf(p.errOut, "No node found that LocalService %s/%s selects.\n", list.Namespace,
-		list.LocalService)
-	return err
+	p.printSummary(list)
+	return nil
 }
 
 func (p *nodesPrinter) printMessage(list *diagnose.NodeList) {
@@ -106,6 +105,7 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 		{Name: "Addresses", Priority: wide},
 		{Name: "Reason"}, // The last one, because it is the only one that holds spaces.
 	}}
+	reasons, below := reasonColumn(list.Items)
 	for i := range list.Items {
 		n := &list.Items[i]
 		var pods []string
@@ -115,7 +115,7 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...),
-			n.Problems()}})
+			reasons[i]}})
 	}
 	if list.DNS != nil {
 		addDNS(table, list)
@@ -124,6 +124,10 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 		return err
 	}
 	// Beside the table, so that what reads that does not stumble over it.
+	for _, line := range below {
+		fmt.Fprintln(p.errOut, line)
+	}
+	p.printSummary(list)
 	if line := list.NodeLabels.String(); line != p.nodeLabels && line != "" {
 		fmt.Fprintln(p.errOut, line)
 		p.nodeLabels = line

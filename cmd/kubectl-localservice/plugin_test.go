@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -35,6 +36,7 @@ type fixture struct {
 	kube          *kubefake.Clientset
 	localServices *fake.Clientset
 	metadata      *metadatafake.FakeMetadataClient
+	cordoned      []runtime.Object // Nodes
 	forward       func(ctx context.Context, namespace, pod string, port int32) (string, error)
 }
 
@@ -53,7 +55,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{
+	f := &fixture{
 		kube: kubefake.NewClientset(append([]runtime.Object{
 			balanced(service("demo-n1", "n1")), service("demo-n2", "n2"), service("demo-n3", "n3"),
 			&corev1.Service{ObjectMeta: meta("demo-n5")},
@@ -65,6 +67,21 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
 		metadata: metadatafake.NewSimpleMetadataClient(scheme, nodes...),
 	}
+	// The fake client knows no field selectors.
+	f.metadata.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty() {
+			return false, nil, nil
+		}
+		list := &metav1.List{}
+		for _, node := range f.cordoned {
+			list.Items = append(list.Items, runtime.RawExtension{Object: node})
+		}
+		return true, list, nil
+	})
+	f.metadata.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		return !action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.Empty(), watch.NewFake(), nil
+	})
+	return f
 }
 
 func localService(name, clusterIP string, ports ...v1alpha1.ServicePort) *v1alpha1.LocalService {
@@ -156,6 +173,7 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 
 func TestOutput(t *testing.T) {
 	f := newFixture(t)
+	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const labels = "Node labels: set by the controller, after the binding; with the binding on 2 of 3 pods.\n"
 	for args, want := range map[string]string{
 		"nodes demo": `
@@ -164,7 +182,7 @@ n1     demo-n1   demo-n1.default.svc.cluster.local   2/2
 n2     demo-n2   demo-n2.default.svc.cluster.local   0/1         not ready: c (CrashLoopBackOff)
 n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.cluster.local   0/0         no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service that nothing controls: delete or rename it
+n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
 `,
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
@@ -172,7 +190,7 @@ n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1
 n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              not ready: c (CrashLoopBackOff)
 n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              the name is taken by a Service that nothing controls: delete or rename it
+n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
 `,
 		"nodes demo -o name": `
 service/demo-n1
@@ -196,7 +214,7 @@ demo-n1:2/demo-n2:0/demo-n3:0/demo-n4:0/demo-n5:0/`,
 			code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
 			wantErr := ""
 			if strings.HasPrefix(stdout, "NODE ") { // not beside what scripts read
-				wantErr = labels
+				wantErr = summary + labels
 			}
 			if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
 				t.Errorf("exit code %d: %s", code, stderr)
@@ -222,7 +240,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRequests: however many nodes there are, there is one list of each resource.
+// TestRequests: however many nodes there are, there is one list of each resource, and one of the cordoned nodes.
 func TestRequests(t *testing.T) {
 	f := newFixture(t)
 	f.run(t, "nodes", "demo")
@@ -230,7 +248,7 @@ func TestRequests(t *testing.T) {
 	for _, action := range slices.Concat(f.kube.Actions(), f.metadata.Actions(), f.localServices.Actions()) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
-	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
+	want := map[string]int{"get localservices": 1, "list nodes": 2, "list services": 1, "list endpointslices": 1,
 		"list pods": 1}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
@@ -252,8 +270,11 @@ func TestNoNodes(t *testing.T) {
 	f.metadata.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &metav1.List{}, nil
 	})
+	const wantErr = `No node matches spec.nodeSelector "disk=ssd", and the controller keeps 3 Services of nodes that ` +
+		"exist. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels\n" +
+		"LocalService default/demo: nodes 0, answering 0/0, status WritingServices.\n"
 	code, stdout, stderr := f.run(t, "nodes", "demo")
-	if code != 0 || stdout != "" || stderr != "No node found that LocalService default/demo selects.\n" {
+	if code != 0 || stdout != "" || stderr != wantErr {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }

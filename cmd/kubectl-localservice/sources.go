@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -123,9 +124,14 @@ func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 	}
 	w.localServices = newSource(w, "localservices", &v1alpha1.LocalService{}, c.localServices,
 		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), named, nil)
-	w.nodes = newSource(w, "nodes", &metav1.PartialObjectMetadata{}, c.metadata,
-		c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), metav1.ListOptions{},
-		func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.NodeSelector })
+	nodes := func(resource string, only metav1.ListOptions) *source {
+		return newSource(w, resource, &metav1.PartialObjectMetadata{}, c.metadata,
+			c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), only,
+			func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.NodeSelector })
+	}
+	w.nodes = nodes("nodes", metav1.ListOptions{})
+	// Metadata has no spec; the API server can select nodes by this field of it.
+	w.cordoned = nodes("cordoned nodes", metav1.ListOptions{FieldSelector: "spec.unschedulable=true"})
 	w.services = newSource(w, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
 		metav1.ListOptions{}, func(*v1alpha1.LocalService) labels.Set { return nil })
 	w.endpointSlices = newSource(w, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
@@ -141,7 +147,7 @@ func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, clusterDomain string, withPods bool) (*watcher,
 	error) {
 	w := c.newWatcher(ls.Name, clusterDomain)
-	sources := []*source{w.nodes, w.services, w.endpointSlices}
+	sources := []*source{w.nodes, w.cordoned, w.services, w.endpointSlices}
 	if withPods {
 		sources = append(sources, w.pods)
 	}
@@ -165,19 +171,22 @@ func (w *watcher) check(ctx context.Context) error {
 // nodes that have a name.
 func (w *watcher) each(sources []*source, read func(*source) error) error {
 	var reading errgroup.Group
+	var forbidden atomic.Bool
 	for _, s := range sources {
 		reading.Go(func() error {
 			err := read(s)
-			if s == w.nodes && apierrors.IsForbidden(err) {
-				w.allNodes = false
+			if (s == w.nodes || s == w.cordoned) && apierrors.IsForbidden(err) {
+				forbidden.Store(true)
 				return nil
 			}
 			return known(err)
 		})
 	}
-	return reading.Wait()
+	err := reading.Wait()
+	w.allNodes = w.allNodes && !forbidden.Load()
+	return err
 }
 
 func (w *watcher) sources() []*source {
-	return []*source{w.localServices, w.nodes, w.services, w.endpointSlices, w.pods}
+	return []*source{w.localServices, w.nodes, w.cordoned, w.services, w.endpointSlices, w.pods}
 }

@@ -7,14 +7,11 @@ import (
 	"maps"
 	"os/exec"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 )
 
@@ -85,12 +82,14 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	if err := w.check(ctx); err != nil {
 		return err
 	}
-	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name}
+	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name, Kubectl: p.kubectl()}
 	if !w.allNodes {
 		scope.Notice = "You may not list nodes: those without a name are not shown."
 		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
 	}
-	server, err := view.NewServer(scope, w.node)
+	server, err := view.NewServer(scope, func(ctx context.Context, column, row string) *view.Details {
+		return c.details(ctx, w, column, row)
+	})
 	if err != nil {
 		return err
 	}
@@ -112,25 +111,10 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 				columns[key.String()] = view.NewColumn(list)
 			}
 		}
-		server.Publish(&view.Matrix{Status: view.Status{Loaded: n.loaded, Problems: n.problems}, Columns: columns})
+		server.Publish(&view.Matrix{Status: view.Status{Loaded: n.loaded, Problems: n.problems}, Columns: columns,
+			Places: w.places()})
 	})
 	return running.Wait()
-}
-
-// node is all that is known of a cell, nil if there is none. Of 5,000 nodes and 100 LocalServices the page shows one
-// at a time, so that it is looked at again rather than kept.
-func (w *watcher) node(column, row string) *diagnose.Node {
-	namespace, name, _ := strings.Cut(column, "/")
-	list := w.list(types.NamespacedName{Namespace: namespace, Name: name})
-	if list == nil {
-		return nil
-	}
-	for i := range list.Items {
-		if view.Row(list, &list.Items[i]) == row {
-			return &list.Items[i]
-		}
-	}
-	return nil
 }
 
 // contextName is that of the kubeconfig, for people who have several.

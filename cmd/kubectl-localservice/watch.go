@@ -43,7 +43,7 @@ type watcher struct {
 	clusterDomain string
 	allNodes      bool // may be listed
 
-	localServices, nodes, services, endpointSlices, pods *source
+	localServices, nodes, cordoned, services, endpointSlices, pods *source
 
 	wake chan struct{}
 
@@ -59,7 +59,7 @@ func (w *watcher) run(ctx context.Context, report func(news)) {
 	defer running.Wait()
 	var synced []cache.InformerSynced
 	for _, s := range w.sources() {
-		if s != w.nodes || w.allNodes {
+		if w.allNodes || s != w.nodes && s != w.cordoned {
 			synced = append(synced, s.hasSynced)
 			running.Go(func() { s.RunWithContext(ctx) })
 		}
@@ -155,6 +155,8 @@ func (w *watcher) input(ls *v1alpha1.LocalService) diagnose.Input {
 	in := diagnose.Input{
 		LocalService:   ls,
 		Nodes:          map[string]labels.Set{},
+		AllNodes:       w.allNodes,
+		Cordoned:       map[string]bool{},
 		Services:       concerning[corev1.Service](w.services, ls),
 		EndpointSlices: concerning[discoveryv1.EndpointSlice](w.endpointSlices, ls),
 		Pods:           concerning[corev1.Pod](w.pods, ls),
@@ -164,6 +166,9 @@ func (w *watcher) input(ls *v1alpha1.LocalService) diagnose.Input {
 		if w.nodes.concerns(node, ls) {
 			in.Nodes[node.Name] = node.Labels
 		}
+	}
+	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.cordoned, metav1.NamespaceAll) {
+		in.Cordoned[node.Name] = true
 	}
 	if !w.allNodes {
 		in.Nodes = diagnose.KnownNodes(in)

@@ -252,7 +252,7 @@ n1     demo-n1   demo-n1.default.svc.d   2/2
 n2     demo-n2   demo-n2.default.svc.d   0/1         not ready: c (CrashLoopBackOff)
 n3     demo-n3   demo-n3.default.svc.d   0/0         no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.d   0/0         no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.d   0/0         the name is taken by a Service that nothing controls: delete or rename it
+n5     demo-n5   demo-n5.default.svc.d   0/0         the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
 n5     demo-n5   demo-n5.default.svc.d   0/0         no such Service: the controller says WritingServices: Services are being written
 n3     demo-n3   demo-n3.default.svc.d   0/0         gone: the LocalService does not give this name any more
 `,

@@ -128,10 +128,10 @@ func Eventually[T any](p *Page, expression string, want T) {
 	}
 }
 
-// Cell is an expression for the state and the text of a cell, such as "Ready 1/1"; "" if it is empty, or not drawn.
+// Cell is an expression for the state and the text of a cell, such as "Healthy 1/1"; "" if it is empty, or not drawn.
 func Cell(column, row string) string {
-	return fmt.Sprintf(`((e) => !e ? "" : e.firstChild.dataset.state + " " + e.textContent.trim())`+
-		`([...document.querySelectorAll(".cell")].find((e) => e.column === %s && e.row === %s && e.firstChild))`,
+	return fmt.Sprintf(`((e) => !e ? "" : e.dataset.state + " " + e.textContent)`+
+		`([...document.querySelectorAll(".cell")].find((e) => e.column === %s && e.row === %s && e.dataset.state))`,
 		quote(column), quote(row))
 }
 

@@ -30,12 +30,12 @@ func TestView(t *testing.T) {
 	page := browser.View(t, cluster, 1000, 700, "--namespace", s.Namespace)
 	cell := func(node string) string { return browser.Cell(s.Namespace+"/"+ls.Name, node) }
 	for _, node := range nodes {
-		browser.Eventually(page, cell(node), "Ready 1/1")
+		browser.Eventually(page, cell(node), "Healthy 1/1")
 	}
 
 	node := nodes[1]
 	page.Do(chromedp.Evaluate(fmt.Sprintf(`new MutationObserver(() => {
-		if (!window.changed && !%s.startsWith("Ready")) window.changed = Date.now();
+		if (!window.changed && !%s.startsWith("Healthy")) window.changed = Date.now();
 	}).observe(canvas, { subtree: true, childList: true })`, cell(node)), nil))
 	died := s.whenUnready(naming.ServiceName(ls.Name, node))
 	s.MustKubectl("delete", "pod", byNode[node][0], "--force", "--grace-period=0")
@@ -47,7 +47,7 @@ func TestView(t *testing.T) {
 		t.Logf("the page shows after %v that the pod is gone", after)
 	}
 	for _, node := range nodes { // Its successor is there.
-		browser.Eventually(page, cell(node), "Ready 1/1")
+		browser.Eventually(page, cell(node), "Healthy 1/1")
 	}
 }
 

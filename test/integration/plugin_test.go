@@ -36,14 +36,19 @@ func (s *scene) wantPlugin(lines []string, args ...string) {
 func (s *scene) setPodStatus(name, ip, waits string) {
 	s.T.Helper()
 	ready, state := corev1.ConditionTrue, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	restarts := int32(0)
 	if waits != "" {
 		ready = corev1.ConditionFalse
 		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}
 	}
+	if waits == "CrashLoopBackOff" {
+		restarts = 7
+	}
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
-		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: waits == "", State: state}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: waits == "", State: state,
+			RestartCount: restarts}},
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	s.Must(err)
@@ -170,7 +175,9 @@ func TestStatusPluginIsFound(t *testing.T) {
 	out, err := s.Kubectl(s.Ctx(), "localservice", "nodes", "demo", "--namespace", s.Namespace)
 	s.Must(err)
 	wantTable(t, out, `NODE +SERVICE +DNS-NAME +ENDPOINTS +REASON`,
-		node+` +demo-`+node+` +demo-`+node+`\.\S+ +0/0 +no pod with app=demo here`)
+		node+` +demo-`+node+` +demo-`+node+`\.\S+ +0/0 +no pod with app=demo here`,
+		`No pod in namespace \S+ has the labels app=demo\.`,
+		`LocalService \S+/demo: nodes 1, answering 0/1, status ServicesInPlace\.`)
 	out, err = s.Kubectl(s.Ctx(), "__complete", "localservice", "url", "demo", "--namespace", s.Namespace, "")
 	s.Must(err)
 	if !strings.HasPrefix(out, node+"\n:4\n") { // Before kubectl's own words on its error stream.

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/browser"
@@ -122,6 +123,16 @@ func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []s
 		}
 	}
 	s.addPod("dns-cache-12-b", nodes[11], "dns-cache", waits)
+	// What the kubelet records of the pod that crashes, and a node that takes no new pods.
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "log-agent-4.1", Namespace: s.Namespace},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "log-agent-4", Namespace: s.Namespace},
+		Reason:         "BackOff", Message: "Back-off restarting failed container app", Type: corev1.EventTypeWarning, Count: 12,
+		LastTimestamp: metav1.Now()}
+	_, err = s.Kube.CoreV1().Events(s.Namespace).Create(t.Context(), event, metav1.CreateOptions{})
+	s.Must(err)
+	_, err = s.Kube.CoreV1().Nodes().Patch(t.Context(), nodes[1], types.MergePatchType,
+		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	s.Must(err)
 	return s, nodes
 }
 
@@ -143,29 +154,43 @@ func TestView(t *testing.T) {
 	cell := func(column, row string) string { return browser.Cell(s.Namespace+"/"+column, row) }
 
 	for _, c := range []struct{ column, row, want string }{
-		{"dns-cache", nodes[0], "Ready 1/1"},
+		{"dns-cache", nodes[0], "Healthy 1/1"},
 		{"dns-cache", nodes[11], "Degraded 1/2"},
 		{"gpu-metrics", nodes[0], ""},
 		{"gpu-metrics", nodes[10], "Down 0/0"},
 		{"image-cache", nodes[6], "Down 0/1"},
 		{"log-agent", nodes[3], "Down 0/1"},
-		{"storage", nodes[0], "Ready 1/1"},
+		{"storage", nodes[0], "Healthy 1/1"},
 		{"storage", nodes[1], "Empty "},
 		{"zone-cache", nodes[0], ""},
-		{"zone-cache", zone + "=eu-west-1a", "Ready 2/2"},
+		{"zone-cache", zone + "=eu-west-1a", "Healthy 2/2"},
 		{"zone-cache", zone + "=eu-west-1b", "Degraded 1/2"},
 	} {
 		browser.Eventually(page, cell(c.column, c.row), c.want)
 	}
 	browser.Eventually(page, `document.querySelector("#live").textContent`, "Live")
-	browser.Eventually(page, `document.querySelector("#count").textContent`, "17 nodes and groups · 6 LocalServices")
+	browser.Eventually(page, `document.querySelector("#count").textContent`, "14 nodes · 3 groups · 6 LocalServices")
+	// Below the three zones come the nodes with problems, of which worker-04 is the first.
 	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight + kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
 		"log-agent, worker-04\nnot ready: log-agent-4 (CrashLoopBackOff)")
 	page.Do(chromedp.KeyEvent(kb.Enter))
-	browser.Eventually(page, `[...document.querySelectorAll("#details li")].map((e) => e.innerText).join()`,
-		"PodsNotReady,log-agent-worker-04.platform.svc.cluster.local,log-agent-4 CrashLoopBackOff")
+	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
+		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,
+		"kubectl logs -n platform log-agent-4 --previous\nPodsNotReady")
+	browser.Eventually(page, `/7 restarts, age \d+s/.test(details.innerText)`, true)
+	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
+	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,
+		"storage, worker-02,no pod with app=storage here; the node is cordoned,Empty")
+	// The column ANSWERING of kubectl get has the same numbers as the heads.
+	for column, want := range map[string]string{"dns-cache": "14/14", "gpu-metrics": "5/6", "image-cache": "8/9",
+		"log-agent": "13/14", "storage": "6/14", "zone-cache": "3/3"} {
+		s.WaitLocalService(column, "answering "+want, func(ls *v1alpha1.LocalService) error {
+			return framework.Equal("status.ready", ls.Status.Ready, want)
+		})
+		browser.Eventually(page, fmt.Sprintf(`answering(columns.get(%q))`, s.Namespace+"/"+column), want)
+	}
 	if *pictures != "" {
 		picture(t, page)
 	}

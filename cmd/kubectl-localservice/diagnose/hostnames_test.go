@@ -89,7 +89,7 @@ func TestHostnameReasons(t *testing.T) {
 			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed, "quota"))
 		}, ServiceMissing, "the controller says WriteFailed: quota", Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"Service demo (published): the name is taken by a Service that nothing controls", Endpoints{}},
+			"Service demo (published): the name is taken by a Service without an owner", Endpoints{}},
 		"conflict with another LocalService": {func(in *Input) {
 			in.Services[1].OwnerReferences = controlledByLocalService("dem")
 		}, NameConflict, "by a Service of LocalService dem", Endpoints{}},

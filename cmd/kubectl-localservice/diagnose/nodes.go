@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -23,10 +24,14 @@ type Input struct {
 	LocalService *v1alpha1.LocalService
 	// Nodes are the nodes that the LocalService selects, with their labels.
 	Nodes map[string]labels.Set
+	// AllNodes is false if Nodes may lack some, because the user may not list them.
+	AllNodes bool
 	// Services, EndpointSlices and Pods may hold those of others, too. Of the pods, managedFields are looked at.
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
+	// Cordoned has the nodes that take no new pods.
+	Cordoned map[string]bool
 	// ClusterDomain is the domain of the cluster's DNS.
 	ClusterDomain string
 }
@@ -50,12 +55,30 @@ func Nodes(in Input) *NodeList {
 	for _, n := range v.names() {
 		list.Items = append(list.Items, v.node(&n))
 	}
+	list.Summary = summarize(in.LocalService, list.Items)
 	list.Message = retiring(in.LocalService)
-	if unknown := v.node(&name{hostname: anyName}); len(list.Items) == 0 && v.hostnames != nil &&
-		list.Message == "" && unknown.Reason != NoPods {
-		list.Message = unknown.Message
+	switch {
+	case list.Message != "":
+	case len(list.Items) == 0:
+		list.Message = v.whyNoItems()
+	case len(v.Pods) == 0:
+		list.Message = fmt.Sprintf("No pod in namespace %s has the labels %s.", in.LocalService.Namespace,
+			labels.Set(in.LocalService.Spec.Selector))
 	}
 	return list
+}
+
+// whyNoItems says why no name is known.
+func (v *view) whyNoItems() string {
+	if v.hostnames != nil {
+		if unknown := v.node(&name{hostname: anyName}); unknown.Reason != NoPods {
+			return unknown.Message
+		}
+	}
+	if !v.AllNodes {
+		return ""
+	}
+	return noNodes(v.LocalService, v.Services)
 }
 
 // KnownNodes are the nodes of which the Services and EndpointSlices of the LocalService tell: all that can be known
@@ -151,6 +174,7 @@ func newView(in Input) *view {
 // name is one that the LocalService gives, and what it is for.
 type name struct {
 	node     string // or group of nodes
+	cordoned bool   // the node, or every node of the group
 	hostname string // with mode Hostnames; "" for a node that has no name
 	pods     []*corev1.Pod
 }
@@ -160,7 +184,7 @@ func (v *view) names() []name {
 	var names []name
 	groups := map[string]int{}
 	for _, node := range slices.Sorted(maps.Keys(v.Nodes)) {
-		n := name{node: node, pods: v.pods[node]}
+		n := name{node: node, cordoned: v.Cordoned[node], pods: v.pods[node]}
 		if v.hostnames != nil {
 			n.hostname = v.hostnames.Of(node)
 		}
@@ -168,6 +192,7 @@ func (v *view) names() []name {
 			n.node = v.Nodes[node][groupBy]
 			if i, found := groups[n.node]; found {
 				names[i].pods = slices.Concat(names[i].pods, n.pods)
+				names[i].cordoned = names[i].cordoned && n.cordoned
 				continue
 			}
 			groups[n.node] = len(names)

@@ -187,7 +187,7 @@ func TestStatusReasons(t *testing.T) {
 		"conflict with a Service that nothing controls": {
 			in: Input{Services: other("demo-n1", nil),
 				EndpointSlices: readySlice},
-			reason: NameConflict, message: "taken by a Service that nothing controls: delete or rename it",
+			reason: NameConflict, message: "taken by a Service without an owner: if nothing uses it, delete it",
 		},
 		"conflict with another LocalService": {
 			in:     Input{Services: other("demo-n1", controlledByLocalService("demo-of"))},
@@ -381,6 +381,7 @@ func TestNodes(t *testing.T) {
 	want := &NodeList{
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace: "default", LocalService: "demo", Mode: v1alpha1.ModeServices,
+		Summary: Summary{Nodes: 3, Answering: 1},
 		Items: []Node{{
 			Node: long, Service: naming.ServiceName("demo", long),
 			DNSName:   naming.ServiceName("demo", long) + ".default.svc.example.org",

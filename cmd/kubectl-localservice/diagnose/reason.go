@@ -19,6 +19,9 @@ import (
 // podsInMessage is how many pods a message names before it only counts.
 const podsInMessage = 3
 
+// whyTerminating is why a pod that is being deleted is not ready.
+const whyTerminating = "Terminating"
+
 // serviceProblem finds what is wrong with a Service itself. node is that of a Service for a node.
 func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason, message string) {
 	ls := v.LocalService
@@ -80,7 +83,8 @@ func whyMissing(ls *v1alpha1.LocalService) string {
 func conflict(service *corev1.Service) string {
 	controller := plan.ControllerOf(service)
 	if controller == (plan.Controller{}) {
-		return "the name is taken by a Service that nothing controls: delete or rename it"
+		return "the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, " +
+			"create this LocalService under another name"
 	}
 	return "the name is taken by a Service of " + controller.Description()
 }
@@ -134,9 +138,20 @@ func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
 	case len(pods[PodsCompleted]) > 0:
 		return PodsCompleted, "only ended pods: " + firstOf(pods[PodsCompleted])
 	}
+	return v.whyNoPod(name)
+}
+
+// whyNoPod says why a name has no pod, as far as nodes and pods show.
+func (v *view) whyNoPod(name *name) (Reason, string) {
 	message := fmt.Sprintf("no pod with %s here", labels.Set(v.LocalService.Spec.Selector))
 	if waiting := len(v.pods[""]); waiting > 0 {
 		message += fmt.Sprintf(" (%d not scheduled yet)", waiting)
+	}
+	switch {
+	case name.cordoned && v.LocalService.Spec.GroupBy != "":
+		return NodeCordoned, message + "; its nodes are cordoned"
+	case name.cordoned:
+		return NodeCordoned, message + "; the node is cordoned"
 	}
 	return NoPods, message
 }
@@ -156,7 +171,7 @@ func whyNotReady(pod *corev1.Pod) string {
 	case completed(pod):
 		return cmp.Or(pod.Status.Reason, string(pod.Status.Phase)) // Evicted
 	case pod.DeletionTimestamp != nil:
-		return "Terminating"
+		return whyTerminating
 	case ready.Status == corev1.ConditionTrue:
 		return ""
 	}

@@ -1,11 +1,13 @@
 package diagnose
 
+import "cmp"
+
 // State is how a name does, at a glance.
 type State string
 
 const (
-	// Ready: all is well.
-	Ready State = "Ready"
+	// Healthy: all is well.
+	Healthy State = "Healthy"
 	// Degraded: it is answered, and yet not all is well.
 	Degraded State = "Degraded"
 	// Down: nothing answers, although something should.
@@ -18,11 +20,42 @@ const (
 func (n *Node) State() State {
 	switch {
 	case n.Reason == "":
-		return Ready
+		return Healthy
 	case n.Endpoints.Ready > 0:
 		return Degraded
-	case n.Reason == NoPods, n.Reason == PodsCompleted, n.Reason == NodeWithoutName, n.Reason == NameGone:
+	case n.Reason == NoPods, n.Reason == NodeCordoned, n.Reason == PodsCompleted, n.Reason == NodeWithoutName,
+		n.Reason == NameGone:
 		return Empty
 	}
 	return Down
+}
+
+// causes are what names with the same reason have in common, in words; the other reasons speak for themselves.
+var causes = map[Reason]string{
+	NodeWithoutName:       "no label that spec.groupBy names",
+	NameConflict:          "name taken by another Service",
+	ServiceMissing:        "no Service",
+	ServiceTerminating:    "Service is being deleted",
+	ServiceOutdated:       "Service out of date",
+	SourceMissing:         "no Service that selects the pods",
+	NameOutdated:          "name out of date",
+	PodsOfOtherNode:       "label of another node on pods",
+	PodsUnlabelled:        "no node label on pods",
+	PodsNotReady:          "pods not ready",
+	EndpointsNotPublished: "not in the EndpointSlices",
+	PodsTerminating:       "pods are being deleted",
+	PodsCompleted:         "pods have ended",
+	NodeCordoned:          "no pod: node is cordoned",
+	NoPods:                "no pod",
+}
+
+// Cause is a text that names with the same problem share, "" if all is well. Of pods that are not ready it is what
+// `kubectl get pods` shows of the first one: CrashLoopBackOff.
+func (n *Node) Cause() string {
+	for _, pod := range n.Pods {
+		if n.Reason == PodsNotReady && !pod.Ready && pod.Reason != whyTerminating {
+			return cmp.Or(pod.Reason, causes[PodsNotReady])
+		}
+	}
+	return cmp.Or(causes[n.Reason], string(n.Reason))
 }

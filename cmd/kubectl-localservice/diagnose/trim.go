@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim drops what Nodes does not look at, for caches. Its argument is an object that nobody else has; of a pod it
-// returns another one. It never fails, and has an error so that it is what informers call a transform.
+// Trim drops what neither Nodes nor the page of view looks at, for caches. Its argument is an object that nobody else
+// has; of a pod it returns another one. It never fails, and has an error so that it is what informers call a transform.
 func Trim(object any) (any, error) {
 	if pod, isPod := object.(*corev1.Pod); isPod {
 		return trimPod(pod), nil
@@ -48,7 +48,8 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 func trimStatuses(full []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var statuses []corev1.ContainerStatus
 	for i := range full {
-		statuses = append(statuses, corev1.ContainerStatus{State: full[i].State})
+		statuses = append(statuses, corev1.ContainerStatus{Name: full[i].Name, Ready: full[i].Ready,
+			RestartCount: full[i].RestartCount, State: full[i].State})
 	}
 	return statuses
 }

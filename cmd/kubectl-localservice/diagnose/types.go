@@ -26,6 +26,7 @@ const (
 	EndpointsNotPublished Reason = "EndpointsNotPublished"
 	PodsTerminating       Reason = "PodsTerminating"
 	PodsCompleted         Reason = "PodsCompleted"
+	NodeCordoned          Reason = "NodeCordoned"
 	NoPods                Reason = "NoPods"
 	// NameGone is of a name that the LocalService does not give any more: what a watch last reports of it.
 	NameGone Reason = "NameGone"
@@ -40,7 +41,8 @@ type NodeList struct {
 	LocalService string        `json:"localService"`
 	Mode         v1alpha1.Mode `json:"mode"`
 	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
-	GroupBy string `json:"groupBy"`
+	GroupBy string  `json:"groupBy"`
+	Summary Summary `json:"summary"`
 	// Message says what concerns all names: that those of the previous mode are still there, or why none is known.
 	Message    string     `json:"message"`
 	NodeLabels NodeLabels `json:"nodeLabels"`

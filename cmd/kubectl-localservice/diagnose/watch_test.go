@@ -60,13 +60,14 @@ func TestState(t *testing.T) {
 		reason Reason
 		want   State
 	}{
-		{1, "", Ready},
+		{1, "", Healthy},
 		{1, PodsNotReady, Degraded},
 		{1, ServiceOutdated, Degraded},
 		{0, PodsNotReady, Down},
 		{0, NameConflict, Down},
 		{0, PodsTerminating, Down},
 		{0, NoPods, Empty},
+		{0, NodeCordoned, Empty},
 		{0, PodsCompleted, Empty},
 		{0, NodeWithoutName, Empty},
 		{0, NameGone, Empty},

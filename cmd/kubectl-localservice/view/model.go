@@ -15,6 +15,28 @@ type Matrix struct {
 	Status
 	// Columns are the LocalServices, by <namespace>/<name>.
 	Columns map[string]*Column
+	// Places are where the nodes are, by name; none where the user may not list nodes.
+	Places map[string]Place
+}
+
+// Place is where a node is, as its labels say.
+type Place struct {
+	Zone string `json:"zone,omitempty"`
+	Pool string `json:"pool,omitempty"`
+}
+
+// poolLabels are the labels by which those who run clusters say which nodes are alike, the most common first.
+var poolLabels = []string{"cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup",
+	"kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "kops.k8s.io/instancegroup",
+	"node.kubernetes.io/instance-type"}
+
+// NewPlace returns the place that the labels of a node tell of.
+func NewPlace(labels map[string]string) Place {
+	p := Place{Zone: labels["topology.kubernetes.io/zone"]}
+	for _, key := range poolLabels {
+		p.Pool = cmp.Or(p.Pool, labels[key])
+	}
+	return p
 }
 
 // Column is a LocalService.
@@ -24,6 +46,7 @@ type Column struct {
 	Mode      v1alpha1.Mode `json:"mode"`
 	// GroupBy is the node label whose values the rows are, instead of nodes; "" for nodes.
 	GroupBy string `json:"groupBy,omitempty"`
+	diagnose.Summary
 	// Message says what concerns the LocalService as a whole.
 	Message string `json:"message,omitempty"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
@@ -37,9 +60,9 @@ type Cell struct {
 	// Ready and Total count endpoints.
 	Ready int `json:"ready"`
 	Total int `json:"total"`
-	// Reason and Message say what is wrong, in a word and in words.
-	Reason  diagnose.Reason `json:"reason,omitempty"`
-	Message string          `json:"message,omitempty"`
+	// Cause is what cells with the same problem have in common, and Message says in words what is wrong.
+	Cause   string `json:"cause,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // Update is one event on the stream that the page reads.
@@ -50,6 +73,8 @@ type Update struct {
 	Columns []*Column `json:"columns,omitempty"`
 	// Gone are the columns that are gone, by <namespace>/<name>.
 	Gone []string `json:"gone,omitempty"`
+	// Places are those of nodes that are new or have changed, null for a node that is gone.
+	Places map[string]*Place `json:"places,omitempty"`
 	// Status is what has changed of the watch.
 	Status *Status `json:"status,omitempty"`
 }
@@ -62,6 +87,8 @@ type Scope struct {
 	Namespace string `json:"namespace"`
 	// Name is that of the only LocalService to look at, "" for all.
 	Name string `json:"name"`
+	// Kubectl is the command, with the flags that choose the cluster.
+	Kubectl []string `json:"kubectl"`
 	// Notice is for what the user may not see.
 	Notice string `json:"notice,omitempty"`
 }
@@ -77,11 +104,11 @@ type Status struct {
 // NewColumn makes a column of what is known of a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Message: list.Message, Cells: make(map[string]*Cell, len(list.Items))}
+		Summary: list.Summary, Message: list.Message, Cells: make(map[string]*Cell, len(list.Items))}
 	for i := range list.Items {
 		n := &list.Items[i]
 		c.Cells[Row(list, n)] = &Cell{State: n.State(), Ready: n.Endpoints.Ready, Total: n.Endpoints.Total,
-			Reason: n.Reason, Message: n.Message}
+			Cause: n.Cause(), Message: n.Message}
 	}
 	return c
 }
@@ -107,10 +134,28 @@ func Updates(before, now *Matrix) []Update {
 			updates = append(updates, Update{Columns: []*Column{change}})
 		}
 	}
+	if places := changedPlaces(before.Places, now.Places); len(places) > 0 {
+		updates = append(updates, Update{Places: places})
+	}
 	if before.Loaded != now.Loaded || !slices.Equal(before.Problems, now.Problems) { // Last: now all is sent.
 		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...)}})
 	}
 	return updates
+}
+
+func changedPlaces(before, now map[string]Place) map[string]*Place {
+	changed := map[string]*Place{}
+	for node, place := range now {
+		if was, found := before[node]; !found || was != place {
+			changed[node] = &place
+		}
+	}
+	for node := range before {
+		if _, found := now[node]; !found {
+			changed[node] = nil
+		}
+	}
+	return changed
 }
 
 // changeOf is a column with the cells that have changed, nil if nothing has.
@@ -133,8 +178,8 @@ func changeOf(before, now *Column) *Column {
 			change.Cells[row] = nil
 		}
 	}
-	same := cmp.Or(cmp.Compare(before.Mode, now.Mode), cmp.Compare(before.GroupBy, now.GroupBy),
-		cmp.Compare(before.Message, now.Message)) == 0
+	same := before.Mode == now.Mode && before.GroupBy == now.GroupBy && before.Message == now.Message &&
+		before.Summary == now.Summary
 	if same && len(change.Cells) == 0 {
 		return nil
 	}

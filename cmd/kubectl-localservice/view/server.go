@@ -14,8 +14,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
 //go:embed page
@@ -40,9 +38,8 @@ var securityHeaders = map[string]string{
 // to its requests. A cookie would go to every port of 127.0.0.1, also to those of other users, and with requests that
 // pages of others make. The page itself holds nothing to protect.
 type Server struct {
-	scope Scope
-	// node is what is known of one cell, nil if there is none.
-	node     func(column, row string) *diagnose.Node
+	scope    Scope
+	details  func(ctx context.Context, column, row string) *Details
 	token    string
 	listener net.Listener
 
@@ -51,15 +48,15 @@ type Server struct {
 	changed chan struct{} // closed when there is another matrix
 }
 
-// NewServer listens on a free port of 127.0.0.1.
-func NewServer(scope Scope, node func(column, row string) *diagnose.Node) (*Server, error) {
+// NewServer listens on a free port of 127.0.0.1. details returns what is known of one cell, nil if there is none.
+func NewServer(scope Scope, details func(ctx context.Context, column, row string) *Details) (*Server, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen on a port of 127.0.0.1: %w", err)
 	}
 	token := make([]byte, 32)
 	rand.Read(token) // It never fails.
-	return &Server{scope: scope, node: node, token: base64.RawURLEncoding.EncodeToString(token), listener: listener,
+	return &Server{scope: scope, details: details, token: base64.RawURLEncoding.EncodeToString(token), listener: listener,
 		matrix: &Matrix{}, changed: make(chan struct{})}, nil
 }
 
@@ -168,13 +165,13 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveCell sends all that is known of one cell: a diagnose.Node.
+// serveCell sends all that is known of one cell: its Details.
 func (s *Server) serveCell(w http.ResponseWriter, r *http.Request) {
-	node := s.node(r.FormValue("column"), r.FormValue("row"))
-	if node == nil {
+	details := s.details(r.Context(), r.FormValue("column"), r.FormValue("row"))
+	if details == nil {
 		http.Error(w, "there is no such cell any more", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(node) // Fails only if the page is closed.
+	_ = json.NewEncoder(w).Encode(details) // Fails only if the page is closed.
 }

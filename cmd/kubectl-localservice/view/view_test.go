@@ -48,13 +48,13 @@ func TestUpdates(t *testing.T) {
 	want := []Update{
 		{Gone: []string{"default/gone"}},
 		{Columns: column("demo", "", map[string]*Cell{
-			"n2": {State: diagnose.Down, Total: 1, Reason: diagnose.PodsNotReady},
+			"n2": {State: diagnose.Down, Total: 1, Cause: "pods not ready"},
 			"n3": nil,
-			"n4": {State: diagnose.Degraded, Ready: 1, Total: 2, Reason: diagnose.PodsNotReady},
+			"n4": {State: diagnose.Degraded, Ready: 1, Total: 2, Cause: "pods not ready"},
 		})},
 		{Columns: column("new", "zone", map[string]*Cell{
-			"zone=a": {State: diagnose.Ready, Ready: 2, Total: 2},
-			"n9":     {State: diagnose.Empty, Reason: diagnose.NodeWithoutName},
+			"zone=a": {State: diagnose.Healthy, Ready: 2, Total: 2},
+			"n9":     {State: diagnose.Empty, Cause: "no label that spec.groupBy names"},
 		})},
 		{Status: &Status{Loaded: true, Problems: []string{"no"}}},
 	}
@@ -76,11 +76,11 @@ func TestUpdates(t *testing.T) {
 
 func newTestServer(t *testing.T) (*Server, func(path, host string) *http.Response) {
 	t.Helper()
-	s, err := NewServer(Scope{Namespace: "default"}, func(column, row string) *diagnose.Node {
+	s, err := NewServer(Scope{Namespace: "default"}, func(_ context.Context, column, row string) *Details {
 		if column != "default/demo" {
 			return nil
 		}
-		return &diagnose.Node{Node: row}
+		return &Details{Node: &diagnose.Node{Node: row}}
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,16 +1,21 @@
-// What there is, as /events tells it, and what of it passes the filters. page.js draws it.
+// What there is, as /events reports it, and what of it passes the filters. The other files draw it.
 "use strict";
 
-const STATES = ["Ready", "Degraded", "Down", "Empty"];
+// The worst first. A node is empty only if all its names are.
+const STATES = ["Down", "Degraded", "Healthy", "Empty"];
+const RANK = Object.fromEntries(STATES.map((state, i) => [state, i]));
 const byNumber = new Intl.Collator(undefined, { numeric: true }).compare;
 const $ = (id) => document.getElementById(id);
 
 let scope = {}, watching = { loaded: false, problems: [] };
 const columns = new Map(); // by namespace/name: what the updates say, with Maps for cells and counts
 const rows = new Map(); // name -> the number of columns that have a cell there
-let shown = { columns: [], rows: [], longest: 0 }; // what passes the filters, in order
-let active = { column: "", row: "" }, selected = null; // where the keyboard is; what the details are about
+const places = new Map(); // node -> its zone and pool
+let order = []; // the names of all rows: groups, then nodes
+let shown = { columns: [], rows: [], longest: 0, worst: new Map(), causes: [] }; // what passes the filters, in order
+let active = { column: "", row: "" }; // where the keyboard is
 const wanted = new Set(); // states to show; all if there are none
+let wantedCause = ""; // the key of a cause, "" for all
 const isGroup = (row) => row.includes("="); // <label>=<value>, which no name of a node is
 
 // wordsOf are what to show of a row: of a group the end of the label's key, and the value; of a node its name.
@@ -18,6 +23,8 @@ function wordsOf(row) {
   const at = isGroup(row) ? row.indexOf("=") : 0;
   return [row.slice(row.slice(0, at).lastIndexOf("/") + 1, at), row.slice(at && at + 1)];
 }
+
+const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 // The updates.
 
@@ -27,6 +34,7 @@ function apply(update) {
     scope = update.reset;
     columns.clear();
     rows.clear();
+    places.clear();
     axes = true;
   }
   for (const change of update.columns ?? []) axes = applyColumn(change) || axes;
@@ -34,14 +42,19 @@ function apply(update) {
     for (const row of columns.get(key)?.cells.keys() ?? []) leaveRow(row);
     axes = columns.delete(key) || axes;
   }
+  for (const [node, place] of Object.entries(update.places ?? {})) {
+    place ? places.set(node, place) : places.delete(node);
+  }
   watching = update.status ?? watching;
-  schedule(axes || wanted.size > 0);
+  if (axes) order = null;
+  schedule(true);
 }
 
 function applyColumn(change) {
   const key = change.namespace + "/" + change.name;
   let axes = !columns.has(key);
-  const column = columns.get(key) ?? { key, cells: new Map(), counts: Object.fromEntries(STATES.map((s) => [s, 0])) };
+  const none = Object.fromEntries(STATES.map((state) => [state, 0]));
+  const column = columns.get(key) ?? { key, cells: new Map(), counts: none };
   columns.set(key, column);
   for (const [row, cell] of Object.entries(change.cells)) {
     const before = column.cells.get(row);
@@ -52,9 +65,11 @@ function applyColumn(change) {
       if (!before) rows.set(row, (rows.get(row) ?? 0) + 1);
     } else if (column.cells.delete(row)) leaveRow(row);
     axes ||= !before !== !cell;
-    if (selected?.column === key && selected.row === row) showDetails(selected);
+    detailsChanged(key, row);
   }
-  Object.assign(column, { namespace: change.namespace, name: change.name, mode: change.mode, message: change.message });
+  const { cells, ...about } = change;
+  for (const field of ["message", "groupBy"]) about[field] ??= ""; // Empty ones are left out.
+  Object.assign(column, about);
   return axes;
 }
 
@@ -65,27 +80,81 @@ function leaveRow(row) {
 
 // What is shown.
 
-function filter() {
-  const matches = (id) => {
-    const words = $(id).value.toLowerCase().split(/\s+/);
-    return (text) => words.every((w) => text.toLowerCase().includes(w));
-  };
-  const byName = matches("by-name"), byNode = matches("by-node");
-  let cs = [...columns.values()].filter((c) => byName(c.key)), rs;
-  if (wanted.size > 0) {
-    const some = new Set(), withSome = new Set();
-    for (const c of cs) {
-      for (const [row, cell] of c.cells) if (wanted.has(cell.state) && byNode(row)) some.add(row), withSome.add(c);
-    }
-    [cs, rs] = [[...withSome], [...some]];
-  } else {
-    const all = cs.length === columns.size ? rows.keys() : new Set(cs.flatMap((c) => [...c.cells.keys()]));
-    rs = [...all].filter(byNode);
-  }
-  cs.sort((a, b) => byNumber(a.key, b.key));
-  rs.sort((a, b) => isGroup(a) - isGroup(b) || byNumber(a, b));
-  const longest = rs.reduce((most, row) => Math.max(most, wordsOf(row).join(" ").length), 0);
-  shown = { columns: cs, rows: rs, longest };
-  if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
-  if (!rs.includes(active.row)) active.row = rs[0] ?? "";
+const causeOf = (cell) => `${cell.state} ${cell.cause}`;
+const passes = (cell) => (wanted.size === 0 || wanted.has(cell.state)) &&
+  (!wantedCause || causeOf(cell) === wantedCause);
+const isFiltered = () => wanted.size > 0 || wantedCause !== "";
+
+function matcher(id) {
+  const words = $(id).value.toLowerCase().split(/\s+/);
+  return (text) => words.every((w) => text.toLowerCase().includes(w));
 }
+
+function filter() {
+  order ??= [...rows.keys()].sort((a, b) => isGroup(b) - isGroup(a) || byNumber(a, b));
+  const byName = matcher("by-name"), byNode = matcher("by-node");
+  const visible = new Set(order.filter(byNode));
+  const worst = new Map(), causes = new Map(), some = new Set();
+  const named = [...columns.values()].filter((c) => byName(c.key));
+  for (const c of named) {
+    if (c.problem) addProblem(causes, c);
+    for (const [row, cell] of c.cells) {
+      if (!visible.has(row)) continue;
+      if (cell.state !== "Healthy" && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
+      if (!passes(cell)) continue;
+      some.add(c);
+      const rank = worst.get(row);
+      if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
+    }
+  }
+  const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
+  const rs = order.filter((row) => worst.has(row));
+  const place = (row) => Math.min(worst.get(row), RANK.Healthy); // Problems first.
+  rs.sort((a, b) => isGroup(b) - isGroup(a) || place(a) - place(b)); // It keeps the order of equal ones.
+  const longest = rs.reduce((most, row) => Math.max(most, wordsOf(row).join(" ").length), 0);
+  const sorted = [...causes.values()].sort((a, b) =>
+    a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
+  shown = { columns: cs, rows: rs, longest, worst, causes: sorted };
+  if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
+  if (!worst.has(active.row)) active.row = rs[0] ?? "";
+}
+
+function addCause(causes, column, row, cell) {
+  const key = causeOf(cell);
+  let cause = causes.get(key);
+  if (!cause) {
+    cause = { key, state: cell.state, rank: RANK[cell.state], text: cell.cause, count: 0, columns: new Map(),
+      rows: new Set() };
+    causes.set(key, cause);
+  }
+  cause.count++;
+  cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
+  cause.rows.add(row);
+}
+
+// addProblem adds what concerns a LocalService as a whole.
+function addProblem(causes, column) {
+  const key = `LocalService ${column.status} ${column.problem}`;
+  let cause = causes.get(key);
+  if (!cause) {
+    cause = { key, state: "Down", rank: -1, text: column.status, about: column.problem, count: 0,
+      columns: new Map() };
+    causes.set(key, cause);
+  }
+  cause.count++;
+  cause.columns.set(column, 1);
+}
+
+// describe is a title and what there is to say of a cell.
+function describe(column, row) {
+  const cell = column.cells.get(row);
+  const title = `${column.name}, ${row}`;
+  if (!cell) {
+    return [title, column.groupBy && !isGroup(row) ? `names are by ${column.groupBy}: see the groups at the top` :
+      "no name here"];
+  }
+  return [title, cell.message || `${cell.ready} of ${plural(cell.total, "endpoint")} ready`, cell.state];
+}
+
+// answering is the column ANSWERING of kubectl get.
+const answering = (column) => `${column.answering}/${column.nodes}`;

@@ -1,0 +1,70 @@
+package diagnose
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Summary holds columns of `kubectl get localservices`. Nodes and Answering are counted from the items of the list:
+// kubectl has them as the controller last reported them.
+type Summary struct {
+	// Nodes is the number of names: one for each selected node, or group of nodes.
+	Nodes int `json:"nodes"`
+	// Answering is the number of those names with at least one ready endpoint.
+	Answering int `json:"answering"`
+	// Status is the reason of the condition Ready, "" until the controller has set it.
+	Status string `json:"status"`
+	// Problem is the message of the condition Ready while that is False, "" otherwise.
+	Problem string `json:"problem"`
+}
+
+func summarize(ls *v1alpha1.LocalService, items []Node) Summary {
+	s := Summary{}
+	if c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		s.Status = c.Reason
+		if c.Status != metav1.ConditionTrue {
+			s.Problem = c.Message
+		}
+	}
+	for i := range items {
+		if items[i].Reason != NodeWithoutName {
+			s.Nodes++
+		}
+		if items[i].Endpoints.Ready > 0 {
+			s.Answering++
+		}
+	}
+	return s
+}
+
+// noNodes says why a LocalService has no name: which selector matched nothing, and what is still there.
+func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
+	if len(ls.Spec.NodeSelector) == 0 {
+		return "There is no node."
+	}
+	message := fmt.Sprintf("No node matches spec.nodeSelector %q", labels.Set(ls.Spec.NodeSelector))
+	kept := 0
+	for _, service := range services {
+		if metav1.IsControlledBy(service, ls) {
+			kept++
+		}
+	}
+	if kept > 0 {
+		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist", count(kept, "Service"))
+	}
+	return message + ". Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+)
+
+// longMessage is how many bytes of a text that several rows share fit into each of them.
+const longMessage = 60
+
+// reasonColumn returns the texts of the column REASON, by item, and what goes below the table: each long text that
+// several items share, once. Rows with the same message have its word; those that only end alike, what comes before.
+func reasonColumn(items []diagnose.Node) (texts, below []string) {
+	counts := map[string]int{}
+	for i := range items {
+		problems := items[i].Problems()
+		counts[problems]++
+		if _, end, found := strings.Cut(problems, ": "); found {
+			counts[end]++
+		}
+	}
+	isShared := func(text string) bool { return len(text) > longMessage && counts[text] > 1 }
+	printed := map[string]bool{}
+	for i := range items {
+		n, text, shared := &items[i], items[i].Problems(), ""
+		begin, end, _ := strings.Cut(text, ": ")
+		switch {
+		case n.Reason == "": // Only DNS has something to say.
+		case isShared(text):
+			text, shared = string(n.Reason), text
+		case isShared(end):
+			text, shared = begin, end
+		}
+		texts = append(texts, text)
+		if shared != "" && !printed[shared] {
+			printed[shared] = true
+			below = append(below, fmt.Sprintf("%s (%d): %s", n.Reason, counts[shared], shared))
+		}
+	}
+	return texts, below
+}
+
+// printSummary prints the columns of `kubectl get localservices`, unless they were last printed so.
+func (p *nodesPrinter) printSummary(list *diagnose.NodeList) {
+	s := &list.Summary
+	line := fmt.Sprintf("LocalService %s/%s: nodes %d, answering %d/%d, status %s.", list.Namespace, list.LocalService,
+		s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet"))
+	if line != p.summary {
+		fmt.Fprintln(p.errOut, line)
+	}
+	p.summary = line
+}

@@ -1,0 +1,84 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+)
+
+// Details are all that is known of one cell.
+type Details struct {
+	*diagnose.Node
+	Pods []Pod `json:"pods"` // instead of the node's
+	// Events are the newest ones of the pods and of the LocalService, the newest first.
+	Events []Event `json:"events"`
+	// EventsProblem says why there are no events to show.
+	EventsProblem string `json:"eventsProblem,omitempty"`
+}
+
+// Pod is a pod of a cell.
+type Pod struct {
+	diagnose.Pod
+	Created  time.Time `json:"created"`
+	Restarts int32     `json:"restarts"`
+	// Container is the first container that is not ready, "" if all are, or for a pod with only one.
+	Container string `json:"container,omitempty"`
+	// Logs is whether a container has run, and Previous whether the one that is not ready has run before.
+	Logs     bool `json:"logs,omitempty"`
+	Previous bool `json:"previous,omitempty"`
+}
+
+// NewPod returns what the page shows of a pod.
+func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
+	p := Pod{Pod: known, Created: pod.CreationTimestamp.Time}
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	for i := range statuses {
+		s := &statuses[i]
+		p.Restarts += s.RestartCount
+		p.Logs = p.Logs || s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0
+	}
+	ended := func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	}
+	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return !s.Ready && !ended(s) })
+	if i >= 0 {
+		p.Previous = statuses[i].RestartCount > 0
+		if len(statuses) > 1 {
+			p.Container = statuses[i].Name
+		}
+	}
+	return p
+}
+
+// Event is an event of a pod, or of the LocalService.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"`
+	Object  string    `json:"object"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
+}
+
+// maxEvents is how many events the page shows of a cell.
+const maxEvents = 10
+
+// NewEvents returns the newest events of a list, the newest first.
+func NewEvents(list []corev1.Event) []Event {
+	events := make([]Event, 0, len(list))
+	for i := range list {
+		e := &list[i]
+		count, last := e.Count, cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+		if e.Series != nil {
+			count, last = e.Series.Count, e.Series.LastObservedTime.Time
+		}
+		events = append(events, Event{Time: last, Type: e.Type, Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name,
+			Reason: e.Reason, Message: e.Message, Count: max(count, 1)})
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return b.Time.Compare(a.Time) })
+	return events[:min(len(events), maxEvents)]
+}

@@ -1,0 +1,157 @@
+// The details of a cell, of a node or of a LocalService, with commands to copy; and the tip.
+"use strict";
+
+let selected = null; // what the details are about: a column, a row, or both
+let isOutdated = false; // a cell has changed that the details are about
+
+function detailsChanged(column, row) {
+  isOutdated ||= selected && (selected.column || column) === column && (selected.row || row) === row;
+}
+
+// quoted is a word of a command, so that a shell takes it as one.
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'");
+const command = (...words) => [...scope.kubectl, ...words].map(quoted).join(" ");
+
+function copyable(text) {
+  const button = make("button", { type: "button", className: "copy", ariaLabel: "Copy: " + text }, "Copy");
+  button.addEventListener("click", async () => {
+    button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not copied");
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+  return make("div", { className: "copyable" }, make("code", {}, text), button);
+}
+
+function age(time) {
+  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
+    if (seconds >= 2 * size) return Math.floor(seconds / size) + unit;
+  }
+  return Math.floor(seconds) + "s";
+}
+
+function section(name, ...items) {
+  if (items.length === 0) return [];
+  const list = make("ul", {}, ...items.map((item) => make("li", {}, ...[item].flat())));
+  return [make("dt", {}, name), make("dd", {}, list)];
+}
+
+// link is a button that shows other details.
+function link(cell, ...text) {
+  const button = make("button", { type: "button", className: "link" }, ...text);
+  button.addEventListener("click", () => showDetails(cell));
+  return button;
+}
+
+async function showDetails(cell) {
+  const again = selected?.column === cell.column && selected?.row === cell.row;
+  const column = columns.get(cell.column);
+  isOutdated = false;
+  if ((cell.column && !column) || (cell.row && !rows.has(cell.row))) return closeDetails();
+  selected = cell;
+  const content = column && cell.row ? await detailsOfCell(column, cell) :
+    column ? detailsOfColumn(column) : detailsOfRow(cell.row);
+  if (selected !== cell) return; // Something else was chosen meanwhile.
+  const close = make("button", { type: "button", className: "close", ariaLabel: "Close" }, "×");
+  close.addEventListener("click", closeDetails);
+  const top = again ? details.scrollTop : 0;
+  details.replaceChildren(close, ...content);
+  details.scrollTop = top;
+  if (details.hidden) {
+    details.hidden = false;
+    tip.hidden = true; // The table is narrower now.
+    schedule(false);
+  }
+  keepInAddress();
+}
+
+function title(state, text, message) {
+  const h2 = make("h2", {}, state ? shape(state) : "", text), p = make("p", { className: "message" }, message);
+  h2.dataset.state = p.dataset.state = state ?? "";
+  return message ? [h2, p] : [h2];
+}
+
+async function detailsOfCell(column, cell) {
+  const asked = new URLSearchParams({ token, ...cell });
+  const answer = await fetch("cell?" + asked).catch(() => null);
+  const node = answer?.ok ? await answer.json() : null;
+  const [, message, state] = describe(column, cell.row);
+  const list = make("dl", {}), ns = ["-n", column.namespace];
+  if (node) {
+    if (node.dnsName) list.append(...section("DNS name", copyable(node.dnsName)));
+    list.append(...section("Pods", ...node.pods.map((p) => [p.name, make("small", {}, [p.ready ? "ready" :
+      p.reason || "not ready", plural(p.restarts, "restart"), "age " + age(p.created)].join(", "))])));
+  }
+  const commands = [];
+  for (const p of node?.pods.filter((p) => !p.ready || node.pods.length === 1).slice(0, 2) ?? []) {
+    const container = p.container ? ["-c", p.container] : [];
+    if (p.logs) commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
+    commands.push(command("describe", "pod", ...ns, p.name));
+  }
+  if (node?.service) commands.push(command("describe", "service", ...ns, node.service));
+  if (!isGroup(cell.row)) commands.push(command("describe", "node", cell.row));
+  commands.push(command("localservice", "nodes", column.name, ...ns));
+  list.append(...section("Commands", ...commands.map(copyable)));
+  if (node) {
+    list.append(...section("Ready addresses", ...node.addresses));
+    const lines = node.events.map((e) => [
+      make("span", { className: e.type === "Warning" ? "warning" : "" }, e.reason),
+      make("small", {}, `${age(e.time)} ago${e.count > 1 ? ", " + e.count + " times" : ""}, ${e.object}`),
+      e.message]);
+    list.append(...section("Events", ...(node.eventsProblem ? [node.eventsProblem] : lines)));
+    list.append(...section("Reason", ...(node.reason ? [node.reason] : [])));
+  }
+  list.append(...section("More", link({ column: "", row: cell.row }, "All names of " + cell.row),
+    link({ column: column.key, row: "" }, "LocalService " + column.key)));
+  return [...title(state, `${column.name} on ${wordsOf(cell.row)[1]}`, message), list];
+}
+
+function detailsOfRow(row) {
+  const cells = [...columns.values()].filter((c) => c.cells.has(row)).map((c) => [c, c.cells.get(row)])
+    .sort(([a, x], [b, y]) => RANK[x.state] - RANK[y.state] || byNumber(a.key, b.key));
+  const list = make("dl", {});
+  const { zone, pool } = places.get(row) ?? {};
+  list.append(...section("Zone", ...(zone ? [zone] : [])), ...section("Pool", ...(pool ? [pool] : [])));
+  list.append(...section("LocalServices", ...cells.map(([c, cell]) => [
+    link({ column: c.key, row }, shape(cell.state), c.name), make("small", {}, describe(c, row)[1])])));
+  if (!isGroup(row)) {
+    list.append(...section("Commands", copyable(command("describe", "node", row)),
+      copyable(command("get", "pods", "-A", "-o", "wide", "--field-selector", "spec.nodeName=" + row))));
+  }
+  return [...title(cells[0]?.[1].state, wordsOf(row).filter(Boolean).join(" ")), list];
+}
+
+function detailsOfColumn(column) {
+  const state = column.problem ? "Down" : STATES.find((s) => column.counts[s] > 0);
+  const list = make("dl", {}), ns = ["-n", column.namespace];
+  list.append(...section("Nodes", String(column.nodes)), ...section("Answering", answering(column)),
+    ...section("Status", column.status || "not set yet"), ...section("Mode", column.mode));
+  if (column.groupBy) list.append(...section("Grouped by", column.groupBy));
+  list.append(...section("Commands", copyable(command("localservice", "nodes", column.name, ...ns)),
+    copyable(command("describe", "localservice", ...ns, column.name))));
+  return [...title(state, column.key, [column.problem, column.message].filter(Boolean).join(" ")), list];
+}
+
+function closeDetails() {
+  selected = null;
+  details.hidden = true;
+  ($("grid").hidden ? map : grid).focus();
+  schedule(false);
+  keepInAddress();
+}
+
+function showTip(e) {
+  const column = columns.get(e?.column);
+  if (!column) return void (tip.hidden = true);
+  const [title, text] = e.row ? describe(column, e.row) : [column.key,
+    [`${answering(column)} answering`, column.status, column.problem, column.message].filter(Boolean).join(". ")];
+  showTipAt(title, [text], e.getBoundingClientRect());
+}
+
+function showTipAt(title, lines, box) {
+  tip.replaceChildren(make("b", {}, title), ...lines.map((line) => make("div", {}, line)));
+  tip.hidden = false;
+  const own = tip.getBoundingClientRect();
+  const below = box.bottom + 6 + own.height < innerHeight;
+  tip.style.left = Math.max(8, Math.min(box.left, innerWidth - own.width - 8)) + "px";
+  tip.style.top = (below ? box.bottom + 6 : Math.max(8, box.top - own.height - 6)) + "px";
+}

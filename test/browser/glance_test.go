@@ -1,0 +1,212 @@
+package browser_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
+	"github.com/localservice-dev/local-service-controller/test/browser"
+)
+
+// pictures is where to put pictures of the page: docs has three of them, and two of test/integration.
+var pictures = flag.String("pictures", "", "whole path of the directory to put pictures of the page in")
+
+// longName is as long as the name of a LocalService can be.
+const longName = "very-long-name-of-a-local-service-of-a-team-far-away"
+
+// troubled is a cluster of so many nodes in three zones, where pods crash, and one LocalService has names for zones.
+func troubled(nodes int) *view.Matrix {
+	m := loaded(columns(4, nodes, func(c, i int, n *diagnose.Node) {
+		switch {
+		case c == 1 && i%10 == 9, c == 2 && i == 4:
+			notReady(n)
+			n.Pods = []diagnose.Pod{{Name: fmt.Sprint("crash-", i), Reason: "CrashLoopBackOff"}}
+		case c == 2 && i == 7:
+			n.Endpoints.Total, n.Reason, n.Message = 2, diagnose.PodsNotReady, "not ready: b (ImagePullBackOff)"
+			n.Pods = []diagnose.Pod{{Name: "b", Reason: "ImagePullBackOff"}}
+		case c == 3:
+			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NoPods, "no pod with app=x here"
+		}
+	}))
+	zones := &diagnose.NodeList{Namespace: "default", LocalService: longName, GroupBy: "topology.kubernetes.io/zone",
+		Summary: diagnose.Summary{Nodes: 3, Answering: 3, Status: "NameTaken", Problem: "the name is taken"}}
+	for _, zone := range []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"} {
+		zones.Items = append(zones.Items, diagnose.Node{Node: zone, Hostname: zone,
+			Endpoints: diagnose.Endpoints{Ready: 2, Total: 2}})
+	}
+	m.Columns["default/"+longName] = view.NewColumn(zones)
+	for i, name := range []string{"dns-cache", "log-agent", "image-cache", "gpu-metrics"} {
+		column := m.Columns[fmt.Sprintf("default/app-%02d", i)]
+		delete(m.Columns, "default/"+column.Name)
+		column.Name = name
+		m.Columns["default/"+name] = column
+	}
+	m.Places = map[string]view.Place{}
+	for i := range nodes {
+		m.Places[fmt.Sprintf("n%04d", i)] = view.Place{Zone: "eu-west-1" + string("abc"[i%3]), Pool: "general"}
+	}
+	return m
+}
+
+const (
+	causes = `[...document.querySelectorAll("#causes button")].map((e) =>
+		[...e.children].slice(1).map((c) => c.textContent).join("|")).join("\n")`
+	rowNames = `[...document.querySelectorAll(".row")].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)` +
+		`.slice(0, 7).map((e) => e.firstChild.textContent).join()`
+	search = `location.search`
+)
+
+// with adds a query to the address of a page.
+func with(url, query string) string { return strings.Replace(url, "#", "?"+query+"#", 1) }
+
+// TestProblemsFirst: problems are grouped by cause, rows with problems come first, groups before nodes, and a cause
+// leads to its cells.
+func TestProblemsFirst(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, serve(t, troubled(100)).URL(), 1280, 800)
+	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
+	browser.Eventually(page, causes, "1|NameTaken|"+longName+"|the name is taken\n"+
+		"11|CrashLoopBackOff|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more\n"+
+		"1|ImagePullBackOff|image-cache|n0007\n"+
+		"100|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
+	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
+	picture(t, page, "view-100", "light")
+	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
+	browser.Eventually(page, count, "11 of 100 nodes · 0 of 3 groups · 2 of 5 LocalServices")
+	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
+	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
+	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
+	browser.Eventually(page, `document.querySelector("#details .message")?.innerText ?? ""`, "the name is taken")
+	browser.Eventually(page, `document.querySelector("#details").innerText.includes("Answering\n3/3")`, true)
+}
+
+// TestAddress: the filters and what is open are in the address, and a page that is loaded again has them.
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, serve(t, troubled(40)).URL(), 1280, 800)
+	browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
+	token := browser.Eval[string](page, "location.hash")
+	page.Do(chromedp.SendKeys("#by-name", "log"), chromedp.SendKeys("#by-node", "n00"),
+		chromedp.Click(`#states button[value=Down]`), chromedp.Click(`#views button[value=map]`),
+		chromedp.SetValue("#place", "pool"), chromedp.Evaluate(`$("place").dispatchEvent(new Event("change"))`, nil))
+	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.Home+kb.Enter))
+	const want = "?name=log&node=n00&state=Down&view=map&by=pool&row=n0009"
+	browser.Eventually(page, search, want)
+	page.Do(chromedp.Reload())
+	browser.Eventually(page, count, "4 of 40 nodes · 0 of 3 groups · 1 of 5 LocalServices")
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0009")
+	browser.Eventually(page, search, want)
+	browser.Eventually(page, `document.querySelector("#map h2")?.innerText ?? ""`,
+		"general\n4 nodes\n4 nodes with problems")
+	if got := browser.Eval[string](page, "location.hash"); got != token {
+		t.Errorf("the token is %s; was %s", got, token)
+	}
+}
+
+// TestMap: each node has its square in its zone; the keyboard and the pointer find what is on it.
+func TestMap(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, serve(t, troubled(5000)).URL(), 1280, 800)
+	browser.Eventually(page, `sections.map((s) => s.name + " " + s.rows.length).join()`,
+		"Groups of nodes 3,eu-west-1a 1667,eu-west-1b 1667,eu-west-1c 1666")
+	if n := browser.Eval[int](page, `document.querySelectorAll("*").length`); n > 300 {
+		t.Errorf("%d elements for 5,000 nodes", n)
+	}
+	if fits := browser.Eval[bool](page, `map.scrollHeight <= map.clientHeight + 20`); !fits {
+		t.Error("the map of 5,000 nodes does not fit on the screen")
+	}
+	browser.Eventually(page, `map.ariaLabel`, "Map of 5,003 nodes: 501 Down, 1 Degraded, 4501 Healthy, 0 Empty")
+	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.End))
+	browser.Eventually(page, tip, "n4997\ngpu-metrics: no pod with app=x here")
+	page.Do(chromedp.Evaluate(`{
+		const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
+		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true,
+			clientX: box.left + (i % across) * pitch + 2, clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
+	browser.Eventually(page, tip, "n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
+	page.Do(chromedp.KeyEvent(kb.Enter))
+	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
+		"log-agent,dns-cache,image-cache,gpu-metrics")
+	picture(t, page, "view-5000", "dark")
+	page.Do(chromedp.Click(`#details .link`))
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "log-agent on n0009")
+}
+
+// picture takes one of the pictures in docs.
+func picture(t *testing.T, page *browser.Page, name, scheme string) {
+	t.Helper()
+	if *pictures == "" {
+		return
+	}
+	var png []byte
+	page.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Evaluate(`schedule(true)`, nil))
+	browser.Eventually(page, `scheduled`, false)
+	page.Do(chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHeads: the names of LocalServices are never cut, in narrow columns and in wide ones, and opening details does not
+// move them.
+func TestHeads(t *testing.T) {
+	t.Parallel()
+	url := serve(t, troubled(40)).URL()
+	for _, width := range []int64{1280, 390} {
+		page := browser.Open(t, url, width, 800)
+		browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
+		page.Do(chromedp.Evaluate(`grid.scrollLeft = 1e6`, nil))
+		const name = `document.querySelector(".columnheader:last-child b")`
+		browser.Eventually(page, name+`.textContent`, longName)
+		browser.Eventually(page, `((b, head) => b.top >= head.top && b.left >= head.left && b.right <= head.right)(`+name+
+			`.getBoundingClientRect(), document.querySelector(".head").getBoundingClientRect())`, true)
+		if cut := browser.Eval[bool](page, `((b) => b.scrollHeight > b.clientHeight || b.scrollWidth > b.clientWidth)(`+
+			name+`.parentNode)`); cut {
+			t.Errorf("at %d pixels, the name is cut", width)
+		}
+		before := browser.Eval[string](page, `[width, headHeight, grid.className].join()`)
+		page.Do(chromedp.Evaluate(`showDetails({ column: "default/log-agent", row: "n0009" })`, nil))
+		browser.Eventually(page, `details.hidden`, false)
+		browser.Eventually(page, `[width, headHeight, grid.className].join()`, before)
+	}
+}
+
+// TestPhone: on a phone, the page does not go sideways, whatever it shows.
+func TestPhone(t *testing.T) {
+	t.Parallel()
+	url := serve(t, troubled(200)).URL()
+	for _, query := range []string{"view=table", "view=map", "column=default/log-agent&row=n0009", "row=n0009",
+		"column=default/" + longName} {
+		page := browser.Open(t, with(url, query), 390, 844)
+		browser.Eventually(page, count, "200 nodes · 3 groups · 5 LocalServices")
+		browser.Eventually(page, `details.hidden`, strings.HasPrefix(query, "view="))
+		if over := browser.Eval[int](page, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%s: the page is %d pixels wider than the screen", query, over)
+		}
+		if query == "view=table" {
+			picture(t, page, "view-phone", "light")
+		}
+	}
+}
+
+// TestCommands: the details have the commands to copy, quoted for a shell.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, with(serve(t, troubled(40)).URL(), "column=default/log-agent&row=n0009"), 1280, 800)
+	browser.Eventually(page, `[...document.querySelectorAll("#details .copyable code")].map((e) => e.innerText)
+		.slice(1).join("\n")`, strings.Join([]string{
+		`kubectl logs -n default pod-1 -c app --previous`,
+		`kubectl describe pod -n default pod-1`,
+		`kubectl describe node n0009`,
+		`kubectl localservice nodes log-agent -n default`}, "\n"))
+	browser.Eventually(page, `command("get", "it's", "$(x)")`, `kubectl get 'it'\''s' '$(x)'`)
+}
