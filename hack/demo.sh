@@ -183,8 +183,8 @@ The cluster and the controller keep running until Ctrl-C. In another terminal:
   export KUBECONFIG=$KUBECONFIG PATH=\$PWD/bin:\$PATH
   alias kubectl='playground kubectl'
   kubectl get localservice,service,pod
-  kubectl localservice nodes $app     # which names answer, and why others do not
-  kubectl localservice view           # the same in a browser
+  kubectl localservice nodes $app  # which names answer, and why others do not
+  kubectl localservice view                    # the same in a browser
   playground run -- curl -s http://$app-k8s02:8080
 
 The log of the controller: $tmp/controller.log
