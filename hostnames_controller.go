@@ -41,7 +41,7 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
-		slices:       writer.NewSlices(writers),
+		slices:       &writer.Slices{Dependencies: writers},
 	}
 	c.loop = reconcile.New("hostnames", deps.Clock, namespaceOf, c.sync)
 	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
@@ -118,7 +118,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	names := namesOf(c.caches, c.slices, ls, c.nodeLabelKey)
 	change, isContested := names.Change(key.Name)
 	if isContested {
-		c.loop.AddAfter(key, writer.ContestedRecheck)
+		c.loop.AddAfter(key, reconcile.MaxBackoff)
 	}
 	if change.Action == "" || change.Action == plan.Wait {
 		return nil

@@ -23,11 +23,10 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are collected before their LocalServices are
-	// synced, and readinessPeriod how long those of pods that become ready or not, which change numbers in the status
-	// only.
-	batchPeriod     = 100 * time.Millisecond
-	readinessPeriod = time.Second
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are collected, in this controller and in that
+	// of mode Hostnames, before a sync looks at them. Those of pods that become ready or not change only numbers in the
+	// status, and wait for writer.NumbersInterval.
+	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
 )
@@ -48,7 +47,7 @@ type localServiceController struct {
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
-	slices       *writer.Slices
+	slices       *writer.Slices // which copies were refused, or are changed by others
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeWaits measures how long LocalServices wait that select a node that they did not before.
@@ -56,7 +55,8 @@ type localServiceController struct {
 }
 
 func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*localServiceController, error) {
-	// Refusals name what was refused. What Observed has is by key, and an EndpointSlice may be called as a LocalService.
+	// The status reports what was refused to either controller. What each wrote last it waits for alone: the key of an
+	// EndpointSlice may be that of a LocalService, too.
 	writers := names.Dependencies
 	writers.Observed = cache.NewObserved()
 	c := &localServiceController{
@@ -128,7 +128,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 		}
 		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
 		if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfter(key, readinessPeriod)
+			c.loop.AddAfter(key, writer.NumbersInterval)
 		}
 	}
 }
@@ -159,7 +159,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.Contested.Fields(ls)...)
+	// Contested fields are those that an admission webhook or policy changes: they are left as they are for a while.
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.ContestedFields(ls)...)
 	if err != nil {
 		return c.reportInvalid(ctx, ls, err)
 	}
@@ -197,15 +198,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
 	}
-	switch {
-	case errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating):
-		return nil
-	case outcome.Stopped != nil:
-		return outcome.Stopped // The next sync, or whoever leads next, begins by looking at everything.
-	case len(outcome.Contested) > 0:
-		c.services.Contested.Add(ls, outcome.Contested)
-		c.loop.Add(key)
-		return nil
+	if outcome.Stopped != nil {
+		return outcome.Stopped // Nothing is known for sure. The next sync, or the next leader, begins with the caches.
 	}
 	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
 		Refused: slices.Concat(outcome.Refused, outcome.Failed)}
@@ -213,16 +207,15 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
+	// What no event reports: a status that would be written too often, a refused write that may be tried again, names of
+	// the previous mode that may go.
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
 		if again > 0 {
 			c.loop.AddAfter(key, again)
 		}
 	}
-	if len(p.ContestedFields) > 0 {
-		c.loop.AddAfter(key, writer.ContestedRecheck)
-	}
 	if len(outcome.Made) > 0 {
-		c.loop.AddAfter(key, writer.ObserveAfter)
+		c.loop.AddAfter(key, writer.ObserveAfter) // Of an object that is deleted at once the watch may show nothing.
 	}
 	if outcome.More {
 		c.loop.Add(key)

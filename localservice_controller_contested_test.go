@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/writer"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -70,14 +70,14 @@ func TestContestedFields(t *testing.T) {
 		spec    func(*v1alpha1.LocalService)
 		admit   func(*corev1.Service)
 		updates bool
-		// probes are the writes of Services after ContestedFor, and ended those after admission has stopped.
+		// probes are the writes of Services after a while, and ended those after admission has stopped.
 		probes, ended int
 	}{
 		"at creation":                {headless, setAffinity, false, 3, 0},
 		"at creation and at update":  {headless, setAffinity, true, 1, 3},
 		"immutable":                  {ourClass, setClass, true, 0, 6},
 		"immutable, not in the spec": {anyClass, setClass, true, 0, 0},
-		"the controller reference":   {headless, removeOwner, true, 3, 3},
+		"the controller reference":   {headless, removeOwner, true, 1, 3},
 		"the node":                   {headless, removeNode, true, 1, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,12 +90,12 @@ func TestContestedFields(t *testing.T) {
 				if got := fmt.Sprint(f.recorded()); (strings.Count(got, "Warning Contested") == 1) != isContested {
 					t.Errorf("events %s", got)
 				}
-				time.Sleep(writer.ContestedFor - time.Minute)
+				time.Sleep(time.Second)
 				f.expectServiceWrites("while it is left unchanged", 0)
-				time.Sleep(2 * time.Minute)
+				time.Sleep(10 * time.Second)
 				f.expectServiceWrites("when it is tried again", c.probes)
 				on.Store(false)
-				time.Sleep(writer.ContestedFor)
+				time.Sleep(reconcile.MaxBackoff)
 				f.expectServiceWrites("after admission has stopped", c.ended)
 				f.set(testLocalService(c.spec, func(ls *v1alpha1.LocalService) {
 					ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true

@@ -40,7 +40,7 @@ type podController struct {
 	caches       *cache.Caches
 	loop         *reconcile.Loop[types.NamespacedName]
 	observed     *cache.Observed
-	refusals     *reconcile.Refusals
+	refusals     *writer.Refusals
 	clock        clock.PassiveClock
 	waits        *metrics.Waits // of pods since they were scheduled
 
@@ -57,7 +57,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
 		observed:     cache.NewObserved(),
-		refusals:     reconcile.NewRefusals(deps.Clock, reconcile.RememberOne),
+		refusals:     writer.NewRefusals(deps.Clock),
 		clock:        deps.Clock,
 		waits:        metrics.NewWaits(metrics.PodLabel, deps.Clock),
 	}
@@ -88,7 +88,7 @@ func (c *podController) podScheduled(p *cache.Pod) {
 
 func (c *podController) podChanged(before, after *cache.Pod) {
 	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // It is gone, or labelled.
-		c.refusals.Remove(reconcile.Attempt{Owner: before.GetUID()})
+		c.refusals.Remove(writer.Attempt{Owner: before.GetUID()})
 	}
 	if after == nil {
 		c.waits.Forget(cache.KeyOf(before)) // Its successor waits for itself.
@@ -143,7 +143,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.waits.Forget(key)
 		return nil
 	}
-	attempt := reconcile.Attempt{Owner: p.GetUID()}
+	attempt := writer.Attempt{Owner: p.GetUID()}
 	if left := c.refusals.Left(attempt); left > 0 {
 		c.loop.AddAfter(key, left)
 		return nil

@@ -25,10 +25,12 @@ const electionTolerance = 20 * time.Second
 const (
 	// maxConnections bounds the connections to the address that strangers may reach: each takes memory.
 	maxConnections = 100
-	// maxPlainConnections does so for the address of probes, which must find a free one. No connection there outlives
-	// its request, and each request is there within readTimeout.
+	// maxPlainConnections does so for the address of probes. No connection there outlives its request, which is read
+	// within plainTimeout, and its answer, which is taken within readTimeout.
 	maxPlainConnections = 1000
+	plainTimeout        = 2 * time.Second
 	readTimeout         = 10 * time.Second
+	writeTimeout        = time.Minute
 )
 
 // server answers /healthz (the program is alive, and holds the Lease if it thinks it does), /readyz (its caches are
@@ -76,7 +78,10 @@ func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	plain := &http.Server{Handler: mux, ReadTimeout: readTimeout, MaxHeaderBytes: 16 << 10}
+	plain := &http.Server{Handler: mux, ReadTimeout: plainTimeout, WriteTimeout: readTimeout, MaxHeaderBytes: 16 << 10}
+	if opts.profiling {
+		plain.WriteTimeout = writeTimeout // A profile takes 30 s.
+	}
 	plain.SetKeepAlivesEnabled(false)
 	s.serve(ctx, netutil.LimitListener(listener, maxPlainConnections), plain)
 	return s, nil
@@ -97,7 +102,7 @@ func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Ha
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.get(ctx), nil }}
 	s.serve(ctx, tls.NewListener(netutil.LimitListener(listener, maxConnections), config), &http.Server{
 		Handler: handler, ReadTimeout: readTimeout,
-		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		// What fails of a handshake is a stranger's, and not worth a line.
 		ErrorLog: log.New(io.Discard, "", 0)})
 	return nil

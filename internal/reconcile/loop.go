@@ -1,5 +1,5 @@
 // Package reconcile is the one worker loop of the controllers: a queue of keys, workers, retries with backoff, errors
-// that no retry can fix, panics, and a clean stop; and the backoff of single writes that the API server refused.
+// that no retry can fix, panics, and a clean stop.
 package reconcile
 
 import (

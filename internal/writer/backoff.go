@@ -1,61 +1,81 @@
 package writer
 
 import (
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// maxRefusals is how many writes of a kind in a row may fail before no more are begun. Where the API server refuses
+// everything, as beyond a quota, little is tried; where it refuses some, the others are made, because the order is
+// random. Of replacements, which take away what serves, the first that fails is the last.
+const maxRefusals = 10
+
+// batch is what became so far of the writes of one kind.
+type batch struct {
+	action                   plan.Action
+	accepted, failed, inARow int
+	last                     error // of those that failed
+	refused                  []refused
+}
+
+// refused is a write that the API server refused.
+type refused struct {
+	attempt Attempt
+	err     error
+}
+
+func (b *batch) isGivenUp() bool {
+	return b.inARow >= maxRefusals || b.action == plan.Replace && b.failed > 0
+}
+
 // attempt identifies the write of a Service.
-func (w *execution) attempt(service string) reconcile.Attempt {
-	return reconcile.Attempt{Owner: w.ls.UID, Generation: w.ls.Generation, Name: service}
+func (w *execution) attempt(service string) Attempt { return attempt(w.ls, service) }
+
+func attempt(ls *v1alpha1.LocalService, name string) Attempt {
+	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
 }
 
-// untried identifies the writes that were never tried, and putOff those that were not tried again, because others like
-// them were refused. No Service has a name with a '/'.
-func (w *execution) untried(action plan.Action) reconcile.Attempt {
-	return w.attempt("/" + string(action))
-}
-
-func (w *execution) putOff(action plan.Action) reconcile.Attempt {
-	return w.attempt("/" + string(action) + "/again")
-}
-
-// due returns the changes of a kind that may be tried now: first the fresh ones, which were not refused before.
-func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change, fresh int) {
-	var refused []plan.Change
-	waiting := 0
-	untried := w.Refusals.Left(w.untried(action))
-	putOff := max(untried, w.Refusals.Left(w.putOff(action)))
+// due returns the changes of a kind that may be tried now: first the fresh ones, then those that were put off because
+// others were refused, and last those that were refused themselves.
+func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change) {
+	var fresh, untried, refused []plan.Change
+	var putOff error
 	for i := range changes {
 		if changes[i].Action != action {
 			continue
 		}
 		attempt := w.attempt(changes[i].Name)
 		last, isRefused := w.Refusals.Get(attempt)
+		isWaiting := w.wait(w.Refusals.Left(attempt))
 		switch {
-		case !isRefused && w.wait(untried):
-			waiting++
 		case !isRefused:
-			due = append(due, changes[i])
-		case w.wait(max(putOff, w.Refusals.Left(attempt))):
+			fresh = append(fresh, changes[i])
+		case isWaiting && last.Untried:
+			putOff = last.Err
+		case isWaiting:
 			w.out.Refused = append(w.out.Refused, last.Err)
+		case last.Untried:
+			untried = append(untried, changes[i])
 		default:
 			refused = append(refused, changes[i])
 		}
 	}
-	if pause, _ := w.Refusals.Get(w.untried(action)); waiting > 0 && len(w.out.Refused) == 0 {
-		w.out.Refused = append(w.out.Refused, pause.Err)
+	if putOff != nil && len(w.out.Refused) == 0 {
+		w.out.Refused = append(w.out.Refused, putOff)
 	}
-	if action == plan.Replace {
-		// What a finalizer keeps stays first: no other goes while the cache lags.
-		return append(due, refused...), len(due)
+	for _, group := range [][]plan.Change{fresh, untried, refused} {
+		if action != plan.Replace { // What a finalizer keeps stays first: no other goes while the cache lags.
+			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		}
+		due = append(due, group...)
 	}
-	for _, group := range [][]plan.Change{due, refused} {
-		w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
-	}
-	return append(due, refused...), len(due)
+	return due
 }
 
 // wait takes in that a change has to wait for a while, and reports whether it has.
@@ -66,71 +86,88 @@ func (w *execution) wait(left time.Duration) bool {
 	return left > 0
 }
 
-// conclude takes in what became of the writes of a kind. Of those that were due, so many were begun; the fresh ones,
-// which were never tried, come first.
-func (w *execution) conclude(action plan.Action, due []plan.Change, fresh, begun int, failed []attempted, err error) {
-	for _, f := range failed {
-		w.failed(&due[f.i], f.err)
+// conclude has those changes of the batch wait that were refused, all for the same time, so that they are tried again
+// in one sync. Of the rest, which were not begun, those wait as well that were refused before, where little else was
+// accepted; and all, where nothing was.
+func (w *execution) conclude(rest []plan.Change) {
+	b := &w.batch
+	for _, r := range b.refused {
+		w.refuse(r.attempt, r.err, w.Refusals.Add)
 	}
-	known := due[max(fresh, begun):] // They were refused before, and not tried again.
-	for i := range known {
-		if last, isRefused := w.Refusals.Get(w.attempt(known[i].Name)); isRefused {
+	if w.out.Stopped != nil {
+		return
+	}
+	isAllFailed, isGivenUp := b.failed > 0 && b.accepted == 0, b.isGivenUp()
+	for i := range rest {
+		attempt := w.attempt(rest[i].Name)
+		last, isRefused := w.Refusals.Get(attempt)
+		isRefused = isRefused && !last.Untried
+		switch {
+		case (isAllFailed || isGivenUp) && (isStale(b.last) || mayPass(b.last)): // The sync is tried again soon.
+		case isAllFailed, isGivenUp && isRefused:
+			w.refuse(attempt, b.last, w.Refusals.AddLike)
+		default:
+			w.out.More = true
+		}
+		if isRefused {
 			w.out.Refused = append(w.out.Refused, last.Err)
 		}
 	}
-	untried, isAllFailed := max(fresh-begun, 0), len(failed) > 0 && len(failed) == begun
-	if begun > len(failed) { // Something was accepted.
-		w.Refusals.Remove(w.untried(action))
-		w.Refusals.Remove(w.putOff(action))
-	}
-	switch {
-	case err == errTimeUp && !isAllFailed:
-		w.out.More = true
-	case err == errGivenUp && !isAllFailed:
-		// Each of the others may be accepted, and is refused only once. If the API server is busy, the error is
-		// retried.
-		isRefused := w.giveUp(action, 0, len(known), failed[len(failed)-1].err)
-		w.out.More = w.out.More || isRefused && untried > 0
-	case err == errGivenUp, isAllFailed && (err == errUnsafe || err == errTimeUp):
-		w.giveUp(action, untried, len(known), failed[len(failed)-1].err)
-	}
-}
-
-// giveUp has changes wait because too many others were refused: fresh ones, which were never tried, and known ones,
-// which were refused before.
-func (w *execution) giveUp(action plan.Action, fresh, known int, last error) (isRefused bool) {
-	if isStale(last) || mayPass(last) {
-		return false // All of it is tried again soon.
-	}
-	for attempt, n := range map[reconcile.Attempt]int{w.untried(action): fresh, w.putOff(action): known} {
-		if n > 0 {
-			w.refuse(attempt, last)
-		}
-	}
-	return true
 }
 
 // failed takes in a write that failed.
 func (w *execution) failed(change *plan.Change, err error) {
+	w.batch.failed, w.batch.inARow, w.batch.last = w.batch.failed+1, w.batch.inARow+1, err
 	switch {
+	case isTerminating(err): // The LocalService will be gone, too. Until then, nobody can act on this.
+		w.out.Stopped = reconcile.Stale(err)
 	case isStale(err):
 		w.out.Stale = append(w.out.Stale, err)
 	case mayPass(err):
 		w.out.Failed = append(w.out.Failed, err)
-	case isTerminating(err): // Nobody can act on this. If it was remembered, the next sync would report it.
-		w.out.Refused = append(w.out.Refused, err)
 	default:
 		w.refused = append(w.refused, err)
-		w.refuse(w.attempt(change.Name), err)
+		w.batch.refused = append(w.batch.refused, refused{w.attempt(change.Name), err})
 		w.out.Refused = append(w.out.Refused, err)
 	}
 }
 
 // refuse has an attempt wait that was refused. Nothing is remembered if the LocalService is gone, or its spec is
 // another by now.
-func (w *execution) refuse(attempt reconcile.Attempt, err error) {
+func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error)) {
 	if w.isWanted() == nil {
-		w.Refusals.Add(attempt, err)
+		add(attempt, err)
 	}
 	w.wait(w.Refusals.Left(attempt))
+}
+
+// contestedError has the names of fields that have come back from the API server other than they were written: an
+// admission webhook or policy sets them. They are refused, as writes are.
+type contestedError struct{ fields []string }
+
+func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
+
+// contestedFields is the name of the attempt to write fields that were contested. No Service has a name with a '/'.
+const contestedFields = "/fields"
+
+// ContestedFields returns the names of the fields of a LocalService's Services that are left as something else sets
+// them, sorted. Without that they would be written at every sync.
+func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
+	attempt := attempt(ls, contestedFields)
+	refusal, _ := s.Refusals.Get(attempt)
+	e, isContested := refusal.Err.(*contestedError)
+	if !isContested || s.Refusals.Left(attempt) == 0 {
+		return nil
+	}
+	return e.fields
+}
+
+// contest takes in that fields are contested: what is still to be written is planned again, without them.
+func (w *execution) contest(fields []string) {
+	known := w.ContestedFields(w.ls)
+	err := &contestedError{sets.List(sets.New(known...).Insert(fields...))}
+	if len(err.fields) > len(known) {
+		w.Refusals.Add(w.attempt(contestedFields), err)
+	}
+	w.out.Stopped = reconcile.Stale(err)
 }

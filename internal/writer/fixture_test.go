@@ -167,7 +167,7 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
 	f.t.Helper()
 	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)})
-	checkTokens(f.t, f.services.writer)
+	checkTokens(f.t, f.services.pool)
 	return out, f.took()
 }
 

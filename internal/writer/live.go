@@ -4,37 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/metadata"
 
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-const (
-	// liveFor is how long an answer counts as live: when a node leaves, all LocalServices ask for it at once.
-	liveFor = time.Second
-	// Of more than maxLive answers in that time some are asked for again.
-	maxLive = 1000
-)
-
-// liveNodes reads nodes from the API server, and not from the cache, which may lag.
-type liveNodes struct {
-	client  metadata.Getter
-	answers *utilcache.LRUExpireCache // labels.Set by name, nil for nodes that are gone
-}
-
-func newLiveNodes(meta metadata.Interface) *liveNodes {
-	return &liveNodes{client: meta.Resource(corev1.SchemeGroupVersion.WithResource("nodes")),
-		answers: utilcache.NewLRUExpireCache(maxLive)}
-}
 
 // isCurrent returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
 // error is Stale if it was changed or deleted. It reads only metadata, which can be decoded whatever else there is.
@@ -53,24 +32,20 @@ func (d *Dependencies) isCurrent(ctx context.Context, ls *v1alpha1.LocalService)
 	return fmt.Errorf("is LocalService %s/%s as the cache has it? %w", ls.Namespace, ls.Name, err)
 }
 
-// labels returns the labels of a node, nil if there is no such node.
-func (n *liveNodes) labels(ctx context.Context, name string) (labels.Set, error) {
+// nodeLabels returns the labels of a node as the API server has it, because the cache may lag; nil if there is no such
+// node.
+func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set, error) {
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, nil // Somebody has edited the annotation: no node has such a name.
 	}
-	if answer, known := n.answers.Get(name); known {
-		return answer.(labels.Set), nil
-	}
-	node, err := n.client.Get(ctx, name, metav1.GetOptions{})
-	var set labels.Set
+	node, err := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case err == nil:
-		set = labels.Merge(node.Labels, nil) // Not nil, also where there are none.
-	case !apierrors.IsNotFound(err):
-		return nil, err
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("is its node %s gone? %w", name, err)
 	}
-	n.answers.Add(name, set, liveFor)
-	return set, nil
+	return labels.Merge(node.Labels, nil), nil // Not nil, also where there are none.
 }
 
 // isWanted returns nil while the cache knows of no other spec than that of the plan. It is asked before each write, and

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -27,13 +26,10 @@ type Outcome struct {
 	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
 	// cache was behind: the next plan, from a newer cache, will be right.
 	Failed, Stale []error
-	// Contested are the names of fields that have come back from the API server other than they were written: an
-	// admission webhook or policy sets them.
-	Contested sets.Set[string]
 	// More is true if the time was over before all changes were tried.
 	More bool
-	// Stopped is why no other change was tried: the error of the context, ErrNamespaceTerminating, or an error that is
-	// Stale because the LocalService was changed.
+	// Stopped is why no other change was tried: the error of the context, or one that is Stale, because the LocalService
+	// was changed, its namespace is being deleted, or fields are contested.
 	Stopped error
 }
 
@@ -48,9 +44,9 @@ func (o *Outcome) InPlace() (n int) {
 }
 
 // IsComplete reports whether all changes were made.
-func (o *Outcome) IsComplete() bool {
-	return !o.More && len(o.Refused)+len(o.Failed)+len(o.Stale) == 0
-}
+func (o *Outcome) IsComplete() bool { return !o.More && !o.hasFailed() }
+
+func (o *Outcome) hasFailed() bool { return len(o.Refused)+len(o.Failed)+len(o.Stale) > 0 }
 
 // Err is the error of a sync: nil if nothing failed that may pass in a moment. What was refused has its own backoff.
 func (o *Outcome) Err(key types.NamespacedName) error {
@@ -63,18 +59,12 @@ func (o *Outcome) Err(key types.NamespacedName) error {
 	return nil
 }
 
-// refusedError marks an answer that is none of the API server's errors, and that it will give again.
-type refusedError struct{ error }
-
-func (e *refusedError) Unwrap() error { return e.error }
-
 // mayPass reports whether a write failed for reasons that may pass in a moment: the API server could not be reached, or
 // was busy. What it has refused it will refuse again.
 func mayPass(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
-	_, refused := errors.AsType[*refusedError](err)
 	isTimeout := errors.Is(err, context.DeadlineExceeded) // What hangs must not hold up all others again and again.
-	return !answered && !refused && !isTimeout || apierrors.IsTooManyRequests(err) ||
+	return !answered && !isTimeout || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 

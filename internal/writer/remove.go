@@ -2,7 +2,6 @@ package writer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +15,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// errGone is returned for a deletion of a Service that is already gone: the watch may lag. It is neither a failure nor
-// to be reported once more as deleted.
-var errGone = errors.New("it is gone already")
-
 // replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
-// store it as it is. It returns nil if the successor would not be as it should, either.
+// store it as it is. Its error is a contestedError if the successor would not be as it should, either.
 func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
@@ -35,15 +30,15 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		trial := successor.DeepCopy()
 		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
-			if w.isContested(change, stored) {
-				return nil, nil
+			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
+				return nil, &contestedError{fields}
 			}
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
 	}
-	if err := remove(ctx, client, change.Current, mayRemove); err != nil && err != errGone {
+	if err := remove(ctx, client, change.Current, mayRemove); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
@@ -70,9 +65,9 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 		return remove(ctx, client, change.Current, mayRemove) // Nobody wants it, whatever nodes there are.
 	}
 	node := change.Current.Node()
-	labels, err := s.nodes.labels(ctx, node)
+	labels, err := s.nodeLabels(ctx, node)
 	if err != nil {
-		return fmt.Errorf("is its node %s gone? %w", node, err)
+		return err
 	}
 	if labels != nil && (change.IfNodeGone || change.Template.Wants(node, labels, change.Name)) {
 		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
@@ -88,10 +83,6 @@ func remove(ctx context.Context, client typedcorev1.ServiceInterface, current pl
 		return err
 	}
 	uid, version := current.GetUID(), current.GetResourceVersion()
-	err := client.Delete(ctx, current.GetName(),
+	return client.Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
-	if apierrors.IsNotFound(err) {
-		return errGone
-	}
-	return err
 }

@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -22,7 +21,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -42,16 +40,6 @@ const (
 	eventDeletingServices = "DeletingServices"
 )
 
-// ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
-var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
-
-// Why not all changes of one kind were tried.
-var (
-	errTimeUp    = errors.New("the time of this sync is over")
-	errUnsafe    = errors.New("no Service is replaced while others are refused")
-	errContested = errors.New("something else changes what is written")
-)
-
 // Dependencies are what writes are made with.
 type Dependencies struct {
 	Kube     kubernetes.Interface
@@ -59,7 +47,7 @@ type Dependencies struct {
 	Clock    clock.PassiveClock
 	Caches   *cache.Caches
 	Observed *cache.Observed
-	Refusals *reconcile.Refusals
+	Refusals *Refusals
 	// Shuffle is rand.Shuffle, or one whose order can be repeated.
 	Shuffle func(n int, swap func(i, j int))
 }
@@ -68,24 +56,20 @@ type Dependencies struct {
 func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
 	shuffle func(n int, swap func(i, j int))) Dependencies {
 	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: reconcile.NewRefusals(clk, reconcile.RememberMany), Shuffle: shuffle}
+		Refusals: NewRefusals(clk), Shuffle: shuffle}
 }
 
 // Services makes the changes of plans.
 type Services struct {
 	Dependencies
-	nodes  *liveNodes
-	writer *Writer
-	// Contested are the fields that the API server's answers showed to be contested.
-	Contested Contested
-	record    func(regarding runtime.Object, eventType, reason, note string)
+	pool   *Pool
+	record func(regarding runtime.Object, eventType, reason, note string)
 }
 
 // NewServices makes Services with so many writes at a time, which record an event before many are deleted.
 func NewServices(deps Dependencies, concurrency int,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Services {
-	return &Services{Dependencies: deps, nodes: newLiveNodes(deps.Metadata), writer: New(concurrency),
-		Contested: newContested(), record: record}
+	return &Services{Dependencies: deps, pool: NewPool(concurrency), record: record}
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
@@ -97,25 +81,26 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // refused a moment ago are not tried. If there is anything to write, the LocalService is first read from the API
 // server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
-	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
-		out: Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
+	w := &execution{Services: s, ls: ls, began: s.Clock.Now(), out: Outcome{Made: map[plan.Action][]string{}}}
+	w.wait(s.Refusals.Left(w.attempt(contestedFields)))
 	isCurrent := false
 	for _, action := range actions {
-		due, fresh := w.due(action, p.Changes)
-		if len(due) == 0 || w.mayBegin(ctx, action) == errUnsafe {
+		due := w.due(action, p.Changes)
+		if len(due) == 0 || action == plan.Replace && w.out.hasFailed() {
 			continue
 		}
-		if w.out.Stopped == nil && !isCurrent {
-			if w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true; w.out.Stopped == nil {
-				s.announce(ls, p)
+		if !isCurrent {
+			if w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true; w.out.Stopped != nil {
+				return w.out
 			}
+			s.announce(ls, p)
 		}
-		begun, failed, err := s.writer.Each(len(due), func() error { return w.mayBegin(ctx, action) },
-			func(i int) error { return w.one(ctx, &due[i]) })
-		w.conclude(action, due, fresh, begun, failed, err)
-		if w.out.Stopped != nil || err == errContested {
-			break
-		}
+		w.batch = batch{action: action}
+		written := make([]*corev1.Service, len(due))
+		begun := s.pool.Each(len(due), func() bool { return w.mayBegin(ctx) },
+			func(i int) (err error) { written[i], err = w.write(ctx, &due[i]); return err },
+			func(i int, err error) bool { return w.ended(&due[i], written[i], err) })
+		w.conclude(due[begun:])
 	}
 	if len(w.refused) > 0 {
 		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refused)), "Services refused, trying again later",
@@ -132,64 +117,53 @@ func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
 	}
 }
 
-// execution is the work on the changes of one plan.
+// execution is the work on the changes of one plan. Only write is called by several goroutines.
 type execution struct {
 	*Services
 	ls    *v1alpha1.LocalService
 	began time.Time
 
-	mu        sync.Mutex
-	writes    int // that were begun
-	hasFailed bool
-	refused   []error // by this sync
-	out       Outcome
+	writes  int // that were begun
+	batch   batch
+	refused []error // by this sync
+	out     Outcome
 }
 
-// mayBegin returns why another write of a kind must not begin, nil if it may.
-func (w *execution) mayBegin(ctx context.Context, action plan.Action) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// mayBegin reports whether another write of the batch may begin. At least one is made, also if it took long to read the
+// LocalService.
+func (w *execution) mayBegin(ctx context.Context) bool {
 	w.out.Stopped = cmp.Or(w.out.Stopped, ctx.Err(), w.isWanted())
-	switch {
-	case w.out.Stopped != nil:
-		return w.out.Stopped
-	case action == plan.Replace && (w.hasFailed || len(w.out.Refused) > 0):
-		return errUnsafe
-	case (action == plan.Replace || action == plan.Update) && len(w.out.Contested) > 0:
-		return errContested
-	}
-	// At least one write is made, also if it took long to read the LocalService.
 	taken := w.Clock.Since(w.began)
-	if w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime {
-		return errTimeUp
+	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
+	if w.out.Stopped != nil || isTimeUp || w.batch.isGivenUp() {
+		return false
 	}
-	return nil
+	w.writes++
+	return true
 }
 
-// one makes one change.
-func (w *execution) one(ctx context.Context, change *plan.Change) error {
-	w.mu.Lock()
-	w.writes++
-	w.mu.Unlock()
-	service, err := w.write(ctx, change)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err == errGone {
-		return nil
-	}
-	if err != nil {
-		w.hasFailed = true
-		if isTerminating(err) {
-			w.out.Stopped = ErrNamespaceTerminating
+// ended takes in what became of one change, and reports whether that was accepted.
+func (w *execution) ended(change *plan.Change, written *corev1.Service, err error) bool {
+	isRemoval := change.Action == plan.Delete || change.Action == plan.Retire
+	contested, isContested := errors.AsType[*contestedError](err)
+	switch {
+	case isContested:
+		w.contest(contested.fields)
+	case isRemoval && apierrors.IsNotFound(err): // It is gone already: the watch lags.
+	case err != nil:
+		w.failed(change, err)
+		return false
+	default:
+		w.Refusals.Remove(w.attempt(change.Name))
+		w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
+		if written != nil {
+			if fields := change.Template.Mismatches(written, change.Node); len(fields) > 0 {
+				w.contest(fields)
+			}
 		}
-		return err
 	}
-	if service == nil && change.Action == plan.Replace {
-		return nil // It is contested.
-	}
-	w.Refusals.Remove(w.attempt(change.Name))
-	w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
-	return nil
+	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0
+	return true
 }
 
 // write makes one change, and returns the Service as the API server has it then.
@@ -214,19 +188,27 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
 	}
-	if err == errGone {
-		return nil, err
-	}
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
+	if err == nil && service != nil {
+		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, service.ResourceVersion)
+		err = isOurs(service, w.ls)
+	}
 	if err != nil {
 		return nil, &status.WriteError{Action: change.Action, Namespace: template.Namespace(), Name: change.Name,
 			Err: err}
 	}
-	if service != nil {
-		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, service.ResourceVersion)
-		w.isContested(change, service)
-	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)
 	return service, nil
+}
+
+// isOurs returns nil unless a Service was stored with another controller: the garbage collector may delete it as often
+// as it is made. One without a controller stays.
+func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
+	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
+		return apierrors.NewBadRequest(fmt.Sprintf("it was stored with the controller %s %s instead of this "+
+			"LocalService: exempt it from the admission webhook or policy that changes metadata.ownerReferences",
+			controller.Kind, controller.Name))
+	}
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -98,7 +97,7 @@ func TestWriteFails(t *testing.T) {
 				reconcile.IsStale(err) != (c.want == "0 0 1") {
 				t.Errorf("the error of the sync: %v", err)
 			}
-			_, known := f.deps.Refusals.Get(reconcile.Attempt{Owner: f.ls.UID, Generation: 1, Name: "demo-b"})
+			_, known := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Name: "demo-b"})
 			if known != isRefused || (out.RetryAfter > 0) != isRefused {
 				t.Errorf("known as refused: %t, and tried again after %s", known, out.RetryAfter)
 			}
@@ -162,8 +161,7 @@ func TestWriteStops(t *testing.T) {
 		stop func(f *fixture, cancel func()) error // the answer to the second creation
 		want func(error) bool
 	}{
-		"terminating": {func(*fixture, func()) error { return terminating() },
-			func(err error) bool { return errors.Is(err, ErrNamespaceTerminating) }},
+		"terminating": {func(*fixture, func()) error { return terminating() }, reconcile.IsStale},
 		"shutdown": {func(_ *fixture, cancel func()) error { cancel(); return nil },
 			func(err error) bool { return errors.Is(err, context.Canceled) }},
 		"another spec": {func(f *fixture, _ func()) error {
@@ -189,32 +187,82 @@ func TestWriteStops(t *testing.T) {
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}
-			checkTokens(t, f.services.writer)
+			checkTokens(t, f.services.pool)
 		})
 	}
 }
 
-// TestWriteContested: fields that came back in another way are known then, and no Service is updated or replaced in
-// vain; but those that are missing are made.
+// TestWriteContested: fields that came back in another way are known then, and nothing else is written in vain: it is
+// planned again, without them.
 func TestWriteContested(t *testing.T) {
-	for name, c := range map[string]struct {
-		action plan.Action
-		made   []string
-	}{
-		"by a creation": {plan.Create, []string{"create demo-a", "create demo-b"}},
-		"by an update":  {plan.Update, []string{"patch demo-a"}},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for action, made := range map[plan.Action]string{plan.Create: "create demo-a", plan.Update: "patch demo-a"} {
+		t.Run(string(action), func(t *testing.T) {
 			f := newFixture(t, 1)
 			f.answer = func(_ string, service *corev1.Service) error {
 				service.Spec.PublishNotReadyAddresses = true
 				return nil
 			}
-			out, requests := f.write(f.changes(c.action, "a", "b"), f.changes(plan.Update, "c"),
+			out, requests := f.write(f.changes(action, "a", "b"), f.changes(plan.Update, "c"),
 				f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
-			if !slices.Equal(requests, c.made) || !out.Contested.Equal(sets.New("publishNotReadyAddresses")) ||
-				out.Stopped != nil || len(out.Made[c.action]) != len(c.made) {
+			if !slices.Equal(requests, []string{made}) || !reconcile.IsStale(out.Stopped) ||
+				len(out.Made[action]) != 1 || !slices.Equal(f.services.ContestedFields(f.ls), []string{"publishNotReadyAddresses"}) {
 				t.Errorf("%v: %+v", requests, out)
+			}
+		})
+	}
+}
+
+// TestWriteForAnotherOwner: a Service that admission gives another controller counts as refused, because the garbage
+// collector may delete it at once, as often as it is made. One that has lost its controller stays.
+func TestWriteForAnotherOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		admit func(*corev1.Service)
+		want  string // made, refused
+	}{
+		"another controller": {func(s *corev1.Service) { s.OwnerReferences[0].UID = "another" }, "0 1"},
+		"no controller":      {func(s *corev1.Service) { s.OwnerReferences = nil }, "1 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			f.answer = func(_ string, service *corev1.Service) error { c.admit(service); return nil }
+			out, _ := f.write(f.changes(plan.Create, "a"))
+			if got := fmt.Sprint(len(out.Made[plan.Create]), len(out.Refused)); got != c.want {
+				t.Errorf("%s, want %s: %+v", got, c.want, out)
+			}
+		})
+	}
+}
+
+// TestWriteSomeRefused: where all is refused little is tried; where some is, the others are made.
+func TestWriteSomeRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused      func(i int) bool
+		made, errors int
+		more         bool
+	}{
+		"nothing":             {func(int) bool { return false }, 100, 0, false},
+		"everything":          {func(int) bool { return true }, 0, maxRefusals, false},
+		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50, false},
+		"almost everything":   {func(i int) bool { return i%maxRefusals != 0 }, 10, 90, false},
+		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			f.answer = func(request string, _ *corev1.Service) error {
+				var i int
+				if _, err := fmt.Sscanf(request, "delete demo-n%d", &i); err != nil {
+					return err
+				}
+				if c.refused(i) {
+					return forbidden
+				}
+				return nil
+			}
+			out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
+			if len(out.Made[plan.Delete]) != c.made || len(out.Refused) != c.errors || out.More != c.more ||
+				len(requests) != c.made+c.errors {
+				t.Errorf("%d requests: %d made, %d refused, more %t", len(requests), len(out.Made[plan.Delete]),
+					len(out.Refused), out.More)
 			}
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	typeddiscoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/klog/v2"
 
@@ -25,43 +24,40 @@ import (
 )
 
 // Slices makes the changes of the EndpointSlices that have hostnames.
-type Slices struct {
-	Dependencies
-	// contested has what was wanted and what was stored instead, by contested EndpointSlice.
-	contested *utilcache.LRUExpireCache
-}
+type Slices struct{ Dependencies }
 
-// contestedSlice is an EndpointSlice, and the generation of the LocalService for which it was written. Another spec may
-// be stored as it is.
+// contestedSlice is a write of an EndpointSlice that was stored in another way than was asked for: somebody, such as an
+// admission webhook, would have it so again. It is refused, as writes are.
 type contestedSlice struct {
 	uid        types.UID
-	generation int64
+	want, have plan.SliceSum
 }
 
-// contest is what was wanted of an EndpointSlice and what was stored.
-type contest struct{ want, have plan.SliceSum }
-
-// NewSlices makes Slices.
-func NewSlices(deps Dependencies) *Slices {
-	return &Slices{deps, utilcache.NewLRUExpireCache(maxContested)}
-}
+func (c *contestedSlice) Error() string { return "something else changes what is written" }
 
 // IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
-// is wanted now. Somebody, such as an admission webhook, would have it so again.
+// is wanted now: it is left so for a while.
 func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSlice, want plan.SliceSum) bool {
-	stored, known := s.contested.Get(contestedSlice{current.GetUID(), ls.Generation})
-	return known && stored.(contest).want.Same(want) && stored.(contest).have.Same(current.Sum())
+	contested := contestedAttempt(ls, current.GetName())
+	refusal, _ := s.Refusals.Get(contested)
+	c, isContested := refusal.Err.(*contestedSlice)
+	return isContested && s.Refusals.Left(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
+		c.have.Same(current.Sum())
 }
 
-// attempt identifies the write of an EndpointSlice.
-func (s *Slices) attempt(ls *v1alpha1.LocalService, name string) reconcile.Attempt {
-	return reconcile.Attempt{Owner: ls.UID, Generation: ls.Generation, Name: "EndpointSlice/" + name}
+// sliceAttempt identifies the write of an EndpointSlice, and contestedAttempt another one to store it as it is written.
+func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
+	return attempt(ls, "EndpointSlice/"+name)
+}
+
+func contestedAttempt(ls *v1alpha1.LocalService, name string) Attempt {
+	return attempt(ls, "EndpointSlice/"+name+"/contested")
 }
 
 // Refused returns the errors of those of some changes that the API server refused when they were tried last.
 func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
-		if last, isRefused := s.Refusals.Get(s.attempt(ls, changes[i].Name)); isRefused {
+		if last, isRefused := s.Refusals.Get(sliceAttempt(ls, changes[i].Name)); isRefused {
 			refused = append(refused, last.Err)
 		}
 	}
@@ -76,7 +72,7 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 		return true // What cannot be encoded was not sent.
 	}
 	want.Endpoints, have.Endpoints = nil, nil
-	s.contested.Add(contestedSlice{stored.UID, ls.Generation}, contest{want, have}, ContestedFor)
+	s.Refusals.Add(contestedAttempt(ls, stored.Name), &contestedSlice{stored.UID, want, have})
 	return false
 }
 
@@ -85,7 +81,7 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 // what may pass.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	again time.Duration, report bool, err error) {
-	attempt := s.attempt(ls, change.Name)
+	attempt := sliceAttempt(ls, change.Name)
 	if left := s.Refusals.Left(attempt); left > 0 {
 		return left, false, nil
 	}
@@ -103,9 +99,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
 	switch {
-	case isTerminating(err):
-		return reconcile.MaxBackoff, false, nil
-	case isStale(err):
+	case isStale(err), isTerminating(err):
 		return 0, false, reconcile.Stale(failure)
 	case mayPass(err):
 		return 0, false, failure
@@ -158,8 +152,9 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	if err == nil && written != nil && !isInSight(written, ls.Name) {
 		// The cache would never observe it.
-		err = &refusedError{fmt.Errorf("it was stored without the label %s, or its owner, by which it is known "+
-			"again: exempt it from the admission webhook or policy that takes them away", v1alpha1.HostnamesLabelKey)}
+		err = apierrors.NewBadRequest(fmt.Sprintf("it was stored without the label %s, or its owner, by which it is "+
+			"known again: exempt it from the admission webhook or policy that takes them away",
+			v1alpha1.HostnamesLabelKey))
 	}
 	return asked, written, err
 }
@@ -220,8 +215,8 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}
 	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
-		return nil, &refusedError{errors.New("the name is taken by an EndpointSlice that this LocalService does " +
-			"not control: delete that")}
+		return nil, apierrors.NewBadRequest(
+			"the name is taken by an EndpointSlice that this LocalService does not control: delete that")
 	}
 	slice.UID, slice.ResourceVersion = live.UID, live.ResourceVersion
 	return client.Update(ctx, slice, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})

@@ -42,7 +42,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	t.Helper()
 	hostnamesMode := func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
 	f := &slicesFixture{fixture: newFixture(t, 1, hostnamesMode), isThere: true, hasSource: notFound}
-	f.slices = NewSlices(f.deps)
+	f.slices = &Slices{f.deps}
 	all := map[string]plan.Service{}
 	for _, template := range f.templates {
 		s := testobject.Stored(template.Service(""))
@@ -239,7 +239,7 @@ func TestTerminatingSlice(t *testing.T) {
 	answer("create", terminating())(f)
 	change := f.changes[plan.Create]
 	again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-	if again < time.Minute || report || err != nil || len(f.slices.Refused(f.ls, []plan.CopyChange{change})) > 0 {
+	if report || !reconcile.IsStale(err) || len(f.slices.Refused(f.ls, []plan.CopyChange{change})) > 0 {
 		t.Errorf("again after %s, report %t, %v", again, report, err)
 	}
 }
@@ -286,7 +286,7 @@ func TestContestedSlice(t *testing.T) {
 				t.Errorf("%s: %t", name, got)
 			}
 		}
-		time.Sleep(ContestedFor + 1)
+		time.Sleep(reconcile.MaxBackoff)
 		if f.slices.IsContested(f.ls, current, want) {
 			t.Error("when the time is over")
 		}

@@ -13,12 +13,24 @@ import (
 var errRefusedByServer = errors.New("no")
 
 // always never stops a batch.
-func always() error { return nil }
+func always() bool { return true }
+
+// each makes a batch that nothing stops, and returns how many writes were begun, and which of them failed.
+func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]error) {
+	failed = map[int]error{}
+	begun = p.Each(n, always, write, func(i int, err error) bool {
+		if err != nil {
+			failed[i] = err
+		}
+		return err == nil
+	})
+	return begun, failed
+}
 
 // checkTokens checks that all tokens are back.
-func checkTokens(t *testing.T, w *Writer) {
+func checkTokens(t *testing.T, p *Pool) {
 	t.Helper()
-	if n := len(w.shared); n > 0 {
+	if n := len(p.shared); n > 0 {
 		t.Errorf("%d tokens are not back", n)
 	}
 }
@@ -28,11 +40,11 @@ func checkTokens(t *testing.T, w *Writer) {
 func TestEachBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, concurrency = 100, 4
-		w := New(concurrency)
+		w := NewPool(concurrency)
 		var running, most atomic.Int64
 		var done [n]atomic.Int64
 		began := time.Now()
-		begun, failed, err := w.Each(n, always, func(i int) error {
+		begun, failed := w.each(n, func(i int) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			time.Sleep(time.Second)
@@ -48,8 +60,8 @@ func TestEachBeginsSlowly(t *testing.T) {
 				t.Errorf("write %d was made %d times", i, got)
 			}
 		}
-		if begun != n || failed != nil || err != nil {
-			t.Errorf("%d begun, %v, %v", begun, failed, err)
+		if begun != n || len(failed) > 0 {
+			t.Errorf("%d begun, %v", begun, failed)
 		}
 		checkTokens(t, w)
 	})
@@ -59,20 +71,20 @@ func TestEachBeginsSlowly(t *testing.T) {
 func TestEachOfManyBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency, batches = 4, 3
-		w := New(concurrency)
+		w := NewPool(concurrency)
 		var running, most atomic.Int64
 		var all sync.WaitGroup
 		for range batches {
 			all.Go(func() {
-				if begun, failed, err := w.Each(100, always, func(int) error {
+				if begun, failed := w.each(100, func(int) error {
 					now := running.Add(1)
 					for last := most.Load(); now > last && !most.CompareAndSwap(last, now); last = most.Load() {
 					}
 					defer running.Add(-1)
 					time.Sleep(time.Second)
 					return nil
-				}); begun != 100 || failed != nil || err != nil {
-					t.Errorf("%d begun, %v, %v", begun, failed, err)
+				}); begun != 100 || len(failed) > 0 {
+					t.Errorf("%d begun, %v", begun, failed)
 				}
 			})
 		}
@@ -89,11 +101,11 @@ func TestEachOfManyBatches(t *testing.T) {
 func TestEachWhileOthersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 4
-		w, release := New(concurrency), make(chan struct{})
+		w, release := NewPool(concurrency), make(chan struct{})
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				_, _, _ = w.Each(100, always, func(i int) error {
+				w.each(100, func(i int) error {
 					if i > concurrency {
 						<-release
 					}
@@ -107,7 +119,7 @@ func TestEachWhileOthersHang(t *testing.T) {
 		}
 		began := time.Now()
 		var running atomic.Int64
-		begun, failed, err := w.Each(10, always, func(int) error {
+		begun, failed := w.each(10, func(int) error {
 			if running.Add(1) > 1 {
 				t.Error("two at a time")
 			}
@@ -115,8 +127,8 @@ func TestEachWhileOthersHang(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		})
-		if took := time.Since(began); took != 10*time.Second || begun != 10 || failed != nil || err != nil {
-			t.Errorf("ten writes took %s: %d begun, %v, %v", took, begun, failed, err)
+		if took := time.Since(began); took != 10*time.Second || begun != 10 || len(failed) > 0 {
+			t.Errorf("ten writes took %s: %d begun, %v", took, begun, failed)
 		}
 		close(release)
 		all.Wait()
@@ -127,7 +139,7 @@ func TestEachWhileOthersHang(t *testing.T) {
 // TestEachTakesTokensAgain: a batch that had to do with one write at a time has more when those of others have ended.
 func TestEachTakesTokensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(4)
+		w := NewPool(4)
 		for range cap(w.shared) {
 			w.take()
 		}
@@ -137,7 +149,7 @@ func TestEachTakesTokensAgain(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		_, _, _ = w.Each(30, always, func(int) error {
+		w.each(30, func(int) error {
 			time.Sleep(time.Second)
 			return nil
 		})
@@ -148,56 +160,16 @@ func TestEachTakesTokensAgain(t *testing.T) {
 	})
 }
 
-// TestEachRefused: where all is refused little is tried; where some is, the others are made; and which failed is
-// reported.
-func TestEachRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		n            int
-		refused      func(i int) bool
-		done, failed int
-		want         error
-	}{
-		"nothing to write":    {0, nil, 0, 0, nil},
-		"nothing":             {100, func(int) bool { return false }, 100, 0, nil},
-		"everything":          {100, func(int) bool { return true }, 0, maxRefusals, errGivenUp},
-		"everything of few":   {maxRefusals, func(int) bool { return true }, 0, maxRefusals, nil},
-		"every other one":     {100, func(i int) bool { return i%2 == 0 }, 50, 50, nil},
-		"almost everything":   {100, func(i int) bool { return i%maxRefusals != 0 }, 10, 90, nil},
-		"all from the middle": {100, func(i int) bool { return i >= 50 }, 50, maxRefusals, errGivenUp},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var done int
-			w := New(1)
-			begun, failed, err := w.Each(c.n, always, func(i int) error {
-				if c.refused(i) {
-					return errRefusedByServer
-				}
-				done++
-				return nil
-			})
-			if done != c.done || len(failed) != c.failed || begun != c.done+c.failed || !errors.Is(err, c.want) {
-				t.Errorf("%d of %d done, %d failed, %v; want %d, %d, %v", done, begun, len(failed), err, c.done,
-					c.failed, c.want)
-			}
-			for _, f := range failed {
-				if !c.refused(f.i) || f.err != errRefusedByServer {
-					t.Errorf("failed: %v", f)
-				}
-			}
-			checkTokens(t, w)
-		})
-	}
-}
-
 // TestEachIsRefusedSlowly: while nothing has succeeded there is one write at a time; and when a batch that had all the
-// room is refused, few writes are lost.
+// room is refused, few writes are begun before that shows.
 func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
 		for from, most := range map[int]int{0: maxRefusals, 100: maxRefusals + concurrency/2} {
-			w := New(concurrency)
+			w := NewPool(concurrency)
 			var running atomic.Int64
-			begun, failed, err := w.Each(1000, always, func(i int) error {
+			inARow := 0
+			begun := w.Each(1000, func() bool { return inARow < maxRefusals }, func(i int) error {
 				defer running.Add(-1)
 				if n := running.Add(1); from == 0 && n > 1 {
 					t.Errorf("%d at a time", n)
@@ -206,44 +178,35 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 					return errRefusedByServer
 				}
 				return nil
+			}, func(_ int, err error) bool {
+				if inARow++; err == nil {
+					inARow = 0
+				}
+				return err == nil
 			})
-			if !errors.Is(err, errGivenUp) || len(failed) > most || begun != from+len(failed) {
-				t.Errorf("refused from %d on: %d of %d failed, %v", from, len(failed), begun, err)
+			if failed := begun - from; failed < maxRefusals || failed > most {
+				t.Errorf("refused from %d on: %d of %d failed", from, failed, begun)
 			}
 			checkTokens(t, w)
 		}
 	})
 }
 
-// TestEachStops: when no other write may begin, what was begun is finished, the reason is returned, and others can
-// write.
+// TestEachStops: when no other write may begin, what was begun is finished and taken in, and others can write.
 func TestEachStops(t *testing.T) {
-	errStop := errors.New("stop")
 	for _, after := range []int{0, 1, 5} {
 		synctest.Test(t, func(t *testing.T) {
-			w := New(4)
-			var begun, ended atomic.Int64
-			write := func(int) error {
-				begun.Add(1)
-				time.Sleep(time.Second)
-				ended.Add(1)
-				return nil
-			}
-			calls := 0
-			n, failed, err := w.Each(100, func() error {
-				if calls++; calls > after {
-					return errStop
-				}
-				return nil
-			}, write)
-			if !errors.Is(err, errStop) || n != after || int(begun.Load()) != after || begun.Load() != ended.Load() ||
-				failed != nil || calls != after+1 {
-				t.Errorf("%v after %d calls: %d, %d begun, %d ended, %v", err, calls, n, begun.Load(), ended.Load(),
-					failed)
+			w := NewPool(4)
+			calls, ended := 0, 0
+			begun := w.Each(100, func() bool { calls++; return calls <= after },
+				func(int) error { time.Sleep(time.Second); return nil },
+				func(int, error) bool { ended++; return true })
+			if begun != after || ended != after || calls != after+1 {
+				t.Errorf("after %d calls: %d begun, %d ended", calls, begun, ended)
 			}
 			checkTokens(t, w)
-			if n, _, err := w.Each(4, always, write); n != 4 || err != nil {
-				t.Errorf("afterwards: %d, %v", n, err)
+			if n, failed := w.each(4, func(int) error { return nil }); n != 4 || len(failed) > 0 {
+				t.Errorf("afterwards: %d, %v", n, failed)
 			}
 		})
 	}
@@ -252,18 +215,17 @@ func TestEachStops(t *testing.T) {
 // TestEachPanic: a panic over one item is an error of that item, and says where it was.
 func TestEachPanic(t *testing.T) {
 	var done atomic.Int64
-	w := New(2)
-	begun, failed, err := w.Each(3, always, func(i int) error {
+	w := NewPool(2)
+	begun, failed := w.each(3, func(i int) error {
 		if i == 1 {
 			panic("no such thing")
 		}
 		done.Add(1)
 		return nil
 	})
-	if err != nil || begun != 3 || done.Load() != 2 || len(failed) != 1 || failed[0].i != 1 ||
-		!strings.Contains(failed[0].err.Error(), "no such thing") ||
-		!strings.Contains(failed[0].err.Error(), "writer_test.go") {
-		t.Errorf("%d of %d done, %v, %v", done.Load(), begun, failed, err)
+	if begun != 3 || done.Load() != 2 || len(failed) != 1 ||
+		!strings.Contains(failed[1].Error(), "no such thing") || !strings.Contains(failed[1].Error(), "pool_test.go") {
+		t.Errorf("%d of %d done, %v", done.Load(), begun, failed)
 	}
 	checkTokens(t, w)
 }
@@ -272,7 +234,7 @@ func TestEachPanic(t *testing.T) {
 // behind.
 func TestEachPanicInMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(4)
+		w := NewPool(4)
 		var ended atomic.Int64
 		for range 4 {
 			func() {
@@ -282,16 +244,16 @@ func TestEachPanicInMayBegin(t *testing.T) {
 					}
 				}()
 				calls := 0
-				_, _, _ = w.Each(10, func() error {
+				w.Each(10, func() bool {
 					if calls++; calls == 5 {
 						panic("a test")
 					}
-					return nil
+					return true
 				}, func(int) error {
 					time.Sleep(time.Second)
 					ended.Add(1)
 					return nil
-				})
+				}, func(int, error) bool { return true })
 			}()
 		}
 		if got := ended.Load(); got != 16 {

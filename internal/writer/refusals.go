@@ -1,4 +1,4 @@
-package reconcile
+package writer
 
 import (
 	"time"
@@ -6,20 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
 const (
 	// A write that was refused is tried again after minRefusedBackoff, and after twice as long each time, up to
-	// MaxBackoff.
+	// reconcile.MaxBackoff. It is forgotten rememberedFor times as long after it was refused.
 	minRefusedBackoff = 10 * time.Second
-	// together is the time within which retries are made in one sync.
-	together = time.Second
-	// Of more than maxRefusals refused writes some are forgotten, and tried earlier than they need be.
-	maxRefusals = 10000
-	// RememberOne is how long a refusal is remembered where each write is retried by itself: longer than any backoff.
-	// RememberMany is for writes that are put off because of others: longer than it takes to try thousands again.
-	RememberOne  = 3 * MaxBackoff
-	RememberMany = 24 * time.Hour
+	rememberedFor     = 3
+	// Of more than maxRemembered refused writes some are forgotten, and tried earlier than they need be.
+	maxRemembered = 10000
 )
 
 // Attempt identifies a write that may be refused: another generation of its owner asks for another write.
@@ -35,27 +32,42 @@ type Refusal struct {
 	RetryAt time.Time
 	// Times is how often in a row the attempt was refused.
 	Times int
+	// Untried is true if the attempt was never made, because others like it were refused, of which Err is one.
+	Untried bool
 }
 
 // Refusals remembers which writes the API server refused, and when each of them is tried again. The backoff belongs to
 // the write, so that nothing else waits for it.
 type Refusals struct {
-	ttl      time.Duration
 	clock    clock.PassiveClock
 	refusals *utilcache.LRUExpireCache // Refusal, by Attempt
 }
 
-// NewRefusals makes Refusals that remember for so long.
-func NewRefusals(clk clock.PassiveClock, ttl time.Duration) *Refusals {
-	return &Refusals{ttl: ttl, clock: clk, refusals: utilcache.NewLRUExpireCache(maxRefusals)}
+// NewRefusals makes Refusals.
+func NewRefusals(clk clock.PassiveClock) *Refusals {
+	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRemembered)}
 }
 
 // Add records that an attempt was refused.
 func (r *Refusals) Add(attempt Attempt, err error) {
-	last, _ := r.refusals.Get(attempt)
-	refusal, _ := last.(Refusal)
-	backoff := min(minRefusedBackoff<<min(refusal.Times, 8), MaxBackoff)
-	r.refusals.Add(attempt, Refusal{err, r.clock.Now().Add(backoff), refusal.Times + 1}, r.ttl)
+	last, _ := r.Get(attempt)
+	r.add(attempt, Refusal{Err: err, Times: last.Times + 1})
+}
+
+// AddLike records that an attempt was not made, because others like it were refused.
+func (r *Refusals) AddLike(attempt Attempt, err error) {
+	last, isRefused := r.Get(attempt)
+	if !isRefused {
+		last = Refusal{Err: err, Untried: true}
+	}
+	last.Times++
+	r.add(attempt, last)
+}
+
+func (r *Refusals) add(attempt Attempt, refusal Refusal) {
+	backoff := min(minRefusedBackoff<<min(refusal.Times-1, 8), reconcile.MaxBackoff)
+	refusal.RetryAt = r.clock.Now().Add(backoff)
+	r.refusals.Add(attempt, refusal, rememberedFor*backoff)
 }
 
 // Get returns the refusal of an attempt, and whether there is one.
@@ -68,10 +80,10 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 // Left returns for how long an attempt must not be made, 0 if it may be made now.
 func (r *Refusals) Left(attempt Attempt) time.Duration {
 	refusal, isRefused := r.Get(attempt)
-	if left := refusal.RetryAt.Sub(r.clock.Now()); isRefused && left > together {
-		return left
+	if !isRefused {
+		return 0
 	}
-	return 0
+	return max(refusal.RetryAt.Sub(r.clock.Now()), 0)
 }
 
 // Remove forgets the refusal of an attempt that succeeded, or is not needed any more.

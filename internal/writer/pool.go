@@ -1,0 +1,83 @@
+// Package writer carries out plans: it makes many writes at a time, bounded over all who have something to write, and
+// says what became of each.
+package writer
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// Pool bounds the writes under way. Every batch may have one write under way; more than that only as long as there
+// are few in all. So a batch whose writes hang slows others down, and never stops them.
+type Pool struct{ shared chan struct{} } // holds a token for each write beyond the first of its batch
+
+// NewPool makes a Pool of so many writes at a time, and one more for each batch.
+func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
+
+// Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. It
+// returns how many were begun, when those have ended. It begins with one write at a time, and allows one more for each
+// that is accepted, and one less for each that is not, so that little is tried where all is refused, also from the
+// middle of the batch on.
+//
+// write is called with the number of the write, by several goroutines; ended with its error, one at a time. It reports
+// whether the write was accepted.
+func (p *Pool) Each(n int, mayBegin func() bool, write func(i int) error, ended func(i int, err error) bool) (
+	begun int) {
+	type end struct {
+		i   int
+		err error
+	}
+	ends := make(chan end)
+	allowed, running := 1, 0
+	defer func() { // Nothing is left behind when a function panics.
+		for ; running > 0; running-- {
+			if <-ends; running > 1 {
+				<-p.shared
+			}
+		}
+	}()
+	for more := true; ; {
+		for more && begun < n && running < allowed {
+			if more = mayBegin(); !more || running > 0 && !p.take() {
+				break
+			}
+			go func(i int) {
+				var err error
+				defer func() { ends <- end{i, err} }()
+				defer recoverInto(&err)
+				err = write(i)
+			}(begun)
+			begun++
+			running++
+		}
+		if running == 0 {
+			return begun
+		}
+		last := <-ends
+		if running--; running > 0 {
+			<-p.shared // All but one have a token.
+		}
+		if ended(last.i, last.err) {
+			allowed = min(allowed+1, cap(p.shared))
+		} else {
+			allowed = max(allowed-1, 1)
+		}
+	}
+}
+
+// take takes a token, if there is one.
+func (p *Pool) take() bool {
+	select {
+	case p.shared <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// recoverInto makes a panic an error. One object that nobody thought of must not stop the work on all others.
+func recoverInto(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+	}
+}

@@ -1,0 +1,132 @@
+package writer
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+)
+
+var refusedAttempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
+
+// TestRefusalsBackoff: a write is tried again after 10 s, and after twice as long each time, up to 2 min; and the last
+// refusal is known until then, and longer.
+func TestRefusalsBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRefusals(clock.RealClock{})
+		for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
+			2 * time.Minute, 2 * time.Minute} {
+			err := errors.New("no")
+			r.Add(refusedAttempt, err)
+			refusal, isRefused := r.Get(refusedAttempt)
+			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.Left(refusedAttempt) != want ||
+				!refusal.RetryAt.Equal(time.Now().Add(want)) {
+				t.Errorf("refusal %d: %t, %+v, %s left; want %s", i+1, isRefused, refusal, r.Left(refusedAttempt), want)
+			}
+			time.Sleep(want)
+			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.Left(refusedAttempt) != 0 {
+				t.Errorf("refusal %d, when it is due: refused %t, %s left", i+1, isRefused, r.Left(refusedAttempt))
+			}
+		}
+		for range 1000 {
+			r.Add(refusedAttempt, errors.New("no"))
+		}
+		if left := r.Left(refusedAttempt); left != reconcile.MaxBackoff {
+			t.Errorf("after very many refusals %s", left)
+		}
+	})
+}
+
+// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as if it had been refused itself,
+// which it is known not to have been. One that was refused keeps its own error.
+func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, first, other := NewRefusals(clock.RealClock{}), errors.New("first"), errors.New("other")
+		for _, step := range []struct {
+			add       func(Attempt, error)
+			err, want error
+			untried   bool
+			left      time.Duration
+		}{
+			{r.AddLike, first, first, true, 10 * time.Second}, {r.AddLike, other, first, true, 20 * time.Second},
+			{r.Add, other, other, false, 40 * time.Second}, {r.AddLike, first, other, false, 80 * time.Second},
+		} {
+			step.add(refusedAttempt, step.err)
+			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != step.untried ||
+				r.Left(refusedAttempt) != step.left {
+				t.Errorf("%+v, %s left; want %+v", got, r.Left(refusedAttempt), step)
+			}
+			time.Sleep(step.left)
+		}
+	})
+}
+
+// TestRefusalsOfOthers: a refusal is one of a name, an owner, and a generation of that, until it is removed.
+func TestRefusalsOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Attempt)
+		want bool
+	}{
+		"the same":           {func(*Attempt) {}, true},
+		"another generation": {func(a *Attempt) { a.Generation++ }, false},
+		"another owner":      {func(a *Attempt) { a.Owner = "another" }, false},
+		"another name":       {func(a *Attempt) { a.Name = "demo-b" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, other := NewRefusals(clock.RealClock{}), refusedAttempt
+			r.Add(refusedAttempt, errors.New("no"))
+			c.edit(&other)
+			if _, got := r.Get(other); got != c.want || (r.Left(other) > 0) != c.want {
+				t.Errorf("refused %t with %s left, want %t", got, r.Left(other), c.want)
+			}
+			if r.Remove(other); (r.Left(refusedAttempt) > 0) == c.want {
+				t.Errorf("after Remove %s left", r.Left(refusedAttempt))
+			}
+		})
+	}
+}
+
+// TestRefusalsBeginAgain: after a success the backoff begins with the shortest one.
+func TestRefusalsBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRefusals(clock.RealClock{})
+		r.Add(refusedAttempt, errors.New("no"))
+		r.Add(refusedAttempt, errors.New("no"))
+		r.Remove(refusedAttempt)
+		r.Remove(refusedAttempt) // Nothing is left to remove.
+		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) || r.Left(refusedAttempt) != 0 {
+			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(refusedAttempt))
+		}
+		r.Add(refusedAttempt, errors.New("no"))
+		if left := r.Left(refusedAttempt); left != minRefusedBackoff {
+			t.Errorf("%s left, want %s", left, minRefusedBackoff)
+		}
+		time.Sleep(rememberedFor*minRefusedBackoff + 1)
+		if _, isRefused := r.Get(refusedAttempt); isRefused {
+			t.Error("a refusal that nobody asks about is never forgotten")
+		}
+	})
+}
+
+// TestRefusalsForget: nothing is remembered about an owner that is gone.
+func TestRefusalsForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRefusals(clock.RealClock{})
+		for _, owner := range []types.UID{"gone", "other"} {
+			for _, name := range []string{"a", "b"} {
+				r.Add(Attempt{Owner: owner, Generation: 1, Name: name}, errors.New("no"))
+			}
+		}
+		r.Forget("gone")
+		for owner, want := range map[types.UID]bool{"gone": false, "other": true} {
+			if _, is := r.Get(Attempt{Owner: owner, Generation: 1, Name: "a"}); is != want {
+				t.Errorf("%s: %t, want %t", owner, is, want)
+			}
+		}
+	})
+}
