@@ -90,9 +90,9 @@ func TestContestedFields(t *testing.T) {
 				if got := fmt.Sprint(f.recorded()); (strings.Count(got, "Warning Contested") == 1) != isContested {
 					t.Errorf("events %s", got)
 				}
-				time.Sleep(time.Second)
+				time.Sleep(time.Minute)
 				f.expectServiceWrites("while it is left unchanged", 0)
-				time.Sleep(10 * time.Second)
+				time.Sleep(time.Minute)
 				f.expectServiceWrites("when it is tried again", c.probes)
 				on.Store(false)
 				time.Sleep(reconcile.MaxBackoff)

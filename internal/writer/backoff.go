@@ -34,8 +34,10 @@ func (b *batch) isGivenUp() bool {
 	return b.inARow >= maxRefusals || b.action == plan.Replace && b.failed > 0
 }
 
-// attempt identifies the write of a Service.
-func (w *execution) attempt(service string) Attempt { return attempt(w.ls, service) }
+// attempt identifies a change of a Service. What cannot be replaced can perhaps be created, once it is gone.
+func (w *execution) attempt(change *plan.Change) Attempt {
+	return attempt(w.ls, string(change.Action)+" "+change.Name)
+}
 
 func attempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
@@ -50,7 +52,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 		if changes[i].Action != action {
 			continue
 		}
-		attempt := w.attempt(changes[i].Name)
+		attempt := w.attempt(&changes[i])
 		last, isRefused := w.Refusals.Get(attempt)
 		isWaiting := w.wait(w.Refusals.Left(attempt))
 		switch {
@@ -99,7 +101,7 @@ func (w *execution) conclude(rest []plan.Change) {
 	}
 	isAllFailed, isGivenUp := b.failed > 0 && b.accepted == 0, b.isGivenUp()
 	for i := range rest {
-		attempt := w.attempt(rest[i].Name)
+		attempt := w.attempt(&rest[i])
 		last, isRefused := w.Refusals.Get(attempt)
 		isRefused = isRefused && !last.Untried
 		switch {
@@ -127,7 +129,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 		w.out.Failed = append(w.out.Failed, err)
 	default:
 		w.refused = append(w.refused, err)
-		w.batch.refused = append(w.batch.refused, refused{w.attempt(change.Name), err})
+		w.batch.refused = append(w.batch.refused, refused{w.attempt(change), err})
 		w.out.Refused = append(w.out.Refused, err)
 	}
 }
@@ -142,13 +144,13 @@ func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error))
 }
 
 // contestedError has the names of fields that have come back from the API server other than they were written: an
-// admission webhook or policy sets them. They are refused, as writes are.
+// admission webhook or policy sets them. They count as refused.
 type contestedError struct{ fields []string }
 
 func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
 
-// contestedFields is the name of the attempt to write fields that were contested. No Service has a name with a '/'.
-const contestedFields = "/fields"
+// contestedFields is the name of the attempt to write fields that were contested.
+const contestedFields = "fields"
 
 // ContestedFields returns the names of the fields of a LocalService's Services that are left as something else sets
 // them, sorted. Without that they would be written at every sync.
@@ -167,7 +169,7 @@ func (w *execution) contest(fields []string) {
 	known := w.ContestedFields(w.ls)
 	err := &contestedError{sets.List(sets.New(known...).Insert(fields...))}
 	if len(err.fields) > len(known) {
-		w.Refusals.Add(w.attempt(contestedFields), err)
+		w.Refusals.AddContested(attempt(w.ls, contestedFields), err)
 	}
 	w.out.Stopped = reconcile.Stale(err)
 }

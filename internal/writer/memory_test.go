@@ -7,17 +7,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestContestedFields: fields are known for the spec that they were found with, and for a while, which is longer each
-// time.
+// TestContestedFields: fields are known for the spec that they were found with, and for a while.
 func TestContestedFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
 		w := &execution{Services: f.services, ls: f.ls}
-		for _, backoff := range []time.Duration{20 * time.Second, 80 * time.Second, 2 * time.Minute} {
+		for range 2 {
 			w.contest([]string{"type", "ports"})
 			w.contest([]string{"selector", "ports"})
 			w.contest([]string{"selector"})
@@ -29,16 +29,16 @@ func TestContestedFields(t *testing.T) {
 					t.Errorf("of %s: %v", name, got)
 				}
 			}
-			time.Sleep(backoff - 2*time.Second)
+			time.Sleep(reconcile.MaxBackoff - time.Second)
 			if got := f.services.ContestedFields(f.ls); !slices.Equal(got, []string{"ports", "selector", "type"}) {
-				t.Errorf("before %s are over: %v", backoff, got)
+				t.Errorf("before the time is over: %v", got)
 			}
 			if out, _ := f.write(); out.RetryAfter == 0 || !out.IsComplete() {
-				t.Errorf("nothing is to happen after %s: %+v", backoff, out)
+				t.Errorf("nothing is to happen: %+v", out)
 			}
 			time.Sleep(2 * time.Second)
 			if got := f.services.ContestedFields(f.ls); got != nil {
-				t.Errorf("after %s: %v", backoff, got)
+				t.Errorf("when the time is over: %v", got)
 			}
 		}
 	})

@@ -15,6 +15,7 @@ const (
 	// reconcile.MaxBackoff. It is forgotten rememberedFor times as long after it was refused.
 	minRefusedBackoff = 10 * time.Second
 	rememberedFor     = 3
+	longestBackoff    = 8 // refusals in a row
 	// Of more than maxRemembered refused writes some are forgotten, and tried earlier than they need be.
 	maxRemembered = 10000
 )
@@ -64,8 +65,14 @@ func (r *Refusals) AddLike(attempt Attempt, err error) {
 	r.add(attempt, last)
 }
 
+// AddContested records that what an attempt has written was changed by something else, as it will most likely be again:
+// the attempt waits for the longest backoff at once.
+func (r *Refusals) AddContested(attempt Attempt, err error) {
+	r.add(attempt, Refusal{Err: err, Times: longestBackoff})
+}
+
 func (r *Refusals) add(attempt Attempt, refusal Refusal) {
-	backoff := min(minRefusedBackoff<<min(refusal.Times-1, 8), reconcile.MaxBackoff)
+	backoff := min(minRefusedBackoff<<min(refusal.Times-1, longestBackoff), reconcile.MaxBackoff)
 	refusal.RetryAt = r.clock.Now().Add(backoff)
 	r.refusals.Add(attempt, refusal, rememberedFor*backoff)
 }

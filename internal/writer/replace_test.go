@@ -120,6 +120,20 @@ func TestReplaceAfterRefusals(t *testing.T) {
 	})
 }
 
+// TestCreateAfterFailedReplacement: a Service that is gone because its successor was refused, and that could not be put
+// back, is created at once when that is planned.
+func TestCreateAfterFailedReplacement(t *testing.T) {
+	f := newFixture(t, 1)
+	f.refusing(forbidden, "create")
+	if out, requests := f.write(f.changes(plan.Replace, "a")); len(out.Refused) != 1 || len(requests) != 4 {
+		t.Errorf("%v: %+v", requests, out)
+	}
+	f.refusing(nil)
+	if out, requests := f.write(f.changes(plan.Create, "a")); len(requests) != 1 || !out.IsComplete() {
+		t.Errorf("%v: %+v", requests, out)
+	}
+}
+
 // TestRemovalsGoByTheCache: what was asked before a Service is removed may have taken its time. It stays if the cache
 // knows by then of another spec, or that the LocalService is deleted.
 func TestRemovalsGoByTheCache(t *testing.T) {

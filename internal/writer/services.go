@@ -82,7 +82,7 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
 	w := &execution{Services: s, ls: ls, began: s.Clock.Now(), out: Outcome{Made: map[plan.Action][]string{}}}
-	w.wait(s.Refusals.Left(w.attempt(contestedFields)))
+	w.wait(s.Refusals.Left(attempt(ls, contestedFields)))
 	isCurrent := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes)
@@ -154,12 +154,17 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 		w.failed(change, err)
 		return false
 	default:
-		w.Refusals.Remove(w.attempt(change.Name))
-		w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
+		w.Refusals.Remove(w.attempt(change))
+		var fields []string
 		if written != nil {
-			if fields := change.Template.Mismatches(written, change.Node); len(fields) > 0 {
-				w.contest(fields)
-			}
+			fields = change.Template.Mismatches(written, change.Node)
+		}
+		if len(fields) > 0 {
+			w.contest(fields)
+		}
+		isLasting := len(fields) == 0 || change.Action != plan.Update && change.Action != plan.Adopt
+		if isLasting { // Nobody need know of a change that admission undoes.
+			w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 		}
 	}
 	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0

@@ -97,7 +97,7 @@ func TestWriteFails(t *testing.T) {
 				reconcile.IsStale(err) != (c.want == "0 0 1") {
 				t.Errorf("the error of the sync: %v", err)
 			}
-			_, known := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Name: "demo-b"})
+			_, known := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Name: "Create demo-b"})
 			if known != isRefused || (out.RetryAfter > 0) != isRefused {
 				t.Errorf("known as refused: %t, and tried again after %s", known, out.RetryAfter)
 			}
@@ -195,7 +195,11 @@ func TestWriteStops(t *testing.T) {
 // TestWriteContested: fields that came back in another way are known then, and nothing else is written in vain: it is
 // planned again, without them.
 func TestWriteContested(t *testing.T) {
-	for action, made := range map[plan.Action]string{plan.Create: "create demo-a", plan.Update: "patch demo-a"} {
+	for action, c := range map[plan.Action]struct {
+		request string
+		made    int
+	}{plan.Create: {"create demo-a", 1}, plan.Update: {"patch demo-a", 0},
+		plan.Adopt: {"patch demo-a", 0}} {
 		t.Run(string(action), func(t *testing.T) {
 			f := newFixture(t, 1)
 			f.answer = func(_ string, service *corev1.Service) error {
@@ -204,8 +208,9 @@ func TestWriteContested(t *testing.T) {
 			}
 			out, requests := f.write(f.changes(action, "a", "b"), f.changes(plan.Update, "c"),
 				f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
-			if !slices.Equal(requests, []string{made}) || !reconcile.IsStale(out.Stopped) ||
-				len(out.Made[action]) != 1 || !slices.Equal(f.services.ContestedFields(f.ls), []string{"publishNotReadyAddresses"}) {
+			if !slices.Equal(requests, []string{c.request}) || !reconcile.IsStale(out.Stopped) ||
+				len(out.Made[action]) != c.made ||
+				!slices.Equal(f.services.ContestedFields(f.ls), []string{"publishNotReadyAddresses"}) {
 				t.Errorf("%v: %+v", requests, out)
 			}
 		})

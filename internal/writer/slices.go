@@ -27,7 +27,7 @@ import (
 type Slices struct{ Dependencies }
 
 // contestedSlice is a write of an EndpointSlice that was stored in another way than was asked for: somebody, such as an
-// admission webhook, would have it so again. It is refused, as writes are.
+// admission webhook, would have it so again. It counts as refused.
 type contestedSlice struct {
 	uid        types.UID
 	want, have plan.SliceSum
@@ -72,7 +72,7 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 		return true // What cannot be encoded was not sent.
 	}
 	want.Endpoints, have.Endpoints = nil, nil
-	s.Refusals.Add(contestedAttempt(ls, stored.Name), &contestedSlice{stored.UID, want, have})
+	s.Refusals.AddContested(contestedAttempt(ls, stored.Name), &contestedSlice{stored.UID, want, have})
 	return false
 }
 

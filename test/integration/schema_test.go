@@ -5,22 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"pgregory.net/rapid"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -240,123 +235,4 @@ func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d values for %d fields are accepted", total, len(questions), len(accepted))
-}
-
-// hostile are values that an API server may accept for a LocalService, and not for a Service, by the last name of their
-// field.
-var hostile = map[string][]any{
-	"targetPort": {-1, 0, 70000, 65535, 65536, "", "8080", "a-b", "a--b", "-a", "A", "abcdefghijklmno",
-		"abcdefghijklmnop"},
-	"name": {"", "a", "1", "1-2", "a--b", "a.b", "A", strings.Repeat("a", 63), strings.Repeat("a", 64)},
-	"port": {0, 1, 65535, 65536, -1},
-	"appProtocol": {"", "/", "a/", "/a", "a/b", "a/b/c", "A/b", "a_b", "-a", "http", "kubernetes.io/h2c", "a b", "é",
-		strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a.", 126) + "a/b",
-		strings.Repeat("a", 64) + ".b/c"},
-	"loadBalancerSourceRanges": {[]any{"10.0.0.1/8"}, []any{"10.0.0.0/8", "10.0.0.0/8"}, []any{"::/0"},
-		[]any{" 10.0.0.0/8 "},
-		[]any{"::ffff:10.0.0.0/104"}, []any{"010.0.0.0/8"}, []any{"10.0.0.0/08"}, []any{"10.0.0.0"},
-		[]any{""}, []any{"2001:DB8::/32"}},
-	"timeoutSeconds": {0, 1, 86400, 86401},
-	"clusterIP":      {"", "None", "none", "10.96.0.9"},
-	"ipFamilies":     {[]any{"IPv6"}, []any{"IPv6", "IPv4"}, []any{"IPv4", "IPv4"}, []any{}},
-	"annotations": {map[string]any{corev1.LastAppliedConfigAnnotation: "{}"}, map[string]any{"A/b": "é\n"},
-		map[string]any{"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.1/8"},
-		map[string]any{corev1.AnnotationTopologyMode: "Auto",
-			corev1.DeprecatedAnnotationTopologyAwareHints: "Disabled"},
-		map[string]any{corev1.AnnotationTopologyMode: "Auto", corev1.DeprecatedAnnotationTopologyAwareHints: "Auto"},
-		map[string]any{corev1.AnnotationTopologyMode: "odd"},
-		map[string]any{"service.alpha.kubernetes.io/tolerate-unready-endpoints": "odd"},
-		map[string]any{"a": strings.Repeat("é", 50_000)}, map[string]any{"a": strings.Repeat("a", 49_999)}},
-}
-
-// keysAndValues are for all maps.
-var keysAndValues = func() (found []any) {
-	words := []string{"", "a", "A", "1", "-a", "a-", "a.b", "a_b", "a b", "é", "a/b", "/b", "a/", "a/b/c", "a/-b",
-		"A/b", "a..b/c", "owner", nodeLabel, strings.Repeat("a", 63), strings.Repeat("a", 64),
-		strings.Repeat("a.", 126) + "a/b"}
-	for _, word := range words {
-		found = append(found, map[string]any{word: "a"}, map[string]any{"a": word})
-	}
-	return found
-}()
-
-// randomSpec is the spec of a LocalService in which some of the values are hostile.
-func (s *scene) randomSpec(all []schemaPart) *rapid.Generator[any] {
-	return rapid.Custom(func(rt *rapid.T) any {
-		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
-		spec := any(fieldsOf(append([]string{"selector: {app: a}"}, s.randomFields(random)...)...))
-		for range random.IntN(3) {
-			part := all[random.IntN(len(all))]
-			values := hostile[part.path[len(part.path)-1]]
-			if part.is["additionalProperties"] != nil {
-				values = append(slices.Clone(keysAndValues), values...)
-			}
-			values = append(slices.Clone(values), asList(part.is["enum"])...)
-			if len(values) > 0 {
-				spec = with(spec, part.path[1:], values[random.IntN(len(values))])
-			}
-		}
-		return spec
-	})
-}
-
-// TestWhatIsAcceptedWorks tests that of a spec that the API server accepts it also accepts the Service, so that what is
-// wrong with a spec is told to whoever writes it, and not later, node by node. What only the cluster knows, whether it
-// has addresses of a family, is the exception.
-func TestWhatIsAcceptedWorks(t *testing.T) {
-	t.Parallel()
-	const specs = 2000
-	single := newScene(t, shared, "accepted")
-	dual := newScene(t, framework.NewCluster(t, dualStack(dualStackRanges)), "accepted")
-	random := single.randomSpec(schemaParts(t, "spec"))
-	var mu sync.Mutex
-	accepted, familiesRefused := 0, 0
-	single.InParallel(specs, func(i int) error {
-		object := with(full(t, single.Namespace)[0], []string{"spec"}, random.Example(i))
-		answer, err := single.ask(object, "")
-		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		ls := &v1alpha1.LocalService{}
-		if err := json.Unmarshal(answer, ls); err != nil {
-			return fmt.Errorf("spec %d cannot be read: %w: %s", i, err, answer)
-		}
-		ls.UID = types.UID("uid-demo")
-		mu.Lock()
-		accepted++
-		mu.Unlock()
-		templates, err := plan.NewTemplates(ls, nodeLabel)
-		if err != nil {
-			t.Errorf("spec %d is accepted, and invalid: %v", i, err)
-			return nil
-		}
-		for _, s := range []*scene{single, dual} {
-			template, node := templates[i%len(templates)], ""
-			if len(templates) == 1 {
-				node = []string{"node1", "10.0.0.1.example.com", strings.Repeat("n.", 120) + "n"}[i%3]
-			}
-			service := template.Service(node)
-			service.Namespace = s.Namespace
-			dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-			_, err := s.ServiceClient().Create(s.Ctx(), service, dryRun)
-			policy := ls.Spec.IPFamilyPolicy
-			asks := policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack ||
-				len(ls.Spec.IPFamilies) > 1 && policy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
-			if s == single && asks && apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.ipFamil") {
-				mu.Lock()
-				familiesRefused++
-				mu.Unlock()
-			} else if err != nil {
-				t.Errorf("spec %d is accepted, and its Service refused: %.600v\n%.1000s", i, err, answer)
-			}
-		}
-		return nil
-	})
-	t.Logf("%d of %d specs are accepted; %d ask for a family that one cluster does not have", accepted, specs,
-		familiesRefused)
-	if accepted < specs/5 {
-		t.Errorf("only %d of %d specs are accepted, so little was tried", accepted, specs)
-	}
 }
