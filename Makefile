@@ -84,6 +84,7 @@ test-image: ## Make the image twice and look into it; 4 minutes the first time, 
 test-release: chart build playground ## Make a release, check that it is complete, and install it on three nodes
 	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
 	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
+	GOOS=windows CGO_ENABLED=0 go vet ./cmd/kubectl-localservice/...
 	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
 
 .PHONY: test-upgrade
@@ -101,6 +102,11 @@ test-e2e: build playground ## Run everything in a cluster of three real nodes
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./e2e/...
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./playground/...
 	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: test-external-dns
+test-external-dns: build playground ## Have the real external-dns make a record for each of three nodes; N minutes the first time
+	CGO_ENABLED=0 go build -C hack/external-dns -ldflags '-s -w' -o ../../bin/external-dns sigs.k8s.io/external-dns
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./externaldns/...
 
 .PHONY: bench
 bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); an hour

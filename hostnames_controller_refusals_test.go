@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,10 +32,16 @@ func (w *hostnamesWorld) refuse(verb, resource, name string) {
 	})
 }
 
-// TestHostnamesNotPermitted: the permission to write EndpointSlices is not given by default.
+// TestHostnamesNotPermitted: without the permission to write EndpointSlices the API server is asked for it now and then,
+// which is the same however many LocalServices wait for it, and names are published when it is there.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
 		var isPermitted atomic.Bool
+		w.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
+			review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+			review.Status.Allowed = isPermitted.Load() || review.Spec.ResourceAttributes.Verb != "create"
+			return true, review, nil
+		})
 		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
 			err := errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" ` +
 				`in the namespace "default"`)
@@ -42,8 +49,23 @@ func TestHostnamesNotPermitted(t *testing.T) {
 		})
 		w.publish("1", "a")
 		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+		time.Sleep(5 * time.Minute) // The write that is refused waits for longer and longer.
+		w.requests()
+		time.Sleep(time.Minute)
+		writes, questions := 0, 0
+		for _, r := range w.requests() {
+			switch r.GetResource().Resource {
+			case "selfsubjectaccessreviews":
+				questions++
+			case "endpointslices":
+				writes++
+			}
+		}
+		if writes > 1 || questions == 0 || questions > 24 { // get, create: every 5 s
+			t.Errorf("%d writes and %d questions in a minute without the permission", writes, questions)
+		}
 		isPermitted.Store(true)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(permissionInterval)
 		w.want("once it is permitted", "a=10.0.0.1")
 		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
 	})

@@ -198,9 +198,8 @@ func TestSyncForeignServices(t *testing.T) {
 			[]string{"create services demo-node2",
 				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
 			[]string{"Normal ServicesWritten created 1: demo-node2",
-				"Warning NameTaken 1 Service names are taken by Services that this LocalService does not control: " +
-					"demo-node1 (controlled by nothing). Delete or rename those, or give this LocalService " +
-					"another name"},
+				`Warning NameTaken Service "demo-node1" (no owner) already exists. If nothing uses it, delete it; if ` +
+					"the app needs it, create this LocalService under another name: a Service cannot be renamed"},
 		},
 		"of an earlier LocalService with the name: for the garbage collector": {
 			[]runtime.Object{testLocalService(inPlace(0)), testService(earlier, "gone")}, nil, nil,

@@ -36,8 +36,9 @@ bin/helm4 package "$chart/local-service-controller" --destination "$dist" \
     --version "${version#v}" --app-version "$version"
 
 krew=(-e '/^#/d' -e "s/VERSION/$version/")
-for archive in "$dist"/kubectl-localservice_*.tar.gz; do
-    platform=$(basename "${archive#*kubectl-localservice_}" .tar.gz)
+for archive in "$dist"/kubectl-localservice_*.{tar.gz,zip}; do
+    platform=${archive##*/kubectl-localservice_}
+    platform=${platform%%.*}
     krew+=(-e "s/SHA256_$platform$/$(sha256sum "$archive" | cut -d ' ' -f 1)/")
 done
 sed "${krew[@]}" artifacts/krew/localservice.yaml >"$dist/localservice.yaml"

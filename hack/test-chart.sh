@@ -11,13 +11,14 @@ export HELM_CACHE_HOME=$dir HELM_CONFIG_HOME=$dir HELM_DATA_HOME=$dir
 
 deployment=deployment/local-service-controller
 replicas() { kubectl get "$deployment" -n local-service-system -o 'jsonpath={.spec.replicas}'; }
+slices() { kubectl get clusterrolebinding local-service-controller-hostnames --ignore-not-found -o name; }
 expect() { [[ $2 == "$3" ]] || { echo "$helm: $1: $2, not $3" >&2; exit 1; }; }
 
 # What the chart renders, with all that can be switched on, has no field that the API server does not know.
 kubectl create namespace local-service-system
 for helm in helm3 helm4; do
     "bin/$helm" template local-service-controller "$chart" --namespace local-service-system \
-        --set hostnames.enabled=true,networkPolicy.enabled=true,admission.enabled=true,metrics.service.enabled=true |
+        --set networkPolicy.enabled=true,admission.enabled=true,metrics.service.enabled=true |
         kubectl apply --dry-run=server --validate=strict -f -
 done
 kubectl delete namespace local-service-system --wait
@@ -35,11 +36,14 @@ for name in helm3 helm4; do
     # What has the same name has another selector, which cannot be changed.
     kubectl delete -n local-service-system --ignore-not-found "$deployment"
     run install "$chart" --take-ownership
-    run upgrade "$chart" --set replicas=3,hostnames.enabled=true,networkPolicy.enabled=true,admission.enabled=true \
+    run upgrade "$chart" --set replicas=3,hostnames.enabled=false,networkPolicy.enabled=true,admission.enabled=true \
         --set metrics.service.enabled=true,metrics.secure.enabled=true
     expect "replicas after the upgrade" "$(replicas)" 3
+    expect "permission to write EndpointSlices after the upgrade" "$(slices)" ""
     run rollback 1
     expect "replicas after the rollback" "$(replicas)" 2
+    expect "permission to write EndpointSlices after the rollback" "$(slices)" \
+        clusterrolebinding.rbac.authorization.k8s.io/local-service-controller-hostnames
     expect "NetworkPolicies after the rollback" "$(kubectl get networkpolicies -n local-service-system -o name)" ""
     run upgrade "$chart" --set crds.install=false
     expect "the LocalService without the chart's CustomResourceDefinition" "$(uid)" "$uid"

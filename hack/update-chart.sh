@@ -18,11 +18,13 @@ body() { sed '1,/^[^#]/{/^#/d}' "$1"; }
 {
     echo "# All that a cluster needs, in one file: kubectl apply -f install.yaml"
     echo "#"
-    echo "# To uninstall: kubectl delete -f local-service-controller.yaml, the file beside this one. To delete what is in this"
-    echo "# file deletes the CustomResourceDefinition, too, and with it all LocalServices and all their Services."
+    echo "# To uninstall: kubectl delete -f hostnames.yaml -f local-service-controller.yaml, the files beside this one. To delete"
+    echo "# what is in this file deletes the CustomResourceDefinition, too, and with it all LocalServices and all their Services."
     echo "#"
-    echo "# Generated from crd.yaml and local-service-controller.yaml by hack/update-chart.sh: do not edit."
+    echo "# Generated from crd.yaml, local-service-controller.yaml and hostnames.yaml by hack/update-chart.sh: do not edit."
     body artifacts/examples/crd.yaml
     echo ---
     body artifacts/deploy/local-service-controller.yaml
+    echo ---
+    body artifacts/deploy/hostnames.yaml
 } >artifacts/deploy/install.yaml

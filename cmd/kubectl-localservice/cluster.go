@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
@@ -21,6 +22,9 @@ type cluster struct {
 	kube          kubernetes.Interface
 	localServices clientset.Interface
 	metadata      metadata.Interface // For nodes, of which the names are a small part.
+	// forward opens a way to a port of a pod, until ctx is done, and returns its address on this machine. Tests
+	// replace it.
+	forward func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
 }
 
 // newCluster makes the clients that the flags ask for. They are not throttled: there are few requests, and the API
@@ -37,10 +41,11 @@ func (p *plugin) newCluster() (*cluster, error) {
 	config.QPS = -1
 	localServices, err1 := clientset.NewForConfig(config)
 	meta, err2 := metadata.NewForConfig(config)
+	forward := newForward(rest.CopyConfig(config))
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kube, err3 := kubernetes.NewForConfig(config)
-	return &cluster{namespace, kube, localServices, meta}, errors.Join(err1, err2, err3)
+	return &cluster{namespace, kube, localServices, meta, forward}, errors.Join(err1, err2, err3)
 }
 
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 
 // nodesFlags are the flags of nodes.
 type nodesFlags struct {
-	clusterDomain    string
-	noHeaders, watch bool
-	output           *genericclioptions.PrintFlags
+	clusterDomain, dnsService string
+	dns, noHeaders, watch     bool
+	output                    *genericclioptions.PrintFlags
 }
 
 const nodesHelp = `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its name,
@@ -48,6 +49,22 @@ newest is AtBinding, ByController or, if the pods do not show it, empty. With mo
 After a change of the mode, the names are those of the new one, and a line says how long those of the previous mode are
 still there. In -o json and -o yaml that is the field message of the list.
 
+With --dns, the cluster's DNS server is asked for every name, and a column says what it answers:
+
+  Answers         the addresses that it should: the cluster IP of the node's Service, or if that is headless, or with
+                  mode: Hostnames, the addresses of the ready pods
+  Empty           no address, as it should: the name is headless, and no pod is ready, or it has no Service
+  Unknown         no address, although there should be one
+  OtherNode       addresses of another node
+  OtherAddresses  other addresses than it should, but none of another node
+  NoAnswer        the server has failed, or not answered in time
+
+In -o json and -o yaml that is the field dns of each item, with the answer's addresses; the field dns of the list says
+who was asked. The server is the first ready pod of --dns-service, and is asked by TCP through a port-forward. That
+needs the permission to list EndpointSlices, get Pods and create pods/portforward in its namespace. A name that has just
+changed may be answered by what was true a moment ago. If no name is known to the server, --cluster-domain is probably
+not the domain of the cluster: the line "search" of /etc/resolv.conf in any pod ends with it.
+
 With -o name, the Services that are there are listed, as other commands take them.
 
 With --watch, each line is printed again when it changes. A name that is gone is printed once more, with the reason
@@ -69,6 +86,9 @@ func (p *plugin) nodesCommand() *cobra.Command {
   # The nodes where nothing answers
   kubectl localservice nodes demo -o jsonpath='{range .items[?(@.endpoints.ready==0)]}{.node}{"\n"}{end}'
 
+  # Which names the cluster's DNS does not answer as it should
+  kubectl localservice nodes demo --dns
+
   # What changes, as it does
   kubectl localservice nodes demo --watch
 
@@ -89,6 +109,9 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
 	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
 		"Ctrl-C.")
+	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it answers.")
+	cmd.Flags().StringVar(&flags.dnsService, "dns-service", "kube-system/kube-dns", "Service of the cluster's DNS "+
+		"server, as namespace/name.")
 	return cmd
 }
 
@@ -97,6 +120,9 @@ func addClusterDomain(cmd *cobra.Command, domain *string) {
 }
 
 func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) error {
+	if flags.dns && flags.watch {
+		return errors.New("a watch does not ask DNS: leave out either --dns or --watch")
+	}
 	printer, err := p.newNodesPrinter(flags)
 	if err != nil {
 		return err
@@ -119,7 +145,16 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 	if !w.allNodes {
 		p.warnOfNodes(ls)
 	}
-	return printer.printChanges(nil, diagnose.Nodes(w.input(ls)))
+	list := diagnose.Nodes(w.input(ls))
+	if flags.dns {
+		if list, err = c.withDNS(ctx, list, flags); err != nil {
+			return err
+		}
+		if list.DNS.Message != "" {
+			fmt.Fprintln(p.ErrOut, "warning: "+list.DNS.Message)
+		}
+	}
+	return printer.printChanges(nil, list)
 }
 
 func (p *plugin) warnOfNodes(ls *v1alpha1.LocalService) {

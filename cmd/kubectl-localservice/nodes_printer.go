@@ -115,7 +115,10 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
 			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...),
-			n.Message}})
+			n.Problems()}})
+	}
+	if list.DNS != nil {
+		addDNS(table, list)
 	}
 	if err := errors.Join(p.PrintObj(table, p.out), p.flush()); err != nil {
 		return err
@@ -126,6 +129,19 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 		p.nodeLabels = line
 	}
 	return nil
+}
+
+// addDNS adds a column with what DNS answers, beside the endpoints.
+func addDNS(table *metav1.Table, list *diagnose.NodeList) {
+	const column = 4
+	table.ColumnDefinitions = slices.Insert(table.ColumnDefinitions, column, metav1.TableColumnDefinition{Name: "DNS"})
+	for i := range table.Rows {
+		result := ""
+		if answer := list.Items[i].DNS; answer != nil {
+			result = string(answer.Result)
+		}
+		table.Rows[i].Cells = slices.Insert(table.Rows[i].Cells, column, any(orNone(result)))
+	}
 }
 
 func orNone(items ...string) string { return cmp.Or(strings.Join(items, ","), "<none>") }

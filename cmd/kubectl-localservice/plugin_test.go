@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,6 +35,7 @@ type fixture struct {
 	kube          *kubefake.Clientset
 	localServices *fake.Clientset
 	metadata      *metadatafake.FakeMetadataClient
+	forward       func(ctx context.Context, namespace, pod string, port int32) (string, error)
 }
 
 func newFixture(t *testing.T, more ...runtime.Object) *fixture {
@@ -53,7 +55,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	}
 	return &fixture{
 		kube: kubefake.NewClientset(append([]runtime.Object{
-			service("demo-n1", "n1"), service("demo-n2", "n2"), service("demo-n3", "n3"),
+			balanced(service("demo-n1", "n1")), service("demo-n2", "n2"), service("demo-n3", "n3"),
 			&corev1.Service{ObjectMeta: meta("demo-n5")},
 			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
 			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
@@ -145,7 +147,8 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 		if *p.config.Namespace != "" {
 			namespace = *p.config.Namespace
 		}
-		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata}, nil
+		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata,
+			forward: f.forward}, nil
 	}
 	code = p.run(args)
 	return code, out.String(), errOut.String()

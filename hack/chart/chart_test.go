@@ -31,7 +31,8 @@ import (
 // TestDefaultsAreTheManifests compares the default rendering with artifacts/deploy, so that the two cannot drift apart.
 // Names of roles for users and labels may differ: what the controller may do, and how it runs, may not.
 func TestDefaultsAreTheManifests(t *testing.T) {
-	want := decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml", "../../artifacts/examples/crd.yaml")
+	want := decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml",
+		"../../artifacts/deploy/hostnames.yaml", "../../artifacts/examples/crd.yaml")
 	delete(want, "Namespace "+namespace) // `helm install --create-namespace` makes it
 	for _, role := range []string{"edit", "view"} {
 		old := "ClusterRole local-service-" + role
@@ -148,20 +149,13 @@ func TestValues(t *testing.T) {
 				equal(t, "50%", find[*policyv1.PodDisruptionBudget](t, all).Spec.MaxUnavailable.String())
 			},
 		},
-		"hostnames": {
-			values: "hostnames: {enabled: true}",
-			more:   []string{"ClusterRole " + name + "-hostnames", "ClusterRoleBinding " + name + "-hostnames"},
-			check: func(t *testing.T, all objects) {
-				shipped := decodeFiles(t, "../../artifacts/deploy/hostnames.yaml")
-				equal(t, find[*rbacv1.ClusterRole](t, shipped).Rules,
-					find[*rbacv1.ClusterRole](t, all, name+"-hostnames").Rules)
-				binding := find[*rbacv1.ClusterRoleBinding](t, all, name+"-hostnames")
-				equal(t, name+"-hostnames", binding.RoleRef.Name)
-				equal(t, find[*rbacv1.ClusterRoleBinding](t, shipped).Subjects, binding.Subjects)
-			},
+		"without hostnames": {
+			values: "hostnames: {enabled: false}",
+			fewer:  []string{"ClusterRole " + name + "-hostnames", "ClusterRoleBinding " + name + "-hostnames"},
 		},
 		"namespaces": {
-			values: "{namespaces: [a, " + namespace + "], hostnames: {enabled: true}}",
+			values: "namespaces: [a, " + namespace + "]",
+			fewer:  []string{"ClusterRole " + name + "-hostnames", "ClusterRoleBinding " + name + "-hostnames"},
 			more: []string{"Role a/" + name + "-namespaced", "RoleBinding a/" + name + "-namespaced",
 				"Role a/" + name + "-hostnames", "RoleBinding a/" + name + "-hostnames",
 				"Role " + name + "-namespaced", "RoleBinding " + name + "-namespaced",
@@ -174,7 +168,7 @@ func TestValues(t *testing.T) {
 				rules := slices.Concat(role("Role a/"+name+"-namespaced").Rules,
 					find[*rbacv1.ClusterRole](t, objects{"": all["ClusterRole "+name]}).Rules)
 				equal(t, find[*rbacv1.ClusterRole](t, objects{"": shipped["ClusterRole "+name]}).Rules, rules)
-				equal(t, find[*rbacv1.ClusterRole](t, objects{"": shipped["ClusterRole local-service-hostnames"]}).Rules,
+				equal(t, find[*rbacv1.ClusterRole](t, objects{"": shipped["ClusterRole "+name+"-hostnames"]}).Rules,
 					role("Role a/"+name+"-hostnames").Rules)
 				for _, what := range []string{"namespaced", "hostnames"} {
 					binding := find[*rbacv1.RoleBinding](t, objects{"": all["RoleBinding a/"+name+"-"+what]})
@@ -508,7 +502,7 @@ func TestFlags(t *testing.T) {
 
 // TestNames checks that no name of a release makes names that are too long, and that two have none in common.
 func TestNames(t *testing.T) {
-	const everything = `{hostnames: {enabled: true}, networkPolicy: {enabled: true}, metrics: {service: {enabled: true},
+	const everything = `{networkPolicy: {enabled: true}, metrics: {service: {enabled: true},
 		secure: {enabled: true}}}`
 	forEveryHelm(t, func(t *testing.T, helm string) {
 		long, err := render(t, helm, chartFolder, strings.Repeat("x", 53), parse(t, everything))
@@ -572,7 +566,7 @@ func equal(t *testing.T, want, got any) {
 // TestRolesGrantOnlyWhatTheyName looks through all roles, with every value on that makes one, for rules that grant more
 // than they name, or what nobody needs for this.
 func TestRolesGrantOnlyWhatTheyName(t *testing.T) {
-	const everything = "{hostnames: {enabled: true}, admission: {enabled: true}, metrics: {service: {enabled: true}, " +
+	const everything = "{admission: {enabled: true}, metrics: {service: {enabled: true}, " +
 		"serviceMonitor: {enabled: true}}, networkPolicy: {enabled: true}}"
 	check := func(t *testing.T, all objects) {
 		rules := 0
@@ -607,6 +601,6 @@ func TestRolesGrantOnlyWhatTheyName(t *testing.T) {
 	})
 	forEveryHelm(t, func(t *testing.T, helm string) {
 		check(t, mustRender(t, helm, everything))
-		check(t, mustRender(t, helm, "{namespaces: [a, b], hostnames: {enabled: true}}"))
+		check(t, mustRender(t, helm, "namespaces: [a, b]"))
 	})
 }

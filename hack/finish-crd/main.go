@@ -1,7 +1,8 @@
 // finish-crd copies a CustomResourceDefinition from its standard input to its standard output, and finishes what the
 // markers in Go comments cannot say: descriptions in one line, because the lines of a Go comment would break those of
 // `kubectl explain` in odd places; the bounds of numbers, and of ports that are numbers or names; that a time is no
-// list; and how long the values of a map may be, which the API server must know to bound the cost of rules about them.
+// list; how long the values of a map may be, which the API server must know to bound the cost of rules about them; and
+// that metadata has a name, so that refusals of it can say where it is.
 package main
 
 import (
@@ -63,6 +64,10 @@ func finish(name string, value any) {
 		}
 		if value["format"] == "date-time" { // the API server lets lists pass for a string that has a format
 			value["minItems"], value["maxItems"] = 1, 0
+		}
+		if name == "openAPIV3Schema" {
+			metadata := value["properties"].(map[string]any)["metadata"].(map[string]any)
+			metadata["properties"] = map[string]any{"name": map[string]any{"type": "string"}}
 		}
 		for key, child := range value {
 			finish(key, child)

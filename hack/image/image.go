@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -134,25 +135,55 @@ func writeTarball(modTime time.Time, folder, target string) error {
 	return writeArchive(modTime, target, files)
 }
 
-// writeArchive writes files to an archive, by their names there. It is compressed if it is called .gz.
+// writeArchive writes files to an archive, by their names there: a .zip, or a tarball, which is compressed if it is
+// called .gz.
 func writeArchive(modTime time.Time, target string, files map[string]string) (err error) {
 	f, err := os.Create(target)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	out := io.WriteCloser(f)
-	if filepath.Ext(target) == ".gz" {
-		out = gzip.NewWriter(f)
-		defer func() { err = errors.Join(err, out.Close()) }()
+	switch filepath.Ext(target) {
+	case ".zip":
+		return writeZip(f, modTime, files)
+	case ".gz":
+		compressed := gzip.NewWriter(f)
+		defer func() { err = errors.Join(err, compressed.Close()) }()
+		return writeTar(compressed, modTime, files)
 	}
-	return writeTar(out, modTime, files)
+	return writeTar(f, modTime, files)
 }
 
-// writeTar writes files in the order of their names in the archive, with nothing of the machine's file system but
-// whether they can be executed.
+// writeTar writes files to a tarball.
 func writeTar(out io.Writer, modTime time.Time, files map[string]string) error {
 	w := tar.NewWriter(out)
+	err := eachFile(files, func(name string, mode fs.FileMode, data []byte) error {
+		header := tar.Header{
+			Name: name, Mode: int64(mode), Size: int64(len(data)), ModTime: modTime, Format: tar.FormatPAX,
+		}
+		return errors.Join(w.WriteHeader(&header), write(w, data))
+	})
+	return errors.Join(err, w.Close())
+}
+
+// writeZip writes files to a .zip.
+func writeZip(out io.Writer, modTime time.Time, files map[string]string) error {
+	w := zip.NewWriter(out)
+	err := eachFile(files, func(name string, mode fs.FileMode, data []byte) error {
+		header := zip.FileHeader{Name: name, Method: zip.Deflate, Modified: modTime}
+		header.SetMode(mode)
+		file, err := w.CreateHeader(&header)
+		if err != nil {
+			return err
+		}
+		return write(file, data)
+	})
+	return errors.Join(err, w.Close())
+}
+
+// eachFile adds files to an archive in the order of their names there, with nothing of the machine's file system but
+// whether they can be executed.
+func eachFile(files map[string]string, add func(name string, mode fs.FileMode, data []byte) error) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		data, err := os.ReadFile(files[name])
 		if err != nil {
@@ -162,15 +193,13 @@ func writeTar(out io.Writer, modTime time.Time, files map[string]string) error {
 		if err != nil {
 			return err
 		}
-		header := tar.Header{
-			Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: modTime, Format: tar.FormatPAX,
-		}
+		mode := fs.FileMode(0o644)
 		if info.Mode()&0o100 != 0 {
-			header.Mode = 0o755
+			mode = 0o755
 		}
-		if err := errors.Join(w.WriteHeader(&header), write(w, data)); err != nil {
+		if err := add(name, mode, data); err != nil {
 			return err
 		}
 	}
-	return w.Close()
+	return nil
 }

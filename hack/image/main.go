@@ -26,11 +26,15 @@ const (
 	license = "Apache-2.0"
 )
 
-// platforms are those of the image; otherPlatforms are those on which people work.
+// platforms are those of the image; otherPlatforms are those on which people work, and run the controller, too;
+// pluginPlatforms are those of the plugin.
 var (
-	platforms      = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
-	otherPlatforms = []v1.Platform{{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"}}
+	platforms       = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+	otherPlatforms  = []v1.Platform{{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"}}
+	pluginPlatforms = slices.Concat(platforms, otherPlatforms, []v1.Platform{{OS: windows, Architecture: "amd64"}})
 )
+
+const windows = "windows"
 
 // program is a command, and where its sources are.
 type program struct{ name, folder string }
@@ -39,6 +43,9 @@ var (
 	controller = program{name: name, folder: "."}
 	plugin     = program{name: "kubectl-localservice", folder: "./cmd/kubectl-localservice"}
 )
+
+// completion is the script beside the plugin that kubectl completes its arguments with.
+const completion = "kubectl_complete-localservice"
 
 // release is what an image tells about itself: all that may differ between two builds of the same sources.
 type release struct {
@@ -105,24 +112,29 @@ func makeBinaries(ctx context.Context, r release, root, out string) error {
 			return err
 		}
 	}
-	for _, platform := range slices.Concat(platforms, otherPlatforms) {
-		binary := plugin.file(out, platform)
-		if err := makeBinary(ctx, r, plugin, platform, root, binary); err != nil {
-			return err
-		}
-		completion := filepath.Join(root, plugin.folder, "kubectl_complete-localservice")
-		err := writeArchive(r.created, binary+".tar.gz", map[string]string{
-			plugin.name: binary, filepath.Base(completion): completion, ownLicense: filepath.Join(root, ownLicense),
-			otherLicenses: filepath.Join(out, otherLicenses),
-		})
-		if err != nil {
-			return fmt.Errorf("write the archive of %s: %w", binary, err)
-		}
-		if err := os.Remove(binary); err != nil {
+	for _, platform := range pluginPlatforms {
+		if err := makePlugin(ctx, r, platform, root, out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makePlugin builds the plugin and puts it into an archive. The script for shell completion is not for Windows.
+func makePlugin(ctx context.Context, r release, platform v1.Platform, root, out string) error {
+	binary := plugin.file(out, platform)
+	if err := makeBinary(ctx, r, plugin, platform, root, binary); err != nil {
+		return err
+	}
+	files := map[string]string{plugin.executable(platform): binary, ownLicense: filepath.Join(root, ownLicense),
+		otherLicenses: filepath.Join(out, otherLicenses)}
+	if platform.OS != windows {
+		files[completion] = filepath.Join(root, plugin.folder, completion)
+	}
+	if err := writeArchive(r.created, plugin.archive(out, platform), files); err != nil {
+		return fmt.Errorf("write the archive of %s: %w", binary, err)
+	}
+	return os.Remove(binary)
 }
 
 // makeBinary builds a program and writes its bill of materials.
@@ -174,4 +186,21 @@ func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error
 // file is where a program's binary is, or goes.
 func (p program) file(folder string, platform v1.Platform) string {
 	return filepath.Join(folder, p.name+"_"+platform.OS+"_"+platform.Architecture)
+}
+
+// executable is what a program is called where it is installed.
+func (p program) executable(platform v1.Platform) string {
+	if platform.OS == windows {
+		return p.name + ".exe"
+	}
+	return p.name
+}
+
+// archive is where a program's archive goes: a .zip for Windows, because Krew takes that or .tar.gz, and Windows opens
+// only the former in its file manager.
+func (p program) archive(folder string, platform v1.Platform) string {
+	if platform.OS == windows {
+		return p.file(folder, platform) + ".zip"
+	}
+	return p.file(folder, platform) + ".tar.gz"
 }

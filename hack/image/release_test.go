@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -9,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,11 +39,21 @@ func TestRelease(t *testing.T) {
 	for _, platform := range slices.Concat(platforms, otherPlatforms) {
 		t.Run(platform.String(), func(t *testing.T) {
 			checkBinary(t, []byte(read(t, controller.file(dist, platform))), platform, controller.file(dist, platform))
-			archived := untar(t, ungzip(t, read(t, plugin.file(dist, platform)+".tar.gz")))
-			checkBinary(t, archived[plugin.name], platform, plugin.file(dist, platform))
-			checkLicenses(t, archived[otherLicenses], archived[plugin.name])
-			if len(archived) != 4 || len(archived[ownLicense]) == 0 || len(archived["kubectl_complete-localservice"]) == 0 {
-				t.Errorf("the plugin's archive has not what it should, but %d files", len(archived))
+		})
+	}
+	for _, platform := range pluginPlatforms {
+		t.Run("plugin for "+platform.String(), func(t *testing.T) {
+			archived := unpack(t, plugin.archive(dist, platform))
+			binary := archived[plugin.executable(platform)]
+			checkBinary(t, binary, platform, plugin.file(dist, platform))
+			checkLicenses(t, archived[otherLicenses], binary)
+			want := []string{ownLicense, otherLicenses, plugin.executable(platform)}
+			if platform.OS != windows {
+				want = append(want, completion)
+			}
+			if got := slices.Sorted(maps.Keys(archived)); !slices.Equal(got, slices.Sorted(slices.Values(want))) ||
+				len(archived[ownLicense]) == 0 {
+				t.Errorf("the plugin's archive has %v, and should have %v", got, want)
 			}
 		})
 	}
@@ -71,8 +84,10 @@ func checkFiles(t *testing.T, dist string) {
 	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml", "admission.yaml",
 		"example.yaml", "quickstart.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
 	for _, platform := range slices.Concat(platforms, otherPlatforms) {
-		want = append(want, controller.file("", platform), controller.file("", platform)+".spdx.json",
-			plugin.file("", platform)+".tar.gz", plugin.file("", platform)+".spdx.json")
+		want = append(want, controller.file("", platform), controller.file("", platform)+".spdx.json")
+	}
+	for _, platform := range pluginPlatforms {
+		want = append(want, plugin.archive("", platform), plugin.file("", platform)+".spdx.json")
 	}
 	entries, err := os.ReadDir(dist)
 	if err != nil {
@@ -173,6 +188,26 @@ func contains(t *testing.T, data []byte, parts ...string) {
 			t.Errorf("%q is not there", part)
 		}
 	}
+}
+
+// unpack returns the files of an archive.
+func unpack(t *testing.T, file string) map[string][]byte {
+	t.Helper()
+	if filepath.Ext(file) != ".zip" {
+		return untar(t, ungzip(t, read(t, file)))
+	}
+	archive, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	files := map[string][]byte{}
+	for _, entry := range archive.File {
+		if files[entry.Name], err = fs.ReadFile(archive, entry.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
 }
 
 func ungzip(t *testing.T, data string) []byte {

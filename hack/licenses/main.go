@@ -22,7 +22,7 @@ import (
 )
 
 // platforms are those of a release. The test of the image compares the result with what the linker wrote into binaries.
-var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
 
 // component has a license of its own: a module, or the Go standard library.
 type component struct{ name, root string }

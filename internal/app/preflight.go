@@ -148,22 +148,41 @@ var (
 func (c *preflight) missing(ctx context.Context, needed []permission) (missing []string, err error) {
 	for _, p := range needed {
 		for _, verb := range p.verbs {
-			review := &authorizationv1.SelfSubjectAccessReview{}
-			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-				Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace}
-			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review,
-				metav1.CreateOptions{})
+			isAllowed, err := p.isAllowed(ctx, c.kube, verb)
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 				return nil, nil // Not authorized to review access: the work itself will show it.
 			case err != nil:
 				return nil, fmt.Errorf("the API server at %s does not say what we may do: %w", c.host, err)
-			case !review.Status.Allowed:
+			case !isAllowed:
 				missing = append(missing, p.describe(verb))
 			}
 		}
 	}
 	return missing, nil
+}
+
+// isAllowed asks the API server whether a verb of a permission is granted to us.
+func (p *permission) isAllowed(ctx context.Context, kube kubernetes.Interface, verb string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{}
+	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace}
+	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	return err == nil && review.Status.Allowed, err
+}
+
+// MayPublishHostnames asks the API server whether we may write EndpointSlices in a namespace, or in all for "". Without
+// an answer we may not.
+func MayPublishHostnames(ctx context.Context, kube kubernetes.Interface, namespace string) bool {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	slices := permission{group: "discovery.k8s.io", resource: "endpointslices", namespace: namespace}
+	for _, verb := range []string{"get", "create", "update", "delete"} {
+		if isAllowed, err := slices.isAllowed(ctx, kube, verb); err != nil || !isAllowed {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *permission) describe(verb string) string {

@@ -144,7 +144,7 @@ func (n *Names) Copies() Copies {
 		return out // The garbage collector deletes the copies with their Service.
 	}
 	for name, slice := range n.Slices {
-		if !n.isSource(slice) {
+		if !n.IsSource(slice) {
 			continue
 		}
 		out.Sources++
@@ -176,7 +176,7 @@ func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	if n.Source == nil || n.Published == nil {
 		return change, false
 	}
-	if slice := n.Slices[name]; slice != nil && n.isSource(slice) {
+	if slice := n.Slices[name]; slice != nil && n.IsSource(slice) {
 		return n.copyOf(name, slice)
 	}
 	for _, of := range []string{CopyName(name), name} {
@@ -198,7 +198,8 @@ func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	return 0
 }
 
-func (n *Names) isSource(slice EndpointSlice) bool {
+// IsSource reports whether an EndpointSlice is one in which Kubernetes has published the pods of the Source.
+func (n *Names) IsSource(slice EndpointSlice) bool {
 	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.GetUID()
 }
 
@@ -228,7 +229,7 @@ func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
 	if !IsCopy(slice, n.Published.GetUID()) {
 		return false
 	}
-	if source := n.Slices[SourceName(name)]; source != nil && n.isSource(source) {
+	if source := n.Slices[SourceName(name)]; source != nil && n.IsSource(source) {
 		return false
 	}
 	selects := len(n.Published.Content().Get().Spec.Selector) > 0

@@ -109,8 +109,8 @@ func (r *Report) setRetiring(status *v1alpha1.LocalServiceStatus, generation int
 		c.Message = fmt.Sprintf("the new names answer; the Services of the previous mode are deleted after %s, "+
 			"once negative DNS caches have expired", plan.RetireAfter)
 	case r.Retirement.Unanswered > 0:
-		c.Message = fmt.Sprintf("the Services of the previous mode stay: %d nodes answer through those only",
-			r.Retirement.Unanswered)
+		c.Message = fmt.Sprintf("the Services of the previous mode stay, because only they have the pods of %s",
+			count(r.Retirement.Unanswered, "node"))
 	default:
 		c.Message = "the Services of the previous mode stay until all new names are published"
 	}
@@ -125,7 +125,7 @@ func (r *Report) ready() metav1.Condition {
 	case slices.ContainsFunc(r.Refused, isNotPermitted):
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
 	case len(r.Refused) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)
+		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)+triedAgain
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case r.Count(plan.Conflict) > 0:
@@ -134,8 +134,8 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.contested().Message
 	case r.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("%d Services are being deleted before their names can be used again",
-			r.Count(plan.Wait))
+		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
+			"look for finalizers with kubectl get service -o yaml", count(r.Count(plan.Wait), "Service"))
 	case r.Unselected != nil:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.isUnpublished():
@@ -143,18 +143,29 @@ func (r *Report) ready() metav1.Condition {
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
 	case r.waitingCopies() > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("%d EndpointSlices of an earlier Service are being deleted before their names can be "+
-			"used again", r.waitingCopies())
+		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed, of an earlier Service",
+			count(r.waitingCopies(), "EndpointSlice"))
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published"
+		c.Message = "every name is published" + r.answering("name")
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
-		c.Message = "every selected node has its Service"
+		c.Message = "every selected node has its Service" + r.answering("node")
 	}
 	return c
+}
+
+// answering says where no pod is ready: the Services are the controller's part, and the pods are not.
+func (r *Report) answering(noun string) string {
+	switch {
+	case r.Ready >= r.Nodes:
+		return ""
+	case r.Ready == 0:
+		return ", and no pod is ready"
+	}
+	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, count(r.Nodes, noun))
 }
 
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
@@ -173,7 +184,7 @@ func (r *Report) noNodesSelected() string {
 		return message + ", so there is nothing to create"
 	}
 	if r.Unselected.Kept > 0 {
-		message += fmt.Sprintf(", so %d Services of nodes that exist are kept as they are", r.Unselected.Kept)
+		message += ", so no Service of a node that exists is deleted (" + count(r.Unselected.Kept, "Service") + ")"
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes"
 }
@@ -229,10 +240,12 @@ func (r *Report) contested() metav1.Condition {
 			"here, or exempt those from it", strings.Join(r.ContestedFields, ", "))}
 }
 
-const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does not " +
-	"have: the cluster's administrator grants it, with Helm by the value hostnames.enabled=true, otherwise by " +
-	"hostnames.yaml of the release (in the source artifacts/deploy/hostnames.yaml), and the controller looks again " +
-	"within two minutes; or use mode: Services"
+// triedAgain ends a message about writes that were refused.
+const triedAgain = "; each is tried again within two minutes"
+
+const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +
+	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
+	"hostnames.yaml of the release, and the names are published within 10 seconds; or use mode: Services"
 
 // isNotPermitted reports whether a write was refused because nobody has granted the controller to write EndpointSlices:
 // an admission policy says no with the same code, and in other words.
@@ -268,8 +281,14 @@ func sameMessage(a, b *metav1.Condition) bool {
 	if a.Reason == v1alpha1.ReasonWriteFailed { // Which Services were tried, and how many, is nothing new.
 		return causes(a.Message).Equal(causes(b.Message))
 	}
-	onlyWords := a.Type == v1alpha1.ConditionNearCapacity || a.Reason == v1alpha1.ReasonNoNodesSelected
-	return a.Message == b.Message || onlyWords && withoutNumbers(a.Message) == withoutNumbers(b.Message)
+	switch a.Reason {
+	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace: // Which pods are ready, the columns show.
+		return true
+	case v1alpha1.ReasonManyServices, v1alpha1.ReasonManyEnvironmentVariables, v1alpha1.ReasonEnoughCapacity,
+		v1alpha1.ReasonNoNodesSelected:
+		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
+	}
+	return a.Message == b.Message
 }
 
 func withoutNumbers(s string) string {

@@ -43,13 +43,17 @@ func TestStatus(t *testing.T) {
 		conflicted         string // its reason, "" if it is False
 		says               string
 	}{
-		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2}, Written: 1}, "True ServicesInPlace",
-			"False ServicesInPlace", "", "every selected node"},
+		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 3}, Written: 1}, "True ServicesInPlace",
+			"False ServicesInPlace", "", "every selected node has its Service$"},
+		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True ServicesInPlace",
+			"False ServicesInPlace", "", "every selected node has its Service, and no pod is ready$"},
+		"all in place, and few pods": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 1}}, "True ServicesInPlace",
+			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready for 1 of 3 nodes$"},
 		"no nodes": {Report{}, "False NoNodesSelected", "False ServicesInPlace", "", "the cluster has no node"},
 		"no nodes selected": {Report{Plan: found{Unselected: unselected(0)}}, "False NoNodesSelected",
 			"False ServicesInPlace", "", `no node matches spec.nodeSelector "disk=x", so there is nothing to create`},
 		"no nodes selected any more": {Report{Plan: found{Unselected: unselected(3)}}, "False NoNodesSelected",
-			"False ServicesInPlace", "", `"disk=x", so 3 Services of nodes that exist are kept as they are. Correct`},
+			"False ServicesInPlace", "", `"disk=x", so no Service of a node that exists is deleted (3 Services). Correct`},
 		"no nodes selected, of which some are gone": {Report{Plan: found{Unselected: unselected(3)}, Unfinished: true},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
@@ -62,12 +66,16 @@ func TestStatus(t *testing.T) {
 		"writing": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
 		"conflict": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}}, "False NameTaken",
-			"False ServicesInPlace", "NameTaken", "1 Service names are taken by Services that this LocalService does " +
-				"not control: demo-b (controlled by nothing)."},
+			"False ServicesInPlace", "NameTaken", `^Service "demo-b" (no owner) already exists. If nothing uses it, ` +
+				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be renamed$"},
+		"conflicts": {Report{Plan: found{Nodes: 3, InPlace: 1, Changes: conflicts("demo-b", "demo-c")}},
+			"False NameTaken", "False ServicesInPlace", "NameTaken",
+			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). If nothing uses them, delete them; if`},
 		"waiting": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: waiting}}, "False WaitingForDeletion",
-			"True WritingServices", "", "deleted"},
+			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
 		"refused": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true, Refused: []error{quota, quota}},
-			"False WriteFailed", "True WriteFailed", "", "2 writes failed: 2 × quota"},
+			"False WriteFailed", "True WriteFailed", "",
+			"2 writes failed: 2 × quota; each is tried again within two minutes$"},
 		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "", "bad"},
 		"contested": {Report{Plan: found{Nodes: 3, ContestedFields: []string{"ports", "type"}}}, "False Contested",
 			"False ServicesInPlace", "", "are left as it sets them: ports, type."},
@@ -120,7 +128,9 @@ func TestStatus(t *testing.T) {
 					t.Errorf("%s is %+v, want %s", kind, got, want)
 				}
 			}
-			if got := meta.FindStatusCondition(status.Conditions, "Ready").Message; !strings.Contains(got, c.says) {
+			// ^ and $ are where the message begins and ends.
+			if got := "^" + meta.FindStatusCondition(status.Conditions, "Ready").Message + "$"; !strings.Contains(got,
+				c.says) {
 				t.Errorf("Ready says %q, want something about %q", got, c.says)
 			}
 			if status.ObservedGeneration != 7 {
@@ -162,7 +172,7 @@ func TestRetiring(t *testing.T) {
 		retire(3, -1)
 		want("the new ones are not there", 0, false, "until all new names are published")
 		retire(3, 2)
-		want("some do not answer", 0, false, "2 nodes answer through those only")
+		want("some do not answer", 0, false, "because only they have the pods of 2 nodes")
 		retire(3, 0)
 		want("all answer", plan.RetireAfter, true, "the new names answer")
 		time.Sleep(20 * time.Second)
@@ -253,6 +263,9 @@ func TestWarnings(t *testing.T) {
 		"fails for several Services": {
 			ready(v1alpha1.ReasonWriteFailed, "1 write failed: create Service default/demo-a: no"),
 			ready(v1alpha1.ReasonWriteFailed, "12 writes failed: 12 × create Service: no"), false},
+		"fails for several Services that the answer names": {
+			ready(v1alpha1.ReasonWriteFailed, `1 write failed: create Service default/demo-a: services "demo-a" no`),
+			ready(v1alpha1.ReasonWriteFailed, `2 writes failed: 2 × create Service: services "…" no`), false},
 		"fails for several reasons": {
 			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 2 × create Service: no"),
 			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},

@@ -46,14 +46,21 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// reason is why the write failed, without the name of the Service, and names generated from it, as a dry run has them.
-func (e *WriteError) reason() string {
+// elided stands in messages for a name of which there are many.
+const elided = "…"
+
+// reason is why the write failed, in the words of the API server, about an object of that name: a dry run has the
+// object under a generated name, and a cause is the same for many objects.
+func (e *WriteError) reason(name string) string { return rename(e.Err.Error(), e.Name, name) }
+
+// rename replaces the name of an object in a message, and names generated from it.
+func rename(message, from, to string) string {
 	const longestBase = 58 // of a name that the API server generates
-	base := e.Name + "-"
+	base := from + "-"
 	generated := regexp.QuoteMeta(base[:min(len(base), longestBase)]) + `[a-z0-9]{5}\b`
 	// A name may be a word of the message, such as quota: it is one only in quotes, or after the namespace.
-	return regexp.MustCompile(`(["'/])(?:`+generated+"|"+regexp.QuoteMeta(e.Name)+`)(["'/ ,:;]|$)`).
-		ReplaceAllString(e.Err.Error(), "$1<name>$2")
+	return regexp.MustCompile(`(["'/])(?:`+generated+"|"+regexp.QuoteMeta(from)+`)(["'/ ,:;]|$)`).
+		ReplaceAllString(message, "${1}"+to+"${2}")
 }
 
 // cause is what the errors of the same kind of write have in common: their text without the names of the Services.
@@ -62,19 +69,22 @@ func cause(err error) string {
 	if !isWrite {
 		return err.Error()
 	}
-	return e.what() + ": " + e.reason()
+	return e.what() + ": " + e.reason(elided)
 }
 
 var (
 	// single matches where Summarize names the one object whose write failed, and counted where it counts several.
-	single  = regexp.MustCompile(`^1 write failed: ([a-z]+ [A-Za-z]+) [^ ]+: `)
+	single  = regexp.MustCompile(`^1 write failed: ([a-z]+ [A-Za-z]+) [^ /]*/([^ ]+): `)
 	counted = regexp.MustCompile(`[0-9]+ (writes failed: |× )`)
 )
 
 // causes are the causes in a message of Summarize, without objects and numbers.
 func causes(message string) sets.Set[string] {
+	if one := single.FindStringSubmatch(message); one != nil {
+		message = one[1] + ": " + rename(message[len(one[0]):], one[2], elided)
+	}
 	all := sets.Set[string]{}
-	for cause := range strings.SplitSeq(counted.ReplaceAllString(single.ReplaceAllString(message, "$1: "), ""), "; ") {
+	for cause := range strings.SplitSeq(counted.ReplaceAllString(message, ""), "; ") {
 		if !strings.HasSuffix(cause, moreCauses) {
 			all.Insert(withoutNumbers(cause))
 		}
@@ -91,7 +101,7 @@ func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*WriteError](errs[0]); isWrite {
 			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.what(), e.Namespace, e.Name,
-				truncate(e.reason(), causeLength))
+				truncate(e.reason(e.Name), causeLength))
 		}
 		return "1 write failed: " + truncate(errs[0].Error(), causeLength)
 	}
@@ -123,18 +133,32 @@ func truncate(s string, length int) string {
 // summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and
 // says what to do.
 func summarizeConflicts(conflicts []plan.Change) string {
+	const advice = ". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService under " +
+		"another name: a Service cannot be renamed"
 	var list []string
 	for i := range conflicts[:min(len(conflicts), namesInMessage)] {
-		controller := conflicts[i].Current.Controller()
-		list = append(list, fmt.Sprintf("%s (controlled by %s)", conflicts[i].Name,
-			truncate(controller.Description(), controllerLength)))
+		owner := "no owner"
+		if controller := conflicts[i].Current.Controller(); controller != (plan.Controller{}) {
+			owner = "owner: " + truncate(controller.Description(), controllerLength)
+		}
+		list = append(list, fmt.Sprintf("%q (%s)", conflicts[i].Name, owner))
+	}
+	if len(conflicts) == 1 {
+		return fmt.Sprintf("Service %s already exists", list[0]) + fmt.Sprintf(advice, "it")
 	}
 	names := strings.Join(list, ", ")
 	if more := len(conflicts) - namesInMessage; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d Service names are taken by Services that this LocalService does not control: %s. Delete "+
-		"or rename those, or give this LocalService another name", len(conflicts), names)
+	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + fmt.Sprintf(advice, "them")
+}
+
+// count says how many there are: "1 Service", "2 Services".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // verbs are the words for actions, in errors and in events, in the order in which events list them.

@@ -70,16 +70,16 @@ func TestSummarize(t *testing.T) {
 		want string
 	}{
 		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
-			`1 write failed: create Service default/demo-a: services "<name>" is forbidden: quota`},
+			`1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
 		"one that was tried under a generated name": {[]error{&WriteError{Action: plan.Replace, Namespace: "default",
 			Name: "demo-a", Err: errors.New(`services "demo-a-x7k2p" is forbidden`)}},
-			`1 write failed: replace Service default/demo-a: services "<name>" is forbidden`},
+			`1 write failed: replace Service default/demo-a: services "demo-a" is forbidden`},
 		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},
-			`2 writes failed: 2 × create Service: services "<name>" is forbidden: quota`},
+			`2 writes failed: 2 × create Service: services "…" is forbidden: quota`},
 		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
 			refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
-			`3 writes failed: 2 × create Service: services "<name>" is forbidden: quota; ` +
-				`1 × update Service: services "<name>" is forbidden: policy`},
+			`3 writes failed: 2 × create Service: services "…" is forbidden: quota; ` +
+				`1 × update Service: services "…" is forbidden: policy`},
 		"as many causes as are listed": {[]error{errors.New("a"), errors.New("b"), errors.New("c")},
 			"3 writes failed: 1 × a; 1 × b; 1 × c"},
 	} {

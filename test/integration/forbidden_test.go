@@ -83,8 +83,8 @@ var ofSlices = map[string]string{
 func TestImpossible(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string][]string{
-		"deployed":       {framework.ControllerPermissions},
-		"with Hostnames": {framework.ControllerPermissions, framework.HostnamesPermissions},
+		"without Hostnames": {framework.ControllerPermissions},
+		"deployed":          {framework.ControllerPermissions, framework.HostnamesPermissions},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

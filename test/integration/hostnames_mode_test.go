@@ -159,22 +159,34 @@ func TestHostnamesLeaderStops(t *testing.T) {
 }
 
 // TestHostnamesNotPermitted tests that a controller without the permission that only this mode needs says so, goes on
-// with what it may, and publishes the names when it may.
+// with what it may, and publishes the names within ten seconds after it may, although the write that was refused would
+// have to wait for longer.
 func TestHostnamesNotPermitted(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "permission")
 	s.MustControllerKubeconfig(t)
-	s.MustKubectl("delete", "clusterrolebinding", "local-service-hostnames")
+	s.MustKubectl("delete", "clusterrolebinding", "local-service-controller-hostnames")
 	t.Cleanup(func() { s.Must(s.Grant(context.Background(), framework.HostnamesPermissions)) })
 	s.NewController(t)
 	node := s.AddNodes("a")[0]
 	s.run("a", node, "10.1.0.1")
 	s.Create("demo", framework.WithHostnames)
-	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "artifacts/deploy/hostnames.yaml")
+	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "hostnames.yaml")
 	s.CreateReady("other")
 	s.waitWarning("demo", v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs the permission")
+	s.Eventually("the write is refused twice, and waits for 20 s", func(context.Context) error {
+		return framework.Equal("refused writes", len(s.Requests().Resource("endpointslices").Verb("create")), 2)
+	})
 	s.Must(s.Grant(t.Context(), framework.HostnamesPermissions))
-	s.WaitReady("demo")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s.Must(framework.Poll(ctx, func(ctx context.Context) error {
+		ls, err := s.LocalServiceClient().Get(ctx, "demo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return framework.CheckReady(ls)
+	}))
 	s.wantNames("a=10.1.0.1")
 }
 

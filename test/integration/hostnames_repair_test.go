@@ -123,7 +123,7 @@ func TestHostnamesOfStrangers(t *testing.T) {
 		slice.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
 			v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
 	})
-	s.WaitNotReady("demo", v1alpha1.ReasonWaiting, "EndpointSlices")
+	s.WaitNotReady("demo", v1alpha1.ReasonWaiting, "1 EndpointSlice with")
 	s.deleteSlice(copied.Name)
 	s.wantNames("a=10.1.0.1")
 	s.WaitReady("demo")

@@ -31,7 +31,7 @@ func TestMetrics(t *testing.T) {
 	s.CreateService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "taken-" + s.NodeName("a")},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 	s.Create("taken")
-	s.WaitNotReady("taken", v1alpha1.ReasonNameTaken, "taken by Services")
+	s.WaitNotReady("taken", v1alpha1.ReasonNameTaken, "already exist")
 	s.Create("names", func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
 	s.WaitNotReady("names", v1alpha1.ReasonNoEndpointSlices, "has not published the pods")
 

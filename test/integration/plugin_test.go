@@ -125,7 +125,7 @@ func pluginWithHostnames(t *testing.T, cluster *framework.Cluster) {
 	// From here on, nobody follows what changes.
 	s.Must(controller.Stop())
 	s.setPodStatus("c", "10.1.1.3", "CrashLoopBackOff")
-	s.wantPlugin([]string{"B=" + b + " 1/1 NameOutdated", "a=a 1/2 PodsNotReady", nodes[3] + "= 0/0 NodeWithoutName"},
+	s.wantPlugin([]string{"B=" + b + " 0/1 NameOutdated", "a=a 1/2 PodsNotReady", nodes[3] + "= 0/0 NodeWithoutName"},
 		"nodes", "demo", "-o", format)
 	s.DeleteService("demo")
 	s.wantPlugin([]string{"B=" + b + " 0/0 ServiceMissing", "a=a 0/0 ServiceMissing",

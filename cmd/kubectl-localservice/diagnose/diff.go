@@ -26,9 +26,10 @@ func Changes(before, now *NodeList) []Node {
 	}
 	for i := range before.Items {
 		if n := before.Items[i]; were[id{n.Node, n.Hostname}] != nil {
-			changes = append(changes, Node{Node: n.Node, Hostname: n.Hostname, Service: n.Service, DNSName: n.DNSName,
-				Addresses: []string{}, Pods: []Pod{}, Reason: NameGone,
-				Message: "gone: the LocalService does not give this name any more"})
+			gone := newNode(n.Node, n.Hostname)
+			gone.Service, gone.DNSName, gone.Reason = n.Service, n.DNSName, NameGone
+			gone.Message = "gone: the LocalService does not give this name any more"
+			changes = append(changes, gone)
 		}
 	}
 	return changes

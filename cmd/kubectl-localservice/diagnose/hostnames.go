@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,10 +24,13 @@ type hostnames struct {
 	isPublished bool
 	// outdated has the names that are not published as the pods are; and anyName, if anything is to be published.
 	outdated map[string]bool
+	// stale has, by Node.Name, the addresses that are published as ready although Kubernetes has no ready pod there: while
+	// no controller runs, names do not follow the pods.
+	stale map[string][]string
 }
 
 func (v *view) newHostnames() *hostnames {
-	h := &hostnames{outdated: map[string]bool{}}
+	h := &hostnames{outdated: map[string]bool{}, stale: map[string][]string{}}
 	h.Hostnames = plan.NewHostnames(v.LocalService, nil, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
 		return set[key], found && plan.Selects(v.LocalService, set)
@@ -39,19 +43,50 @@ func (v *view) newHostnames() *hostnames {
 		service := v.services[plan.ServiceName(v.LocalService.Name, purpose, "")]
 		ours[purpose] = plan.FromAPI(service, v.nodeLabelKey)
 	}
-	slices := map[string]plan.EndpointSlice{}
+	bySlice := map[string]plan.EndpointSlice{}
 	for _, slice := range v.EndpointSlices {
-		slices[slice.Name] = plan.SliceFromAPI(slice)
+		bySlice[slice.Name] = plan.SliceFromAPI(slice)
 	}
 	names := plan.Names{Hostnames: h.Hostnames, Source: ours[plan.Source], Published: ours[plan.Published],
-		Slices: slices}
+		Slices: bySlice}
 	copies := names.Copies()
 	h.isPublished = copies.Sources > 0
+	if h.isPublished {
+		v.markStale(h, &names)
+	}
 	for i := range copies.Changes {
 		h.addOutdated(&copies.Changes[i], ours[plan.Published])
 	}
 	return h
 }
+
+// markStale has no endpoint count as ready that is not ready in what Kubernetes publishes.
+func (v *view) markStale(h *hostnames, names *plan.Names) {
+	alive := map[string]bool{}
+	for _, slice := range v.EndpointSlices {
+		for _, e := range slice.Endpoints {
+			if names.IsSource(names.Slices[slice.Name]) && isReady(&e) {
+				for _, address := range e.Addresses {
+					alive[address] = true
+				}
+			}
+		}
+	}
+	for name, endpoints := range v.endpoints {
+		for i := range endpoints {
+			e := &endpoints[i]
+			if e.Hostname == nil || !isReady(e) || len(e.Addresses) == 0 || alive[e.Addresses[0]] {
+				continue
+			}
+			e.Conditions.Ready = new(false) // of the view's copy
+			h.stale[name] = append(h.stale[name], e.Addresses...)
+		}
+		slices.Sort(h.stale[name])
+	}
+}
+
+// isReady reports whether an endpoint is ready. Unknown means ready, says the API.
+func isReady(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 // addOutdated adds the names that a change is about.
 func (h *hostnames) addOutdated(change *plan.CopyChange, published plan.Service) {
@@ -97,6 +132,9 @@ func (v *view) hostnameProblem(n *Node) (Reason, string) {
 		message = "the name is not published yet: "
 		if n.Endpoints.Total > 0 {
 			message = "the endpoints of the name are out of date: "
+		}
+		if stale := v.hostnames.stale[n.Name()]; len(stale) > 0 {
+			message = fmt.Sprintf("the name leads to %s, where no pod is ready any more: ", firstOf(stale))
 		}
 		return NameOutdated, message + whyMissing(v.LocalService)
 	}

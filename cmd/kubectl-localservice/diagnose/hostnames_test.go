@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,7 +117,22 @@ func TestHostnameReasons(t *testing.T) {
 			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs")(in.LocalService)
 		}, NameOutdated, "published yet: the controller says HostnamesNotPermitted: mode Hostnames needs", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
-			NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
+			NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more: the controller has not noticed",
+			Endpoints{0, 1}},
+		"copy leads to a pod that was replaced": {func(in *Input) {
+			in.EndpointSlices[0].Endpoints[0] = on("n1", endpoint("c", "10.0.0.3", true))
+			in.Pods[0] = pod("c", "n1", unlabelled)
+		}, NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more: the controller has not noticed",
+			Endpoints{0, 1}},
+		"copy leads to a pod that is gone": {func(in *Input) {
+			in.EndpointSlices[0].Endpoints = in.EndpointSlices[0].Endpoints[1:]
+			in.Pods = in.Pods[1:]
+		}, NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more", Endpoints{0, 1}},
+		"copy lacks a pod": {func(in *Input) {
+			in.EndpointSlices[0].Endpoints = append(in.EndpointSlices[0].Endpoints,
+				on("n1", endpoint("c", "10.0.0.3", true)))
+			in.Pods = append(in.Pods, pod("c", "n1", unlabelled))
+		}, NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
 		"copy with another port": {func(in *Input) {
 			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
 		}, NameOutdated, "has not noticed", ready},
@@ -156,8 +172,8 @@ func TestHostnameReasons(t *testing.T) {
 				(c.reason == "") != (got.Message == "") {
 				t.Errorf("got %q: %q; want %q: …%q…", got.Reason, got.Message, c.reason, c.message)
 			}
-			if got.Endpoints != c.endpoints {
-				t.Errorf("endpoints %v; want %v", got.Endpoints, c.endpoints)
+			if got.Endpoints != c.endpoints || len(got.Addresses) != c.endpoints.Ready {
+				t.Errorf("endpoints %v, addresses %v; want %v", got.Endpoints, got.Addresses, c.endpoints)
 			}
 			if hasService := c.reason != ServiceMissing && c.reason != NameConflict; got.HasService() != hasService {
 				t.Errorf("HasService is not %v", hasService)
@@ -179,10 +195,7 @@ func TestGroups(t *testing.T) {
 		on("a", endpoint("w", "10.0.0.4", true)))
 	in.Pods = []*corev1.Pod{pod("z", "n1"), pod("y", "n3"), pod("w", "a")}
 	item := func(n Node, podNames ...string) Node {
-		if n.Addresses == nil {
-			n.Addresses = []string{}
-		}
-		n.Pods = []Pod{}
+		n.DNSAddresses = n.Addresses // The Service is headless.
 		for i := 0; i < len(podNames); i += 2 {
 			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1]})
 		}
@@ -198,7 +211,7 @@ func TestGroups(t *testing.T) {
 		item(Node{Node: "b", Reason: NodeWithoutName, Message: without}),
 	}
 	got := nodesOf(t, in)
-	if diff := cmp.Diff(want, got.Items); diff != "" {
+	if diff := cmp.Diff(want, got.Items, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("wrong items (-want +got):\n%s", diff)
 	}
 	if got.Mode != v1alpha1.ModeHostnames || got.Message != "" || got.NodeLabels != (NodeLabels{}) {

@@ -184,7 +184,7 @@ func (v *view) names() []name {
 }
 
 func (v *view) node(name *name) Node {
-	n := Node{Node: name.node, Hostname: name.hostname, Addresses: []string{}, Pods: []Pod{}}
+	n := newNode(name.node, name.hostname)
 	if v.hostnames == nil || name.hostname != "" {
 		n.Service = plan.ServiceName(v.LocalService.Name, v.purpose, name.node)
 		n.DNSName = n.Name() + "." + v.LocalService.Namespace + ".svc." + v.ClusterDomain
@@ -202,6 +202,7 @@ func (v *view) node(name *name) Node {
 	}
 	if n.HasService() {
 		n.Endpoints, n.Addresses = endpoints(v.endpoints[n.Name()])
+		n.addService(v.services[n.Service])
 	}
 	if n.Reason == "" && v.hostnames != nil {
 		n.Reason, n.Message = v.hostnameProblem(&n)

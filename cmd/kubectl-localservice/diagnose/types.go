@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -43,7 +44,9 @@ type NodeList struct {
 	// Message says what concerns all names: that those of the previous mode are still there, or why none is known.
 	Message    string     `json:"message"`
 	NodeLabels NodeLabels `json:"nodeLabels"`
-	Items      []Node     `json:"items"`
+	// DNS is the server that was asked for the names, nil if none was.
+	DNS   *DNSServer `json:"dns,omitempty"`
+	Items []Node     `json:"items"`
 }
 
 // LabelOrigin is how a pod came by its node label.
@@ -78,12 +81,21 @@ type Node struct {
 	Endpoints Endpoints `json:"endpoints"`
 	// Addresses are those of the ready endpoints.
 	Addresses []string `json:"addresses"`
+	// DNSAddresses are those that the cluster's DNS is to answer for DNSName: the cluster IPs of the Service or, if it
+	// is headless, the addresses of the ready endpoints.
+	DNSAddresses []string `json:"dnsAddresses"`
+	// Ports are those of the Service.
+	Ports []Port `json:"ports"`
+	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
+	LoadBalancer []string `json:"loadBalancer"`
 	// Pods are those on the node, or nodes, that the LocalService selects, by name.
 	Pods []Pod `json:"pods"`
 	// Reason and Message say what is wrong, in a word and in words. Both are empty if the name has ready
 	// endpoints and all is well.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message"`
+	// DNS is what the cluster's DNS answers, nil if it was not asked.
+	DNS *DNSAnswer `json:"dns,omitempty"`
 }
 
 // HasService reports whether the LocalService has a Service with the name.
@@ -104,6 +116,15 @@ func (n *Node) Name() string {
 type Endpoints struct {
 	Ready int `json:"ready"`
 	Total int `json:"total"`
+}
+
+// Port is a port of a Service. A headless Service does not translate it: clients connect to the pods' own.
+type Port struct {
+	Name     string          `json:"name"`
+	Protocol corev1.Protocol `json:"protocol"`
+	Port     int32           `json:"port"`
+	// NodePort is the port on every node of the cluster that leads to the Service, 0 for none.
+	NodePort int32 `json:"nodePort"`
 }
 
 // Pod is what is known of a pod.

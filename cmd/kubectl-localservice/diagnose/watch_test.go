@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,7 @@ func TestChanges(t *testing.T) {
 	now := &NodeList{Items: []Node{n("n0", 1), n("n1", 1), n("n3", 2)}}
 	want := []Node{n("n0", 1), n("n3", 2), {Node: "n2", Service: "demo-n2", Addresses: []string{}, Pods: []Pod{},
 		Reason: NameGone, Message: "gone: the LocalService does not give this name any more"}}
-	if diff := cmp.Diff(want, Changes(before, now)); diff != "" {
+	if diff := cmp.Diff(want, Changes(before, now), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := Changes(nil, now); len(got) != 3 {

@@ -17,8 +17,8 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published; Services where it is empty.",priority=1
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date.",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",message="metadata.name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name begins the name of every generated Service, so it must start with a letter and hold only lower case letters, digits and '-', without dots"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",fieldPath=".metadata.name",message="the name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",fieldPath=".metadata.name",message="the name begins that of every generated Service, so it must start with a letter and hold only lower case letters, digits and '-', without dots"
 
 // LocalService gives every node a Service of its own. The controller creates one Service per node, named
 // <name>-<node>, which selects only the pods on that node, so that http://<name>-<node> always answers from there.
@@ -195,12 +195,15 @@ type LocalServiceSpec struct {
 	ServiceMetadata *ServiceMetadata `json:"serviceMetadata,omitempty"`
 }
 
+// The rule about targetPort has no regular expression, and no ==, of which Kubernetes 1.32 expects that they read
+// megabytes: the CustomResourceDefinition would be refused.
+
 // ServicePort is one port of every node's Service.
 type ServicePort struct {
 	// name of the port, a DNS label. Needed when there is more than one port.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a port has only lower case letters, digits and '-', and begins and ends with a letter or digit, for example http"
 	Name string `json:"name,omitempty"`
 
 	// protocol is TCP (default), UDP or SCTP.
@@ -226,7 +229,7 @@ type ServicePort struct {
 	// Headless Services do not translate ports: their clients connect to the pods' own ports.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^(([0-9]+-)*[0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$`
+	// +kubebuilder:validation:XValidation:rule="type(self) in [int] || self == '' || ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].all(i, i >= size(self) || (self.charAt(i) >= 'a' && self.charAt(i) <= 'z') || (self.charAt(i) >= '0' && self.charAt(i) <= '9') || (self.charAt(i) == '-' && i > 0 && i < size(self) - 1 && self.charAt(i - 1) != '-')) && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].exists(i, i < size(self) && self.charAt(i) >= 'a'))",message="targetPort is the number of a port, without quotes, or a name: at most 15 lower case letters, digits and single '-' between them, with at least one letter"
 	TargetPort intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// nodePort cannot be set, because no two Services can share one: the API server allocates one to each node's

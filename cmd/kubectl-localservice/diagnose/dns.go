@@ -1,0 +1,139 @@
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// DNSResult says, in a word for scripts, what the cluster's DNS answers for a name.
+type DNSResult string
+
+// The results. `kubectl localservice nodes -h` says what each of them means.
+const (
+	DNSAnswers        DNSResult = "Answers"
+	DNSEmpty          DNSResult = "Empty"
+	DNSUnknown        DNSResult = "Unknown"
+	DNSOtherNode      DNSResult = "OtherNode"
+	DNSOtherAddresses DNSResult = "OtherAddresses"
+	DNSNoAnswer       DNSResult = "NoAnswer"
+)
+
+// The codes of answers with which a server knows what it says: that the name has these addresses, or is not there.
+const (
+	noError     = "NOERROR"
+	unknownName = "NXDOMAIN"
+)
+
+// DNSServer is the server that was asked for the names.
+type DNSServer struct {
+	// Service and Pod are those of the server, as <namespace>/<name>.
+	Service string `json:"service"`
+	Pod     string `json:"pod"`
+	// KubeDNS is whether it is kube-dns, the server before CoreDNS, which does not read EndpointSlices.
+	KubeDNS bool `json:"kubeDNS"`
+	// Message says what concerns all names.
+	Message string `json:"message"`
+}
+
+// DNSAnswer is what the server answers for a name, and what is to be thought of that.
+type DNSAnswer struct {
+	Result DNSResult `json:"result"`
+	// Addresses are those in the answer, sorted.
+	Addresses []string `json:"addresses"`
+	// Message says what is wrong, "" if nothing is.
+	Message string `json:"message"`
+}
+
+// DNSReply is what a server says when it is asked for the addresses of a name.
+type DNSReply struct {
+	// Addresses are none if the server does not know the name, or no address of it.
+	Addresses []string
+	// Truncated is whether there are more addresses than an answer has room for.
+	Truncated bool
+	// Code is that of the answer, such as NXDOMAIN: of one that is not NOERROR, if there are several answers.
+	Code string
+	// Failure says why there is no answer; "" if there is.
+	Failure string
+}
+
+// WithDNS returns a list with what a DNS server replies, by DNSName, compared with what it should.
+func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *NodeList {
+	out := *list
+	if server.KubeDNS && list.Mode == v1alpha1.ModeHostnames {
+		server.Message = "The cluster's DNS is kube-dns (pod " + server.Pod + "), which does not read EndpointSlices: " +
+			"no name of a LocalService of mode Hostnames resolves there. Use mode Services, or CoreDNS."
+	}
+	out.DNS = &server
+	nodesOf := map[string][]string{} // by address
+	for i := range list.Items {
+		n := &list.Items[i]
+		for _, address := range slices.Concat(n.DNSAddresses, n.Addresses) {
+			nodesOf[address] = append(nodesOf[address], n.Node)
+		}
+	}
+	out.Items = slices.Clone(list.Items)
+	for i := range out.Items {
+		n := &out.Items[i]
+		if reply, asked := replies[n.DNSName]; asked && n.DNSName != "" {
+			n.DNS = n.compareDNS(reply, nodesOf)
+		}
+	}
+	return &out
+}
+
+// compareDNS compares a reply with the addresses that the name should have.
+func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswer {
+	a := &DNSAnswer{Addresses: slices.Sorted(slices.Values(reply.Addresses))}
+	a.Addresses = append([]string{}, slices.Compact(a.Addresses)...) // [] in JSON, not null
+	missing := without(n.DNSAddresses, a.Addresses)
+	unexpected := without(a.Addresses, n.DNSAddresses)
+	var others []string // that are of another node
+	for _, address := range unexpected {
+		if nodes := nodesOf[address]; len(nodes) > 0 && !slices.Contains(nodes, n.Node) {
+			others = append(others, address+" of "+nodes[0])
+		}
+	}
+	switch {
+	case reply.Failure != "":
+		a.Result, a.Message = DNSNoAnswer, "no answer from DNS: "+reply.Failure
+	case reply.Code != noError && reply.Code != unknownName:
+		a.Result, a.Message = DNSNoAnswer, "no answer from DNS: the server says "+reply.Code
+	case len(a.Addresses) == 0 && len(n.DNSAddresses) == 0:
+		a.Result = DNSEmpty
+	case len(a.Addresses) == 0:
+		a.Result, a.Message = DNSUnknown, "unknown to DNS, which should answer "+firstOf(n.DNSAddresses)
+	case len(others) > 0:
+		a.Result, a.Message = DNSOtherNode, "DNS answers with addresses of another node: "+firstOf(others)
+	case len(unexpected) > 0 || len(missing) > 0 && !reply.Truncated:
+		a.Result = DNSOtherAddresses
+		a.Message = "DNS answers " + firstOf(a.Addresses) + ", and should answer " +
+			cmp.Or(firstOf(n.DNSAddresses), "nothing")
+	default:
+		a.Result = DNSAnswers
+	}
+	return a
+}
+
+// without returns the items that are not among others.
+func without(items, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(items), func(item string) bool { return slices.Contains(others, item) })
+}
+
+// Problems says in words what is wrong with the name, and with what DNS answers; "" if all is well.
+func (n *Node) Problems() string {
+	problems := []string{n.Message}
+	if n.DNS != nil {
+		problems = append(problems, n.DNS.Message)
+	}
+	return strings.Join(slices.DeleteFunc(problems, func(p string) bool { return p == "" }), "; ")
+}
+
+// IsKubeDNS reports whether containers with these images are kube-dns. The Service of CoreDNS is called kube-dns, too.
+func IsKubeDNS(images ...string) bool {
+	return slices.ContainsFunc(images, func(image string) bool {
+		return strings.Contains(image[strings.LastIndexByte(image, '/')+1:], "k8s-dns-kube-dns")
+	})
+}

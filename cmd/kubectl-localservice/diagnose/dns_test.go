@@ -1,0 +1,112 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestCompareDNS asks for the name of n1, whose pods have the addresses 10.0.0.1 and 10.0.0.2. The pod of n2 has
+// 10.0.0.3.
+func TestCompareDNS(t *testing.T) {
+	both := []string{"10.0.0.1", "10.0.0.2"}
+	for name, c := range map[string]struct {
+		expected []string
+		reply    DNSReply
+		want     DNSAnswer
+	}{
+		"as it should, in another order": {both, DNSReply{Addresses: []string{"10.0.0.2", "10.0.0.1"}},
+			DNSAnswer{Result: DNSAnswers, Addresses: both}},
+		"an address twice": {both, DNSReply{Addresses: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}},
+			DNSAnswer{Result: DNSAnswers, Addresses: both}},
+		"no answer": {both, DNSReply{Failure: "late"}, DNSAnswer{Result: DNSNoAnswer, Message: "no answer from DNS: late"}},
+		"not known": {both, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSUnknown,
+			Message: "unknown to DNS, which should answer 10.0.0.1, 10.0.0.2"}},
+		"nothing to know": {nil, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSEmpty}},
+		"another node": {both, DNSReply{Addresses: []string{"10.0.0.1", "10.0.0.3"}}, DNSAnswer{Result: DNSOtherNode,
+			Addresses: []string{"10.0.0.1", "10.0.0.3"},
+			Message:   "DNS answers with addresses of another node: 10.0.0.3 of n2"}},
+		"another node, for a name without pods": {nil, DNSReply{Addresses: []string{"10.0.0.3"}},
+			DNSAnswer{Result: DNSOtherNode, Addresses: []string{"10.0.0.3"},
+				Message: "DNS answers with addresses of another node: 10.0.0.3 of n2"}},
+		"too few": {both, DNSReply{Addresses: both[:1]}, DNSAnswer{Result: DNSOtherAddresses, Addresses: both[:1],
+			Message: "DNS answers 10.0.0.1, and should answer 10.0.0.1, 10.0.0.2"}},
+		"too few, because there is no room": {both, DNSReply{Addresses: both[:1], Truncated: true},
+			DNSAnswer{Result: DNSAnswers, Addresses: both[:1]}},
+		"an old one": {nil, DNSReply{Addresses: []string{"10.0.0.9"}}, DNSAnswer{Result: DNSOtherAddresses,
+			Addresses: []string{"10.0.0.9"}, Message: "DNS answers 10.0.0.9, and should answer nothing"}},
+		"a cluster IP instead of pods": {both, DNSReply{Addresses: []string{"10.96.0.1"}, Truncated: true},
+			DNSAnswer{Result: DNSOtherAddresses, Addresses: []string{"10.96.0.1"},
+				Message: "DNS answers 10.96.0.1, and should answer 10.0.0.1, 10.0.0.2"}},
+		"no answer for one of the families": {both, DNSReply{Addresses: both, Code: "SERVFAIL"},
+			DNSAnswer{Result: DNSNoAnswer, Addresses: both, Message: "no answer from DNS: the server says SERVFAIL"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := &NodeList{Items: []Node{
+				{Node: "n1", DNSName: "n1", DNSAddresses: c.expected, Addresses: both},
+				{Node: "n2", DNSName: "n2", DNSAddresses: []string{"10.0.0.3"}},
+			}}
+			if c.reply.Code == "" {
+				c.reply.Code = "NOERROR"
+			}
+			c.want.Addresses = append([]string{}, c.want.Addresses...) // never nil
+			got := WithDNS(list, DNSServer{}, map[string]DNSReply{"n1": c.reply})
+			if diff := cmp.Diff(&c.want, got.Items[0].DNS); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.Items[1].DNS != nil || list.DNS != nil || list.Items[0].DNS != nil {
+				t.Errorf("a name that was not asked for has an answer, or the argument was changed: %+v", got.Items[1].DNS)
+			}
+		})
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for want, n := range map[string]Node{
+		"":     {DNS: &DNSAnswer{}},
+		"a":    {Message: "a"},
+		"b":    {DNS: &DNSAnswer{Message: "b"}},
+		"a; b": {Message: "a", DNS: &DNSAnswer{Message: "b"}},
+	} {
+		if got := n.Problems(); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
+
+// TestIsKubeDNS has the images of real clusters. What the Service or a Deployment is called does not matter.
+func TestIsKubeDNS(t *testing.T) {
+	for images, want := range map[string]bool{
+		"registry.k8s.io/dns/k8s-dns-kube-dns:1.26.8 registry.k8s.io/dns/k8s-dns-sidecar:1.26.8": true,
+		"gke.gcr.io/k8s-dns-kube-dns-amd64:1.22.28@sha256:0123":                                  true,
+		"mirror.example.com:5000/k8s-dns-dnsmasq-nanny:1 k8s-dns-kube-dns":                       true,
+		"registry.k8s.io/coredns/coredns:v1.15.0":                                                false,
+		"registry.example.com/k8s-dns-kube-dns-mirror/coredns:v1.15.0":                           false,
+		"registry.k8s.io/dns/k8s-dns-node-cache:1.26.8":                                          false,
+	} {
+		if got := IsKubeDNS(strings.Fields(images)...); got != want {
+			t.Errorf("%s: %v", images, got)
+		}
+	}
+	for mode, want := range map[v1alpha1.Mode]bool{v1alpha1.ModeHostnames: true, v1alpha1.ModeServices: false} {
+		got := WithDNS(&NodeList{Mode: mode}, DNSServer{Pod: "kube-system/x", KubeDNS: true}, nil).DNS.Message
+		if strings.Contains(got, "kube-dns (pod kube-system/x), which does not read EndpointSlices") != want {
+			t.Errorf("%s: %q", mode, got)
+		}
+	}
+	if got := WithDNS(&NodeList{Mode: v1alpha1.ModeHostnames}, DNSServer{}, nil).DNS.Message; got != "" {
+		t.Error(got)
+	}
+}
+
+// TestManyAddresses names a few addresses only.
+func TestManyAddresses(t *testing.T) {
+	n := Node{DNSAddresses: slices.Repeat([]string{"10.0.0.1"}, 4000)}
+	if got := n.compareDNS(DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1, 3997 more") {
+		t.Errorf("%.200s", got)
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+)
+
+const (
+	// dnsTimeout bounds how long all names take; dnsReplyTimeout, how long those take that are asked at a time.
+	dnsTimeout      = time.Minute
+	dnsReplyTimeout = 10 * time.Second
+	// dnsConnections are open at a time, for namesPerConnection names each: dnsmasq answers 100 questions on one.
+	dnsConnections     = 8
+	namesPerConnection = 32
+	// dnsPort is that of the Service.
+	dnsPort = 53
+)
+
+// knownName is a name that every cluster has, without the cluster's domain.
+const knownName = "kubernetes.default.svc."
+
+// withDNS returns the list with what the cluster's DNS answers for its names.
+func (c *cluster) withDNS(ctx context.Context, list *diagnose.NodeList, flags *nodesFlags) (*diagnose.NodeList, error) {
+	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
+	defer cancel()
+	server, address, err := c.connectDNS(ctx, flags.dnsService)
+	if err != nil {
+		return nil, fmt.Errorf("ask the cluster's DNS: %w", err)
+	}
+	known := knownName + flags.clusterDomain
+	names := []string{known}
+	for i := range list.Items {
+		if name := list.Items[i].DNSName; name != "" {
+			names = append(names, name)
+		}
+	}
+	replies := askDNS(ctx, address, names)
+	if !slices.ContainsFunc(names, func(name string) bool {
+		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
+	}) {
+		return nil, fmt.Errorf("the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it says %s): "+
+			"either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in any pod ends with "+
+			"(set --cluster-domain), or the server has not reached the API server", server.Pod, known, replies[known].Code,
+			flags.clusterDomain)
+	}
+	return diagnose.WithDNS(list, server, replies), nil
+}
+
+// connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it.
+func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, address string,
+	err error) {
+	namespace, name, found := strings.Cut(service, "/")
+	if !found || namespace == "" || name == "" {
+		return server, "", fmt.Errorf("--dns-service is %q: it must be namespace/name", service)
+	}
+	list, err := c.kube.DiscoveryV1().EndpointSlices(namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+	if err != nil {
+		return server, "", fmt.Errorf("find the pods of Service %s: %w", service, err)
+	}
+	podName, port := dnsPod(list.Items)
+	if podName == "" {
+		return server, "", fmt.Errorf("there is no Service %s with a ready pod and TCP port %d: name the Service of your "+
+			"cluster's DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a "+
+			"pod instead", service, dnsPort)
+	}
+	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
+	if err != nil {
+		return server, "", fmt.Errorf("find out which DNS server runs in pod %s/%s: %w", namespace, podName, err)
+	}
+	var images []string
+	for i := range pod.Spec.Containers {
+		images = append(images, pod.Spec.Containers[i].Image)
+	}
+	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName,
+		KubeDNS: diagnose.IsKubeDNS(images...)}
+	address, err = c.forward(ctx, namespace, podName, port)
+	if err != nil {
+		err = c.explainForward(ctx, namespace, fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err))
+	}
+	return server, address, err
+}
+
+// explainForward adds to an error that a permission is missing, if it is. The error itself has no type that says so.
+func (c *cluster) explainForward(ctx context.Context, namespace string, err error) error {
+	review, reviewErr := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create",
+				Resource: string(corev1.ResourcePods), Subresource: "portforward"}}}, metav1.CreateOptions{})
+	if reviewErr != nil || review.Status.Allowed {
+		return err
+	}
+	return fmt.Errorf("you lack the permission to create pods/portforward in namespace %s: ask for it, and check with "+
+		"`kubectl auth can-i create pods/portforward -n %s`: %w", namespace, namespace, err)
+}
+
+// dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none.
+func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32) {
+	for i := range endpointSlices {
+		for _, p := range endpointSlices[i].Ports {
+			// Not a port for metrics. Its number is the pod's, so that the name decides if it is not 53.
+			isDNS := ptr.Deref(p.Port, 0) == dnsPort || strings.HasPrefix(ptr.Deref(p.Name, ""), "dns")
+			if ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && isDNS {
+				port = ptr.Deref(p.Port, dnsPort)
+			}
+		}
+		for _, e := range endpointSlices[i].Endpoints {
+			if port != 0 && ptr.Deref(e.Conditions.Ready, true) && e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+				return e.TargetRef.Name, port
+			}
+		}
+	}
+	return "", 0
+}
+
+// askDNS asks a server for the addresses of names, many at a time.
+func askDNS(ctx context.Context, server string, names []string) map[string]diagnose.DNSReply {
+	replies := make([]diagnose.DNSReply, len(names))
+	var asking errgroup.Group
+	asking.SetLimit(dnsConnections)
+	for start := 0; start < len(names); start += namesPerConnection {
+		end := min(start+namesPerConnection, len(names))
+		asking.Go(func() error {
+			askOnConnection(ctx, server, names[start:end], replies[start:end])
+			return nil
+		})
+	}
+	_ = asking.Wait() // Failures are in the replies.
+	byName := make(map[string]diagnose.DNSReply, len(names))
+	for i, name := range names {
+		byName[name] = replies[i]
+	}
+	return byName
+}
+
+// askOnConnection asks for names on one connection, all at once, and fills in their replies.
+func askOnConnection(ctx context.Context, server string, names []string, replies []diagnose.DNSReply) {
+	ctx, cancel := context.WithTimeout(ctx, dnsReplyTimeout)
+	defer cancel()
+	types := []uint16{dns.TypeA, dns.TypeAAAA}
+	pending := map[uint16]*diagnose.DNSReply{} // by the number of the question
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+	if err == nil {
+		defer connection.Close()
+		defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
+	}
+	conn := &dns.Conn{Conn: connection}
+	for i, name := range names {
+		for _, t := range types {
+			question := new(dns.Msg).SetQuestion(dns.Fqdn(name), t)
+			question.Id = uint16(len(pending))
+			pending[question.Id] = &replies[i]
+			if err == nil {
+				err = conn.WriteMsg(question)
+			}
+		}
+	}
+	for err == nil && len(pending) > 0 {
+		var reply *dns.Msg
+		if reply, err = conn.ReadMsg(); err == nil && pending[reply.Id] != nil {
+			addReply(pending[reply.Id], reply)
+			delete(pending, reply.Id)
+		}
+	}
+	for _, reply := range pending {
+		reply.Failure = whyNoReply(cmp.Or(ctx.Err(), err))
+	}
+}
+
+// addReply adds what the server says of the addresses of one family.
+func addReply(to *diagnose.DNSReply, reply *dns.Msg) {
+	if to.Code == "" || reply.Rcode != dns.RcodeSuccess {
+		to.Code = dns.RcodeToString[reply.Rcode]
+	}
+	to.Truncated = to.Truncated || reply.Truncated
+	for _, record := range reply.Answer {
+		switch record := record.(type) {
+		case *dns.A:
+			to.Addresses = append(to.Addresses, record.A.String())
+		case *dns.AAAA:
+			to.Addresses = append(to.Addresses, record.AAAA.String())
+		}
+	}
+}
+
+// whyNoReply says why a connection has ended.
+func whyNoReply(err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "none came in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed; is TCP port 53 of the server's pod open?"
+	}
+	return err.Error()
+}

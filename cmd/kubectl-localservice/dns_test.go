@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// dnsServer is a DNS server on this machine, by TCP alone.
+type dnsServer struct {
+	address string
+	// records are addresses by name, and failures the codes of names.
+	records  map[string][]string
+	failures map[string]int
+
+	mu   sync.Mutex
+	most int            // questions on a connection
+	asks map[string]int // questions by client
+}
+
+// newDNSServer starts a server that knows cluster.local, and refuses other domains, as CoreDNS may.
+func newDNSServer(t *testing.T, records map[string][]string) *dnsServer {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &dnsServer{address: listener.Addr().String(), records: records, failures: map[string]int{},
+		asks: map[string]int{}}
+	records["kubernetes.default.svc.cluster.local."] = []string{"10.96.0.1"}
+	server := &dns.Server{Listener: listener, Handler: s}
+	go func() { _ = server.ActivateAndServe() }()
+	t.Cleanup(func() { _ = listener.Close() })
+	return s
+}
+
+func (s *dnsServer) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asks[w.RemoteAddr().String()]++
+	s.most = max(s.most, s.asks[w.RemoteAddr().String()])
+	name, reply := question.Question[0].Name, new(dns.Msg).SetReply(question)
+	for _, address := range s.records[name] {
+		record, err := dns.NewRR(name + " 5 IN A " + address)
+		if strings.Contains(address, ":") {
+			record, err = dns.NewRR(name + " 5 IN AAAA " + address)
+		}
+		if err == nil && record.Header().Rrtype == question.Question[0].Qtype {
+			reply.Answer = append(reply.Answer, record)
+		}
+	}
+	switch {
+	case !dns.IsSubDomain("cluster.local.", name) && len(s.records[name]) == 0:
+		reply.Rcode = dns.RcodeRefused
+	case len(s.records[name]) == 0:
+		reply.Rcode = dns.RcodeNameError
+	}
+	if code, fails := s.failures[name]; fails {
+		reply.Rcode, reply.Answer = code, nil
+	}
+	_ = w.WriteMsg(reply)
+}
+
+// withDNS adds a DNS server to the cluster, with images in its pod.
+func (f *fixture) withDNS(t *testing.T, s *dnsServer, images ...string) {
+	t.Helper()
+	server := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns-1"}}
+	for _, image := range images {
+		server.Spec.Containers = append(server.Spec.Containers, corev1.Container{Image: image})
+	}
+	slice := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false), endpoint("dns-1", "10.1.0.2", true))
+	slice.Namespace = "kube-system"
+	slice.Ports = []discoveryv1.EndpointPort{
+		{Name: new("dns"), Port: new(int32(5353)), Protocol: new(corev1.ProtocolUDP)},
+		{Name: new("dns-tcp"), Port: new(int32(5354)), Protocol: new(corev1.ProtocolTCP)},
+		{Name: new("metrics"), Port: new(int32(9153)), Protocol: new(corev1.ProtocolTCP)},
+	}
+	if err := errors.Join(f.kube.Tracker().Add(server), f.kube.Tracker().Add(slice)); err != nil {
+		t.Fatal(err)
+	}
+	f.forward = func(_ context.Context, namespace, pod string, port int32) (string, error) {
+		if namespace+"/"+pod != "kube-system/dns-1" || port != 5354 {
+			return "", fmt.Errorf("there is no port %d of %s/%s", port, namespace, pod)
+		}
+		return s.address, nil
+	}
+}
+
+func TestDNS(t *testing.T) {
+	s := newDNSServer(t, map[string][]string{
+		"demo-n1.default.svc.cluster.local.": {"10.96.0.1", "fd00::1"},
+		"demo-n3.default.svc.cluster.local.": {"10.96.0.1"},
+	})
+	s.failures["demo-n5.default.svc.cluster.local."] = dns.RcodeServerFailure
+	f := newFixture(t)
+	f.withDNS(t, s, "registry.k8s.io/coredns/coredns:v1.15.0")
+	const query = "-o=jsonpath={.dns.service} {.dns.pod} {.dns.kubeDNS};" +
+		"{range .items[*]}{.node} {.dns.result} {.dns.addresses} {.dns.message};{end}"
+	const want = `kube-system/kube-dns kube-system/dns-1 false;n1 Answers ["10.96.0.1","fd00::1"] ;n2 Empty [] ;` +
+		`n3 OtherNode ["10.96.0.1"] DNS answers with addresses of another node: 10.96.0.1 of n1;n4 Empty [] ;` +
+		`n5 NoAnswer [] no answer from DNS: the server says SERVFAIL;`
+	if code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", query); code != 0 || stdout != want || stderr != "" {
+		t.Errorf("%d: got:\n%s\n%s\nwant:\n%s", code, stdout, stderr, want)
+	}
+	const table = `
+NODE   SERVICE   DNS-NAME                            ENDPOINTS   DNS         REASON
+n1     demo-n1   demo-n1.default.svc.cluster.local   2/2         Answers     
+n2     demo-n2   demo-n2.default.svc.cluster.local   0/1         Empty       not ready: c (CrashLoopBackOff)
+n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         OtherNode   no pod with app=demo here; ` +
+		`DNS answers with addresses of another node: 10.96.0.1 of n1
+`
+	_, stdout, _ := f.run(t, "nodes", "demo", "--dns")
+	if lines := strings.SplitAfter(stdout, "\n"); len(lines) != 7 || "\n"+strings.Join(lines[:4], "") != table {
+		t.Errorf("got:\n%s\nwant:%s", stdout, table)
+	}
+}
+
+// TestKubeDNS has a server that knows none of the names, and is asked for those that there are.
+func TestKubeDNS(t *testing.T) {
+	f := newHostnamesFixture(t, "zone")
+	f.withDNS(t, newDNSServer(t, map[string][]string{}), "registry.k8s.io/dns/k8s-dns-kube-dns:1.26.8")
+	const query = "-o=jsonpath={.dns.kubeDNS};{range .items[*]}{.node} {.dns.result};{end}"
+	code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", query)
+	if want := "true;EU.b Empty;eu-a Unknown;eu-c Empty;n5 ;"; code != 0 || stdout != want ||
+		!strings.HasPrefix(stderr, "warning: The cluster's DNS is kube-dns (pod kube-system/dns-1), which does not") {
+		t.Errorf("%d: %q, want %q; %s", code, stdout, want, stderr)
+	}
+}
+
+// TestManyNames: a connection has few questions, and no name is lost between two of them.
+func TestManyNames(t *testing.T) {
+	names, records := []string{}, map[string][]string{}
+	for i := range 1000 {
+		name := fmt.Sprintf("n%d.example.org", i)
+		names = append(names, name)
+		records[name+"."] = []string{fmt.Sprintf("10.0.%d.%d", i/256, i%256)}
+	}
+	s := newDNSServer(t, records)
+	replies := askDNS(t.Context(), s.address, names)
+	for _, name := range names {
+		if got := replies[name]; got.Failure != "" || !slices.Equal(got.Addresses, records[name+"."]) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.most != 2*namesPerConnection || len(s.asks) != (1000+namesPerConnection-1)/namesPerConnection {
+		t.Errorf("%d questions on one of %d connections", s.most, len(s.asks))
+	}
+}
+
+// TestNoDNS: servers that nobody reaches, that hang up, and that never answer.
+func TestNoDNS(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 2)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- connection
+		}
+	}()
+	ask := func(ctx context.Context) string {
+		return askDNS(ctx, listener.Addr().String(), []string{"n1"})["n1"].Failure
+	}
+	go func() { _ = (<-accepted).(*net.TCPConn).CloseWrite() }()
+	if got := ask(t.Context()); !strings.HasPrefix(got, "the connection was closed") {
+		t.Error(got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got := ask(ctx); got != "none came in time" {
+		t.Error(got)
+	}
+	_ = listener.Close()
+	if got := ask(t.Context()); !strings.Contains(got, "connection refused") {
+		t.Error(got)
+	}
+}
+
+func TestDNSErrors(t *testing.T) {
+	const noService = "there is no Service kube-system/kube-dns with a ready pod and TCP port 53…--dns-service"
+	breaks := func(allowed bool) func(*fixture) {
+		return func(f *fixture) {
+			f.forward = func(context.Context, string, string, int32) (string, error) { return "", errors.New("broken") }
+			f.kube.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &authorizationv1.SelfSubjectAccessReview{
+					Status: authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}}, nil
+			})
+		}
+	}
+	for name, c := range map[string]struct {
+		args, want string
+		change     func(f *fixture)
+	}{
+		"watch":       {"--watch", "leave out either --dns or --watch", nil},
+		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
+		"no Service":  {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns with a ready pod", nil},
+		"no pod": {"", noService, func(f *fixture) {
+			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
+				"kube-dns-abcde")
+		}},
+		"no permission to read": {"", "you lack a permission…find the pods of Service kube-system/kube-dns", func(f *fixture) {
+			f.kube.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return a.GetNamespace() == "kube-system", nil, forbidden
+			})
+		}},
+		"no permission to forward": {"", "lack the permission to create pods/portforward in namespace kube-system…can-i " +
+			"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken", breaks(false)},
+		"no way to the pod": {"", "error: ask the cluster's DNS: forward a port to pod kube-system/dns-1: broken",
+			breaks(true)},
+		"another domain": {"--cluster-domain example.org", "nor for kubernetes.default.svc.example.org " +
+			"(it says REFUSED)…set --cluster-domain", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.withDNS(t, newDNSServer(t, map[string][]string{}))
+			if c.change != nil {
+				c.change(f)
+			}
+			code, stdout, stderr := f.run(t, strings.Fields("nodes demo --dns "+c.args)...)
+			rest := stderr
+			for want := range strings.SplitSeq(c.want, "…") {
+				var found bool
+				if _, rest, found = strings.Cut(rest, want); !found || code != 1 || stdout != "" {
+					t.Errorf("%d %q %s\ndoes not say %q", code, stdout, stderr, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// forwardHost is where a port-forward listens.
+const forwardHost = "127.0.0.1"
+
+// newForward returns what cluster.forward is. What fails within a connection ends that connection, and is not logged.
+func newForward(config *rest.Config) func(context.Context, string, string, int32) (string, error) {
+	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
+		dialer, err := newForwardDialer(config, namespace, pod)
+		if err != nil {
+			return "", err
+		}
+		ready, failed := make(chan struct{}), make(chan error, 1)
+		forwarder, err := portforward.NewOnAddressesForStreamingWithContext(klog.NewContext(ctx, logr.Discard()), dialer,
+			[]string{forwardHost}, []string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
+		if err != nil {
+			return "", err
+		}
+		go func() { failed <- forwarder.ForwardPorts() }()
+		select {
+		case <-ready:
+		case err = <-failed:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			return "", err
+		}
+		ports, err := forwarder.GetPorts()
+		if err != nil {
+			return "", err
+		}
+		return net.JoinHostPort(forwardHost, strconv.Itoa(int(ports[0].Local))), nil
+	}
+}
+
+// newForwardDialer connects as kubectl does: by websocket, or by SPDY where something on the way does not know the
+// former, or the user has the permission to create pods/portforward only, and not to get it.
+func newForwardDialer(config *rest.Config, namespace, pod string) (httpstream.Dialer, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).
+		SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, err
+	}
+	bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	byWebsocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialerForStreaming(byWebsocket, bySPDY, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// permissionInterval is how often the API server is asked whether a missing permission has been granted.
+const permissionInterval = 5 * time.Second
+
+// retryWhenPermitted has names published as soon as the permission to write EndpointSlices is granted: a write that was
+// refused waits for up to two minutes. One question for each of the namespaces, or one for all if there are none,
+// costs the same for a thousand LocalServices as for one. Which of them wait is in their status, so there is nothing to
+// remember.
+func (c *hostnamesController) retryWhenPermitted(ctx context.Context, namespaces []string) {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for _, namespace := range namespaces {
+			waiting := c.notPermitted(namespace)
+			if len(waiting) == 0 || !app.MayPublishHostnames(ctx, c.slices.Kube, namespace) {
+				continue
+			}
+			klog.FromContext(ctx).Info("The permission to write EndpointSlices has been granted",
+				"localServices", len(waiting))
+			for _, ls := range waiting {
+				c.slices.Refusals.Forget(ls.UID)
+				c.addAll(cache.KeyOf(ls))
+			}
+		}
+	}, permissionInterval)
+}
+
+// notPermitted returns the LocalServices of a namespace, or of all, whose names are not published for want of the
+// permission.
+func (c *hostnamesController) notPermitted(namespace string) (waiting []*v1alpha1.LocalService) {
+	for ls := range c.caches.LocalServices.All() {
+		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Reason == v1alpha1.ReasonHostnamesNotPermitted &&
+			(namespace == metav1.NamespaceAll || namespace == ls.Namespace) {
+			waiting = append(waiting, ls)
+		}
+	}
+	return waiting
+}

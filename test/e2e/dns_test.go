@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestDNS has the plugin ask CoreDNS, through a port-forward, for the names of both modes. Then somebody else publishes
+// the pod of another node under one of the names.
+func TestDNS(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	headless := s.localService("demo")
+	virtual := s.localService("virtual", framework.WithClusterIP)
+	hostnames := s.hostnames("names")
+	s.deploy(int32(len(nodes)))
+	s.waitForPods(1, nodes...)
+	all := map[string]string{}
+	for _, node := range nodes {
+		all[node] = "Answers"
+	}
+	for _, ls := range []*v1alpha1.LocalService{headless, virtual, hostnames} {
+		s.wantDNS(ls, all)
+	}
+
+	s.publishOtherNode(naming.ServiceName(headless.Name, nodes[1]), s.addressOn(nodes[2]))
+	wrong := maps.Clone(all)
+	wrong[nodes[1]] = "OtherNode"
+	s.wantDNS(headless, wrong)
+	s.wantDNS(virtual, all)
+
+	stdout, stderr, err := s.nodesWithDNS(t.Context(), s.Kubeconfig, hostnames, "--cluster-domain", "example.org")
+	if err == nil || !strings.Contains(stderr, "either example.org is not the domain of the cluster") {
+		t.Errorf("with another domain: %v: %s\n%s", err, stderr, stdout)
+	}
+	read := []string{"get", "list"}
+	kubeconfig := s.NewAccount(t, s.Namespace, "reader", framework.Permissions{Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "services", "pods"}, Verbs: read},
+		{APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}, Verbs: read},
+		{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{"localservices"}, Verbs: read},
+	}})
+	_, stderr, err = s.nodesWithDNS(t.Context(), kubeconfig, hostnames)
+	if err == nil || !strings.Contains(stderr, "lack the permission to create pods/portforward in namespace kube-system") {
+		t.Errorf("without permission to forward ports: %v: %s", err, stderr)
+	}
+}
+
+func (s *scene) nodesWithDNS(ctx context.Context, kubeconfig string, ls *v1alpha1.LocalService, args ...string) (stdout,
+	stderr string, err error) {
+	return framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + kubeconfig}, append([]string{"nodes", ls.Name,
+		"--dns", "--namespace", s.Namespace, "-o", "json"}, args...)...)
+}
+
+// wantDNS waits until DNS answers what is wanted, by node.
+func (s *scene) wantDNS(ls *v1alpha1.LocalService, want map[string]string) {
+	s.T.Helper()
+	s.Eventually("the plugin knows what DNS answers for "+ls.Name, func(ctx context.Context) error {
+		stdout, stderr, err := s.nodesWithDNS(ctx, s.Kubeconfig, ls)
+		if err != nil || stderr != "" {
+			return fmt.Errorf("%v: %s", err, stderr)
+		}
+		var list struct {
+			DNS   struct{ Pod string }
+			Items []struct {
+				Node string
+				DNS  struct{ Result string }
+			}
+		}
+		if err := json.Unmarshal([]byte(stdout), &list); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(list.DNS.Pod, "kube-system/coredns-") {
+			return framework.Hopeless(fmt.Errorf("it has asked %s", list.DNS.Pod))
+		}
+		got := map[string]string{}
+		for _, item := range list.Items {
+			got[item.Node] = item.DNS.Result
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("DNS answers %v instead of %v:\n%s", got, want, stdout)
+		}
+		return nil
+	})
+}
+
+// addressOn is the address of the pod on a node.
+func (s *scene) addressOn(node string) string {
+	s.T.Helper()
+	byNode := s.waitForPods(1, nodes...)
+	return s.GetPod(byNode[node][0]).Status.PodIP
+}
+
+// publishOtherNode adds an address to a Service, as somebody else than the controllers would.
+func (s *scene) publishOtherNode(service, address string) {
+	s.T.Helper()
+	_, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Create(s.Ctx(), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign", Labels: map[string]string{
+			discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "example.com"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		Ports:       []discoveryv1.EndpointPort{{Port: new(int32(appPort))}},
+	}, metav1.CreateOptions{})
+	s.Must(err)
+}
