@@ -305,6 +305,14 @@ func Warnings(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(Changed(before, after), func(c metav1.Condition) bool { return !needsAttention(&c) })
 }
 
+// Recovered returns the conditions that do not need attention any more.
+func Recovered(before, after []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(after), func(c metav1.Condition) bool {
+		old := meta.FindStatusCondition(before, c.Type)
+		return old == nil || !needsAttention(old) || needsAttention(&c)
+	})
+}
+
 func needsAttention(c *metav1.Condition) bool {
 	switch c.Type {
 	case v1alpha1.ConditionConflicted, v1alpha1.ConditionContested, v1alpha1.ConditionNearCapacity:
