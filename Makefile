@@ -110,12 +110,12 @@ test-external-dns: build playground ## Have the real external-dns make a record 
 
 .PHONY: bench
 bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); an hour
-	@CGO_ENABLED=0 go build -C hack/bench -o ../../bin/bench/ .
+	@hack/go-build.sh bin/bench/bench hack/bench .
 	bin/bench/bench -row '$(ROW)'
 
 .PHONY: bench-smoke
 bench-smoke: build playground ## See that the benchmark works: small sizes, counts checked, times not
-	@CGO_ENABLED=0 go build -C hack/bench -o ../../bin/bench/ .
+	@hack/go-build.sh bin/bench/bench hack/bench .
 	bin/bench/bench -smoke
 
 .PHONY: fuzz
@@ -150,8 +150,7 @@ site: ## Build a site of the documents, with search, into bin/site (needs Node.j
 
 .PHONY: chart
 chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4) from their modules
-	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm3 helm.sh/helm/v3/cmd/helm
-	@CGO_ENABLED=0 go build -C hack/chart -ldflags '-s -w' -o ../../bin/helm4 helm.sh/helm/v4/cmd/helm
+	@hack/chart/build.sh
 	@bin/helm4 package artifacts/chart/local-service-controller --destination bin
 
 .PHONY: build
@@ -162,7 +161,7 @@ build: ## Build the controller, the kubectl plugin and the demo app into bin/
 
 .PHONY: image
 image: ## Make the image for amd64 and arm64, with its bill of materials, in bin/image (IMAGE=name:tag)
-	@CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
+	@hack/go-build.sh bin/make-image hack/image .
 	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -out bin/image \
 	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the walk-through of README.md and docs/walk-through.md on a cluster of three nodes that it starts on this
+# Runs the walk-through of docs/walk-through.md on a cluster of three nodes that it starts on this
 # machine, and ends it again. With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -75,7 +75,19 @@ ask_by_hostname() {
     printf '%s\n' "$answer"
     [[ $answer == 'hello  this message from '*/"$1" ]] || die "http://$1.$app:8080 was answered from a wrong node"
 }
-ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-k8s03:8080"; }
+# ask_each asks for the name of every node, and prints the answers.
+ask_each() {
+    local node answer
+    for node in k8s01 k8s02 k8s03; do
+        await "http://$app-$node:8080 does not answer" ask "$node"
+        say "\$ bin/playground run -- curl -s http://$app-$node:8080"
+        answer=$(ask "$node") || die "http://$app-$node:8080 does not answer any more"
+        printf '%s\n' "$answer"
+        [[ $answer == 'hello  this message from '*/"$node" ]] ||
+            die "http://$app-$node:8080 was answered from a wrong node"
+    done
+}
+ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-$1:8080"; }
 
 [[ $(uname -s) == Linux ]] || die 'the cluster needs Linux: its nodes are namespaces of the machine it runs on'
 command -v go >/dev/null || die 'please install Go first: https://go.dev/doc/install'
@@ -128,13 +140,7 @@ show 'kubectl get service -l owner'
 show "kubectl get pod -l kind=$app -L vm/rack"
 show 'kubectl get pod -l vm/rack=k8s03'
 
-await "http://$app-k8s03:8080 does not answer" ask
-say "\$ for i in {1..20}; do bin/playground run -- curl -s http://$app-k8s03:8080; done"
-for _ in {1..20}; do
-    answer=$(ask) || die "http://$app-k8s03:8080 does not answer any more"
-    printf '%s\n' "$answer"
-    [[ $answer == 'hello  this message from '*/k8s03 ]] || die "http://$app-k8s03:8080 was answered from a wrong node"
-done
+ask_each
 
 say 'Now only nodes with the label disk=ssd are to have a Service: k8s01 and k8s02'
 show 'kubectl label node k8s01 k8s02 disk=ssd'
@@ -145,7 +151,7 @@ say 'k8s03 gets the label, and its Service is back'
 show 'kubectl label node k8s03 disk=ssd'
 await 'the Service of k8s03 is not back' has_services 3
 show 'kubectl get service -l owner'
-await "http://$app-k8s03:8080 does not answer" ask
+await "http://$app-k8s03:8080 does not answer" ask k8s03
 show "bin/playground run -- curl -s http://$app-k8s03:8080"
 
 say 'The same with one Service for all nodes, in which each has a hostname'
@@ -154,22 +160,34 @@ show "kubectl rollout status -n hostnames deployment/$app --timeout=2m"
 show "kubectl wait -n hostnames --for=condition=Ready localservice/$app --timeout=1m"
 await 'there are nodes without a pod that is ready' all_named
 show 'kubectl get -n hostnames localservice,service'
+say 'One of the Services has the names, and the other selects the pods'
 for node in k8s01 k8s02 k8s03; do
     await "http://$node.$app:8080 does not answer" ask_by_hostname "$node"
     say "\$ bin/playground run -n hostnames -- curl -s http://$node.$app:8080"
     ask_by_hostname "$node"
 done
 
-say 'That was the walk-through.'
-if [[ ${KEEP:-0} != 0 ]]; then
+say 'That was the walk-through. What next:'
+if [[ ${KEEP:-0} == 0 ]]; then
+    cat <<'END'
+  make demo KEEP=1         the same, and the cluster stays for you to try things
+  docs/quickstart.md       kind, k3d, minikube, or a cluster with a registry
+  docs/recipes.md          agents, caches, exporters, zones, TLS
+END
+else
     trap 'exit 0' INT TERM HUP
     cat <<END
 The cluster and the controller keep running until Ctrl-C. In another terminal:
 
   cd $PWD
-  export KUBECONFIG=$KUBECONFIG
-  bin/playground kubectl get localservice,service,pod
-  bin/playground run -- curl -s http://$app-k8s02:8080
+  export KUBECONFIG=$KUBECONFIG PATH=\$PWD/bin:\$PATH
+  alias kubectl='playground kubectl'
+  kubectl get localservice,service,pod
+  kubectl localservice nodes $app  # which names answer, and why others do not
+  kubectl localservice view                    # the same in a browser
+  playground run -- curl -s http://$app-k8s02:8080
+
+The log of the controller: $tmp/controller.log
 END
     wait -n "$cluster" "$controller" || true
     die 'the cluster or the controller has ended by itself'

@@ -3,8 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-CGO_ENABLED=0 go build -C hack/lint -ldflags '-s -w' -o ../../bin/golangci-lint \
-    sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
+hack/go-build.sh bin/golangci-lint hack/lint sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter -ldflags '-s -w'
 status=0
 mapfile -t modules <hack/modules.txt
 for module in "${modules[@]}"; do

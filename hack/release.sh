@@ -13,16 +13,17 @@ rm -rf "$dist"
 mkdir -p "$dist"
 
 created=$(git log -1 --format=%cI)
-CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
+hack/go-build.sh bin/make-image hack/image .
 bin/make-image -release -version "$version" -ref "$repository:$version" -out "$dist" \
     -revision "$(git rev-parse HEAD)" -created "$created"
 rm -r "$dist/local-service-controller" # the layout, which the tarball has, too
 
+echo 'packing manifests, the chart and the manifest for Krew' >&2
 released() {
     sed -i -e "s#localhost/local-service-controller:dev#$repository:$version#" \
         -e "s#localhost/local-service-controller#$repository#" "$@"
 }
-cp artifacts/deploy/{install,local-service-controller,hostnames,metrics-secure}.yaml artifacts/examples/{crd,example}.yaml \
+cp artifacts/deploy/{install,local-service-controller,hostnames,metrics-secure}.yaml artifacts/examples/{crd,example,quickstart}.yaml \
     artifacts/chart/local-service-controller/files/rules.yaml "$dist"
 cp artifacts/dashboards/local-service-controller.json "$dist/dashboard.json"
 { cat artifacts/admission/node-label.yaml; echo ---; cat artifacts/admission/node-label-guard.yaml; } >"$dist/admission.yaml"

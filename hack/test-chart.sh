@@ -16,9 +16,11 @@ expect() { [[ $2 == "$3" ]] || { echo "$helm: $1: $2, not $3" >&2; exit 1; }; }
 
 # What the chart renders, with all that can be switched on, has no field that the API server does not know.
 kubectl create namespace local-service-system
-bin/helm4 template local-service-controller "$chart" --namespace local-service-system \
-    --set networkPolicy.enabled=true,admission.enabled=true,metrics.service.enabled=true |
-    kubectl apply --dry-run=server --validate=strict -f -
+for helm in helm3 helm4; do
+    "bin/$helm" template local-service-controller "$chart" --namespace local-service-system \
+        --set networkPolicy.enabled=true,admission.enabled=true,metrics.service.enabled=true |
+        kubectl apply --dry-run=server --validate=strict -f -
+done
 kubectl delete namespace local-service-system --wait
 
 # A user's way from the one file to the chart.

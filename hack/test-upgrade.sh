@@ -15,7 +15,7 @@ folder=bin/upgrade image=localhost/local-service-controller
 rm -rf "$folder"
 mkdir -p "$folder/source"
 git archive "$commit" | tar -x -C "$folder/source"
-CGO_ENABLED=0 go build -C hack/image -o ../../bin/make-image .
+hack/go-build.sh bin/make-image hack/image .
 make_image() { # VERSION SOURCE COMMIT
     bin/make-image -version "$1" -ref "$image:$1" -root "$2" -out "$folder/$1" \
         -revision "$(git rev-parse "$3")" -created "$(git log -1 --format=%cI "$3")"

@@ -10,7 +10,7 @@ mkdir -p "$chart/files"
 cp artifacts/examples/crd.yaml artifacts/admission/node-label{,-guard}.yaml "$chart/files/"
 cp artifacts/dashboards/local-service-controller.json "$chart/files/dashboard.json"
 
-CGO_ENABLED=0 go build -C hack/chart -o ../../bin/helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs
+hack/go-build.sh bin/helm-docs hack/chart github.com/norwoodj/helm-docs/cmd/helm-docs
 bin/helm-docs --log-level warning --chart-search-root "$chart" --sort-values-order file
 
 # Without the comment that a file begins with, which is about that file.

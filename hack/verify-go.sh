@@ -13,7 +13,7 @@ for module in "${modules[@]}" hack/tools; do
     (cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: run \`go mod tidy\` there" >&2; exit 1; }
 done
 
-go build -modfile=hack/tools/go.mod -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+hack/go-build.sh bin/staticcheck hack/tools honnef.co/go/tools/cmd/staticcheck
 staticcheck=$PWD/bin/staticcheck
 for module in "${modules[@]}"; do
     (

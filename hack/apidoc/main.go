@@ -20,7 +20,7 @@ import (
 
 const generated = "<!-- Generated from pkg/apis by hack/update-docs.sh: do not edit. -->\n\n"
 
-// definition is what the page tells of a CustomResourceDefinition.
+// definition has what the page says about a CustomResourceDefinition.
 type definition struct {
 	Spec struct {
 		Group string
@@ -40,7 +40,7 @@ type definition struct {
 	}
 }
 
-// schema is what the page tells of a field.
+// schema has what the page says about a field.
 type schema struct {
 	Type, Format, Pattern, Description string
 	Properties                         map[string]*schema
@@ -75,7 +75,7 @@ func run(crd string, goFiles []string) error {
 		fmt.Printf("# %s\n\n"+generated+"`apiVersion: %s/%s`, `kind: %s`; for kubectl `%s` or `%s`. %s.\n\n%s\n", names.Kind,
 			d.Spec.Group, version.Name, names.Kind, names.Plural, strings.Join(names.ShortNames, "`, `"), d.Spec.Scope,
 			text(root.Description))
-		fmt.Printf("\n`kubectl explain %s.spec` tells the same.\n", strings.ToLower(names.Kind))
+		fmt.Printf("\n`kubectl explain %s.spec` prints the same.\n", strings.ToLower(names.Kind))
 		if rules := root.rules(); rules != "" {
 			fmt.Printf("\nThe API server refuses it where:\n\n%s", rules)
 		}

@@ -18,6 +18,7 @@ func build(ctx context.Context, version string, p program, platform v1.Platform,
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "building %s for %s\n", p.name, platform) // each takes up to a minute
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
 		"-ldflags=-s -w -buildid= -X k8s.io/component-base/version.gitVersion="+version, "-o", absolute, p.folder)
 	cmd.Dir = root
@@ -47,6 +48,7 @@ const (
 // writeLicenses writes one file for all programs and platforms, so that the image does not depend on whether it is made
 // alone or with the other binaries of a release.
 func writeLicenses(ctx context.Context, root, target string) error {
+	fmt.Fprintln(os.Stderr, "collecting the licenses of everything that is linked")
 	cmd := exec.CommandContext(ctx, "go", "run", "./hack/licenses", controller.folder, plugin.folder)
 	cmd.Dir, cmd.Env, cmd.Stderr = root, environment(), os.Stderr
 	licenses, err := cmd.Output()

@@ -82,7 +82,7 @@ func TestRelease(t *testing.T) {
 // checkFiles wants every file that a release has, and no other, and each in the checksums.
 func checkFiles(t *testing.T, dist string) {
 	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml", "admission.yaml",
-		"example.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
+		"example.yaml", "quickstart.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
 	for _, platform := range slices.Concat(platforms, otherPlatforms) {
 		want = append(want, controller.file("", platform), controller.file("", platform)+".spdx.json")
 	}

@@ -40,7 +40,10 @@ report() {
   if ((compiled == shown)); then echo 'still compiling or linking'; return; fi
   shown=$compiled
   # A guess from less would be a bad one.
-  if ((finished == 0 || SECONDS - began < 10)); then echo "compiled $compiled packages"; return; fi
+  if ((finished == 0 || SECONDS - began < 10)); then
+    if ((compiled == 1)); then echo 'compiled 1 package'; else echo "compiled $compiled packages"; fi
+    return
+  fi
   echo "compiled $compiled of $((compiled + ${#weight[@]})) packages, $(time_left)"
 }
 

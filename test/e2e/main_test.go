@@ -77,18 +77,8 @@ func installController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
-		// A playground of an ordinary user has only that one user, who is root in it.
-		manifests, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		path = filepath.Join(filepath.Dir(cluster.Kubeconfig), "local-service-controller.yaml")
-		asRoot := strings.NewReplacer("runAsNonRoot: true", "runAsNonRoot: false", "65532", "0",
-			"enforce: restricted", "enforce: baseline")
-		if err := os.WriteFile(path, []byte(asRoot.Replace(string(manifests))), 0o600); err != nil {
-			return err
-		}
+	if path, err = forUser(path, filepath.Dir(cluster.Kubeconfig)); err != nil {
+		return err
 	}
 	if _, err := cluster.Kubectl(ctx, "create", "-f", path); err != nil {
 		return err
@@ -101,6 +91,22 @@ func installController(ctx context.Context) error {
 		return err
 	}
 	return waitRollout(ctx)
+}
+
+// forUser returns the path of manifests that this user's playground can run: the playground of an ordinary user has only
+// that one user, who is root in it. A changed copy of the manifests is written to the folder.
+func forUser(path, folder string) (string, error) {
+	if os.Geteuid() == 0 {
+		return path, nil
+	}
+	manifests, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	asRoot := strings.NewReplacer("runAsNonRoot: true", "runAsNonRoot: false", "65532", "0",
+		"enforce: restricted", "enforce: baseline")
+	path = filepath.Join(folder, filepath.Base(path))
+	return path, os.WriteFile(path, []byte(asRoot.Replace(string(manifests))), 0o600)
 }
 
 // waitRollout waits until both replicas of the controller are ready.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,7 +110,9 @@ type reader struct {
 	replace *strings.Replacer // what the reader has in other places
 }
 
-func newReader(t *testing.T) *reader {
+// newReader returns a reader who has a cluster's folder and the programs in other places, and what is in pairs of before
+// and after.
+func newReader(t *testing.T, pairs ...string) *reader {
 	dir, err := os.MkdirTemp("", "lsc") // Not t.TempDir: the paths of sockets in it have little room.
 	if err != nil {
 		t.Fatal(err)
@@ -124,10 +127,10 @@ func newReader(t *testing.T) *reader {
 		t: t, dir: filepath.Join(dir, "cluster"),
 		env: append(os.Environ(), "KUBECONFIG=", "BASH_ENV=", "no_proxy=*",
 			"PLAYGROUND_DIR="+filepath.Join(dir, "cluster"), "KUBECACHEDIR="+filepath.Join(dir, "kubectl")),
-		replace: strings.NewReplacer("/tmp/playground-$UID", filepath.Join(dir, "cluster"),
+		replace: strings.NewReplacer(append(pairs, "/tmp/playground-$UID", filepath.Join(dir, "cluster"),
 			"bin/playground", quoted(framework.PlaygroundProgram), "bin/localservice-app", quoted(framework.AppProgram),
 			// Beside this test, others may run on the machine, and the port of the controller may be taken.
-			"bin/local-service-controller", quoted(framework.ControllerProgram)+" -http-address=127.0.0.1:0"),
+			"bin/local-service-controller", quoted(framework.ControllerProgram)+" -http-address=127.0.0.1:0")...),
 	}
 }
 
@@ -208,30 +211,58 @@ func (r *reader) start(command string, want []string) error {
 // skipped are commands that the reader has to type, and that were run before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
-// TestWalkThrough types the commands of README.md, of the rest of its walk-through, and then those of the recipes, one
-// after the other, and compares what they print with what it says there.
+// walkThroughOf returns the steps of a document.
+func walkThroughOf(t *testing.T, name string, atLeast int) []step {
+	t.Helper()
+	document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(name, "/")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := parseWalkThrough(string(document))
+	if len(steps) < atLeast {
+		t.Fatalf("the walk-through of %s has %d commands", name, len(steps))
+	}
+	return steps
+}
+
+// TestREADME checks that README.md shows what the walk-through does, which TestWalkThrough checks.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	walkThrough := walkThroughOf(t, "docs/walk-through.md", 10)
+	for _, st := range walkThroughOf(t, "README.md", 5) {
+		if !skipped.MatchString(st.command) && !slices.ContainsFunc(walkThrough, func(other step) bool {
+			return st.command == other.command && slices.Equal(st.output, other.output)
+		}) {
+			t.Errorf("README.md:%d: docs/walk-through.md does not have this command with this output: $ %s", st.line, st.command)
+		}
+	}
+}
+
+// TestWalkThrough types the commands of the walk-through, and then those of the recipes, one after the other, and
+// compares what they print with what it says there. Then it does so with the quick start. Each has a cluster of its own,
+// and a machine has room for few at the same time.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
-	r := newReader(t)
-	for _, name := range []string{"README.md", "docs/walk-through.md", "docs/recipes.md"} {
-		document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(name, "/")...))
-		if err != nil {
-			t.Fatal(err)
+	t.Run("walk-through and recipes", func(t *testing.T) {
+		r := newReader(t)
+		r.read("docs/walk-through.md", 10)
+		r.read("docs/recipes.md", 10)
+	})
+	t.Run("quick start", quickStart)
+}
+
+// read follows a document.
+func (r *reader) read(name string, atLeast int) {
+	r.t.Helper()
+	for _, st := range walkThroughOf(r.t, name, atLeast) {
+		if skipped.MatchString(st.command) {
+			continue
 		}
-		steps := parseWalkThrough(string(document))
-		if len(steps) < 10 {
-			t.Fatalf("the walk-through of %s has %d commands", name, len(steps))
+		began := time.Now()
+		if err := r.follow(st); err != nil {
+			r.t.Fatalf("%s:%d: $ %s\n%v", name, st.line, st.command, err)
 		}
-		for _, st := range steps {
-			if skipped.MatchString(st.command) {
-				continue
-			}
-			began := time.Now()
-			if err := r.follow(st); err != nil {
-				t.Fatalf("%s:%d: $ %s\n%v", name, st.line, st.command, err)
-			}
-			t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
-		}
+		r.t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
 	}
 }
 

@@ -41,7 +41,7 @@ type LocalServiceStatusApplyConfiguration struct {
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
-	// to stand) and, while they matter only, Stalled (nothing goes on until somebody edits something) and Retiring (after
+	// to stand) and, while they matter only, Stalled (nothing changes until somebody edits something) and Retiring (after
 	// a change of the mode: the names of the previous mode are about to be deleted).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Builds a program of a module in this repository, and says how long it will still take:
+#   hack/go-build.sh PROGRAM FOLDER PACKAGE [FLAG...]   e.g. bin/staticcheck hack/tools honnef.co/go/tools/cmd/staticcheck
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+program=$1 folder=$2 package=$3 root=$PWD
+shift 3
+export CGO_ENABLED=0
+echo "building $program" >&2
+cd "$folder"
+go build -v "$@" -o "$root/$program" "$package" 2>&1 | "$root/hack/playground/progress.sh" "$package" >&2
