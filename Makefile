@@ -103,6 +103,11 @@ test-e2e: build playground ## Run everything in a cluster of three real nodes
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./playground/...
 	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
 
+.PHONY: test-external-dns
+test-external-dns: build playground ## Have the real external-dns make a record for each node; 5 minutes the first time
+	CGO_ENABLED=0 go build -C hack/external-dns -ldflags '-s -w' -o ../../bin/external-dns sigs.k8s.io/external-dns
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./externaldns/...
+
 .PHONY: bench
 bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); an hour
 	@CGO_ENABLED=0 go build -C hack/bench -o ../../bin/bench/ .

@@ -8,6 +8,7 @@ require (
 	github.com/chromedp/chromedp v0.15.1
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/localservice-dev/local-service-controller v0.0.0
+	github.com/miekg/dns v1.1.73
 	github.com/yuin/gopher-lua v1.1.2
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2

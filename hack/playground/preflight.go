@@ -42,8 +42,8 @@ var programs = []struct{ name, pkg, why string }{
 }
 
 // libexecPrograms are what build.sh puts beside the playground.
-var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "runc",
-	"pause"}
+var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "portmap",
+	"runc", "pause"}
 
 // defaultNodes are the nodes of `up` without --nodes.
 var defaultNodes = []string{"k8s01", "k8s02", "k8s03"}

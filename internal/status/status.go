@@ -126,6 +126,10 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
 	case len(r.Refused) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)+triedAgain
+		if n := r.Count(plan.Replace); n > 0 {
+			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
+				count(n, "Service"))
+		}
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case r.Count(plan.Conflict) > 0:
@@ -303,6 +307,14 @@ func withoutNumbers(s string) string {
 // Warnings are the conditions that have begun to need attention, or changed while they do.
 func Warnings(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(Changed(before, after), func(c metav1.Condition) bool { return !needsAttention(&c) })
+}
+
+// Recovered returns the conditions that do not need attention any more.
+func Recovered(before, after []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(after), func(c metav1.Condition) bool {
+		old := meta.FindStatusCondition(before, c.Type)
+		return old == nil || !needsAttention(old) || needsAttention(&c)
+	})
 }
 
 func needsAttention(c *metav1.Condition) bool {

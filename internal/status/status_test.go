@@ -107,6 +107,10 @@ func TestStatus(t *testing.T) {
 		"refused, while others are being deleted": {
 			Report{Plan: found{Nodes: 3, Changes: waiting}, Refused: []error{quota}},
 			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
+		"refused, while others are to be recreated": {
+			Report{Plan: found{Nodes: 3, Changes: []plan.Change{{Action: plan.Replace}, {Action: plan.Replace}}},
+				Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
+			"minutes; until none is refused, 2 Services stay as they are"},
 		"conflict and contested": {
 			Report{Plan: found{Nodes: 3, Changes: conflicts("demo-b"), ContestedFields: []string{"type"}}},
 			"False NameTaken", "False ServicesInPlace", "NameTaken", "demo-b"},

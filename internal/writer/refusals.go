@@ -12,9 +12,9 @@ import (
 
 const (
 	// A write that was refused is tried again after minRefusedBackoff, and after twice as long each time, up to
-	// reconcile.MaxBackoff. It is forgotten rememberedFor times as long after it was refused.
+	// reconcile.MaxBackoff. It is forgotten when it was not tried again for rememberedFor.
 	minRefusedBackoff = 10 * time.Second
-	rememberedFor     = 3
+	rememberedFor     = 3 * reconcile.MaxBackoff
 	longestBackoff    = 8 // refusals in a row
 	// Of more than maxRemembered refused writes some are forgotten, and tried earlier than they need be.
 	maxRemembered = 10000
@@ -74,7 +74,7 @@ func (r *Refusals) AddContested(attempt Attempt, err error) {
 func (r *Refusals) add(attempt Attempt, refusal Refusal) {
 	backoff := min(minRefusedBackoff<<min(refusal.Times-1, longestBackoff), reconcile.MaxBackoff)
 	refusal.RetryAt = r.clock.Now().Add(backoff)
-	r.refusals.Add(attempt, refusal, rememberedFor*backoff)
+	r.refusals.Add(attempt, refusal, rememberedFor)
 }
 
 // Get returns the refusal of an attempt, and whether there is one.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -59,8 +60,13 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	if err := s.write(ctx, ls, &after); err != nil {
 		return 0, err
 	}
-	for _, condition := range status.Warnings(ls.Status.Conditions, after.Conditions) {
+	warnings := status.Warnings(ls.Status.Conditions, after.Conditions)
+	for _, condition := range warnings {
 		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
+	}
+	for _, c := range append(warnings, status.Recovered(ls.Status.Conditions, after.Conditions)...) {
+		klog.FromContext(ctx).Info("Condition changed", "localService", klog.KObj(ls), "condition", c.Type,
+			"status", c.Status, "reason", c.Reason, "message", c.Message)
 	}
 	return 0, nil
 }

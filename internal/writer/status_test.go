@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -133,6 +135,39 @@ func TestStatusNumbers(t *testing.T) {
 			t.Error("no error although the API server does not answer")
 		}
 	})
+}
+
+// TestStatusIsLogged: the log has a line when a condition begins to need attention, and one when it does not any more.
+func TestStatusIsLogged(t *testing.T) {
+	f := newFixture(t, 1)
+	var sent v1alpha1.LocalService
+	s, _ := newStatuses(f, &sent, new(error))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	logged := logger.GetSink().(ktesting.Underlier).GetBuffer()
+	fine := status.Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}
+	refused := status.Report{Plan: plan.Plan{Nodes: 1}, Refused: []error{errors.New("quota")}}
+	for i, step := range []struct {
+		report status.Report
+		lines  int
+		says   string
+	}{
+		{fine, 0, ""},
+		{refused, 1, `reason="WriteFailed" message="1 write failed: quota`},
+		{refused, 1, ""},
+		{fine, 2, `reason="ServicesInPlace"`},
+		{fine, 2, ""},
+	} {
+		if _, err := s.Write(klog.NewContext(t.Context(), logger), f.ls, step.report); err != nil {
+			t.Fatal(err)
+		}
+		if got := logged.String(); strings.Count(got, "Condition changed") != step.lines || !strings.Contains(got, step.says) {
+			t.Errorf("step %d: want %d lines, and %s:\n%s", i, step.lines, step.says, got)
+		}
+		if len(f.took()) > 0 {
+			f.ls = f.ls.DeepCopy()
+			f.ls.Status = sent.Status
+		}
+	}
 }
 
 // TestStatusOfAnOlderDefinition: the error says what to do about a CustomResourceDefinition that does not know a field.

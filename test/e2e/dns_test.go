@@ -45,15 +45,28 @@ func TestDNS(t *testing.T) {
 	if err == nil || !strings.Contains(stderr, "either example.org is not the domain of the cluster") {
 		t.Errorf("with another domain: %v: %s\n%s", err, stderr, stdout)
 	}
+	s.checkDNSPermissions(hostnames)
+}
+
+// checkDNSPermissions tests that the documented permissions are enough, and that an error names the one to forward.
+func (s *scene) checkDNSPermissions(ls *v1alpha1.LocalService) {
+	s.T.Helper()
 	read := []string{"get", "list"}
-	kubeconfig := s.NewAccount(t, s.Namespace, "reader", framework.Permissions{Rules: []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "services", "pods"}, Verbs: read},
 		{APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}, Verbs: read},
 		{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{"localservices"}, Verbs: read},
-	}})
-	_, stderr, err = s.nodesWithDNS(t.Context(), kubeconfig, hostnames)
+	}
+	kubeconfig := s.NewAccount(s.T, s.Namespace, "reader", framework.Permissions{Rules: rules})
+	_, stderr, err := s.nodesWithDNS(s.Ctx(), kubeconfig, ls)
 	if err == nil || !strings.Contains(stderr, "lack the permission to create pods/portforward in namespace kube-system") {
-		t.Errorf("without permission to forward ports: %v: %s", err, stderr)
+		s.T.Errorf("without permission to forward ports: %v: %s", err, stderr)
+	}
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"},
+		Verbs: []string{"create"}})
+	kubeconfig = s.NewAccount(s.T, s.Namespace, "forwarder", framework.Permissions{Rules: rules})
+	if _, stderr, err := s.nodesWithDNS(s.Ctx(), kubeconfig, ls); err != nil || stderr != "" {
+		s.T.Errorf("with permission to forward ports: %v: %s", err, stderr)
 	}
 }
 

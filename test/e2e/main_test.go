@@ -3,8 +3,9 @@
 //
 // Most tests share a cluster. Those that need it for themselves, because they take nodes away, the controller down or
 // change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace
-// of its own. Some start a cluster of their own: the walk-through, which tells how to, and the tests of admission
-// policies that need no nodes but somebody who attacks them, or another version of Kubernetes.
+// of its own, but for the migration, which is in the namespace default. Some start a cluster of their own: the
+// walk-through, which tells how to, and the tests of admission policies that need no nodes but somebody who attacks
+// them, or another version of Kubernetes.
 package e2e
 
 import (
@@ -36,6 +37,13 @@ var (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && (os.Args[1] == clientCommand || os.Args[1] == watchCommand) {
 		if err := client(os.Args[1], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == askCommand {
+		if err := keepAsking(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -26,23 +26,26 @@ const (
 
 // step is a command of the walk-through, with the output that the reader is told to expect.
 type step struct {
-	line    int // in the document
+	line    int    // in the document
+	section string // the heading above it
 	command string
 	output  []string
 }
 
 // parseWalkThrough finds the steps in a Markdown document.
 func parseWalkThrough(document string) (steps []step) {
-	inside, fenced := false, false
+	inside, fenced, section := false, false, ""
 	for i, line := range strings.Split(document, "\n") {
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		switch {
 		case line == walkThroughBegin || line == walkThroughEnd:
 			inside = line == walkThroughBegin
+		case !fenced && strings.HasPrefix(line, "#"):
+			section = strings.TrimLeft(line, "# ")
 		case strings.HasPrefix(line, "```"):
 			fenced = !fenced && inside && line == "```console"
 		case fenced && isCommand:
-			steps = append(steps, step{line: i + 1, command: command})
+			steps = append(steps, step{line: i + 1, section: section, command: command})
 		case fenced && len(steps) > 0:
 			steps[len(steps)-1].output = append(steps[len(steps)-1].output, line)
 		}
@@ -143,6 +146,9 @@ func (r *reader) lines(output string) []string {
 	return strings.Split(strings.TrimRight(output, "\n"), "\n")
 }
 
+// onlyLooks are commands that show what the reader waits for.
+var onlyLooks = regexp.MustCompile(`^kubectl (get|localservice nodes) `)
+
 // follow types a command. One that only looks is typed again until it shows what is expected, as a reader would do, who
 // is slower than this test.
 func (r *reader) follow(st step) error {
@@ -162,7 +168,7 @@ func (r *reader) follow(st step) error {
 			err = checkOutput(st.command, st.output, r.lines(string(output)))
 		}
 		// An answer from a wrong node is none to wait for a better one.
-		again := strings.HasPrefix(st.command, "kubectl get ") || strings.Contains(st.command, "curl ") && failed
+		again := onlyLooks.MatchString(st.command) || strings.Contains(st.command, "curl ") && failed
 		if err != nil && !again {
 			return framework.Hopeless(err)
 		}

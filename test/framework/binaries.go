@@ -24,6 +24,8 @@ var (
 	ControllerProgram = Program{"local-service-controller", "CONTROLLER_BIN", "build"}
 	PluginProgram     = Program{"kubectl-localservice", "PLUGIN_BIN", "build"} // By its name, kubectl finds it.
 	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
+	// The real one, for the recipe with it.
+	ExternalDNSProgram = Program{"external-dns", "EXTERNAL_DNS_BIN", "test-external-dns"}
 	// Debian's, for the tests of alerts.
 	PrometheusProgram = Program{"prometheus", "PROMETHEUS_BIN", "prometheus"}
 	PromtoolProgram   = Program{"promtool", "PROMTOOL_BIN", "prometheus"}

@@ -26,6 +26,8 @@ import (
 // ServicePortApplyConfiguration represents a declarative configuration of the ServicePort type for use
 // with apply.
 //
+// The rule about targetPort has no regular expression, and no ==, of which Kubernetes 1.32 expects that they read
+// megabytes: the CustomResourceDefinition would be refused.
 // ServicePort is one port of every node's Service.
 type ServicePortApplyConfiguration struct {
 	// name of the port, a DNS label. Needed when there is more than one port.

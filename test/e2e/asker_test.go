@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// askCommand makes the test binary a client that asks until it gets SIGTERM, and then reports how often it failed.
+const askCommand = "e2e-ask"
+
+// How a client of askCommand asks.
+const (
+	askPause   = 40 * time.Millisecond // between the requests for one URL
+	askTimeout = 3 * time.Second       // of a request
+	askCache   = 20 * time.Second      // for how long it keeps the addresses of a name, as many resolvers do
+)
+
+// tally is what came of a client's requests.
+type tally struct {
+	Asked  int
+	Failed []string
+}
+
+// keepAsking asks for the URLs on its input until SIGTERM, and writes a tally to its output. Each URL goes
+// with the node that is to answer, "" for any.
+func keepAsking(in io.Reader, out io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var urls map[string]string
+	if err := json.NewDecoder(in).Decode(&urls); err != nil {
+		return err
+	}
+	var total tally
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for url, node := range urls {
+		asking.Go(func() {
+			for c := (cachingClient{url: url}); ctx.Err() == nil; time.Sleep(askPause) {
+				err := c.ask(node)
+				mu.Lock()
+				total.Asked++
+				if err != nil {
+					total.Failed = append(total.Failed, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), url, err))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	asking.Wait()
+	return json.NewEncoder(out).Encode(total)
+}
+
+// cachingClient asks for a URL at the addresses that its name had some time ago.
+type cachingClient struct {
+	url       string
+	addresses []string
+	resolved  time.Time
+	requests  int
+}
+
+// ask asks once, on a connection of its own. It does not try again.
+func (c *cachingClient) ask(node string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	at, err := url.Parse(c.url)
+	if err != nil {
+		return err
+	}
+	if time.Since(c.resolved) > askCache {
+		if c.addresses, err = (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname()); err != nil {
+			return err
+		}
+		c.resolved = time.Now()
+	}
+	c.requests++
+	at.Host = net.JoinHostPort(c.addresses[c.requests%len(c.addresses)], at.Port())
+	body, err := get(ctx, at.String())
+	if err != nil {
+		return err
+	}
+	if m := answerPattern.FindStringSubmatch(body); m == nil || node != "" && m[2] != node {
+		return fmt.Errorf("%w: answered %q, want one from %s", errWrongNode, body, node)
+	}
+	return nil
+}
+
+// startAsker has a client ask for URLs, each with the node that is to answer, until the function that it returns is
+// called. If a request has failed then, so does the test.
+func startAsker(t *testing.T, what, from string, urls map[string]string) (stop func()) {
+	t.Helper()
+	in, err := json.Marshal(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := filepath.Join(t.TempDir(), "tally.json")
+	file, err := os.Create(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command(framework.PlaygroundProgram.MustPath(t), "run", "--dir", cluster.Dir(), "--node", from, "--", self,
+		askCommand)
+	cmd.Stdin, cmd.Stdout = strings.NewReader(string(in)), file
+	process, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		err := process.Signal(syscall.SIGTERM)
+		code, waitErr := process.Wait()
+		content, readErr := os.ReadFile(result)
+		var got tally
+		if err := errors.Join(err, waitErr, readErr, json.Unmarshal(content, &got)); err != nil || code != 0 {
+			t.Errorf("the client that asks %s ended with %d: %v\n%s", what, code, err, process.Tail(20))
+			return
+		}
+		t.Logf("%s, asked from %s: %d of %d requests failed", what, from, len(got.Failed), got.Asked)
+		if got.Asked == 0 || len(got.Failed) > 0 {
+			t.Errorf("%s:\n%s", what, framework.LastLines(strings.Join(got.Failed, "\n"), 20))
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
