@@ -32,8 +32,8 @@ func (w *hostnamesWorld) refuse(verb, resource, name string) {
 	})
 }
 
-// TestHostnamesNotPermitted: without the permission to write EndpointSlices the API server is asked for it now and then,
-// which is the same however many LocalServices wait for it, and names are published when it is there.
+// TestHostnamesNotPermitted: without the permission to write EndpointSlices the API server is asked for it now and
+// then, which is the same however many LocalServices wait for it, and names are published when it is there.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
 		var isPermitted atomic.Bool

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are collected, in this controller and in that
-	// of mode Hostnames, before a sync looks at them. Those of pods that become ready or not change only numbers in the
-	// status, and wait for writer.NumbersInterval.
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are collected, in this controller and in
+	// that of mode Hostnames, before a sync looks at them. Those of pods that become ready or not change only numbers
+	// in the status, and wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
@@ -207,8 +207,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	// What no event reports: a status that would be written too often, a refused write that may be tried again, names of
-	// the previous mode that may go.
+	// What no event reports: a status that would be written too often, a refused write that may be tried again, names
+	// of the previous mode that may go.
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
 		if again > 0 {
 			c.loop.AddAfter(key, again)

@@ -1,6 +1,6 @@
 // localservice-app is the demo application: it answers every request with the pod and the node that it comes from, over
-// TLS if $CERTIFICATES is a folder with tls.crt and tls.key. As `localservice-app get URL` it is a client, as there is no
-// other in its image.
+// TLS if $CERTIFICATES is a folder with tls.crt and tls.key. As `localservice-app get URL` it is a client, as there is
+// no other in its image.
 package main
 
 import (
@@ -73,7 +73,8 @@ func serve(ctx context.Context, pod, node, certificates string) error {
 	if certificates != "" {
 		server.Addr = tlsAddress
 		listen = func() error {
-			return server.ListenAndServeTLS(filepath.Join(certificates, "tls.crt"), filepath.Join(certificates, "tls.key"))
+			return server.ListenAndServeTLS(filepath.Join(certificates, "tls.crt"),
+				filepath.Join(certificates, "tls.key"))
 		}
 	}
 	log.Printf("answering on %s as %s/%s", server.Addr, pod, node)

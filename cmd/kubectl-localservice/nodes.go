@@ -40,11 +40,12 @@ how many of its endpoints are ready, and if not all are well, why:
   NoPods                 no pod on the node has the labels of the LocalService's selector
 
 The table says it in words, and what several rows share once, below it. A line has the numbers of kubectl get
-localservices, as they are now; in -o json and -o yaml they are in the field summary of the list. -o json and -o yaml have the word and the message in the fields reason and message of each
-item. Both are empty where all is well. With spec.groupBy, there is an item for each group of nodes.
+localservices, as they are now. In -o json and -o yaml they are in the field summary of the list, and each item has the
+word and the message in its fields reason and message. Both are empty where all is well. With spec.groupBy, there is an
+item for each group of nodes.
 
-Another line says how the pods of the LocalService come by their node label: with the binding, where the
-admission policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
+Another line says how the pods of the LocalService get their node label: with the binding, where the admission
+policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
 counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
 newest is AtBinding, ByController or, if the pods do not show it, empty. With mode: Hostnames, pods need no label.
 
@@ -111,7 +112,8 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
 	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
 		"Ctrl-C.")
-	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it answers.")
+	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it "+
+		"answers.")
 	cmd.Flags().StringVar(&flags.dnsService, "dns-service", "kube-system/kube-dns", "Service of the cluster's DNS "+
 		"server, as namespace/name.")
 	return cmd

@@ -29,8 +29,9 @@ func newForward(config *rest.Config) func(context.Context, string, string, int32
 			return "", err
 		}
 		ready, failed := make(chan struct{}), make(chan error, 1)
-		forwarder, err := portforward.NewOnAddressesForStreamingWithContext(klog.NewContext(ctx, logr.Discard()), dialer,
-			[]string{forwardHost}, []string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
+		silent := klog.NewContext(ctx, logr.Discard())
+		forwarder, err := portforward.NewOnAddressesForStreamingWithContext(silent, dialer, []string{forwardHost},
+			[]string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
 		if err != nil {
 			return "", err
 		}

@@ -239,8 +239,8 @@ func (r *Report) contested() metav1.Condition {
 			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is written, "+
-			"so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them "+
+		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
+			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them "+
 			"here, or exempt those from it", strings.Join(r.ContestedFields, ", "))}
 }
 

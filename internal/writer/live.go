@@ -38,7 +38,8 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, nil // Somebody has edited the annotation: no node has such a name.
 	}
-	node, err := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, name, metav1.GetOptions{})
+	nodes := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -42,8 +42,8 @@ func TestRefusalsBackoff(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as if it had been refused itself,
-// which it is known not to have been. One that was refused keeps its own error.
+// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as if it had been refused
+// itself, which it is known not to have been. One that was refused keeps its own error.
 func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, first, other := NewRefusals(clock.RealClock{}), errors.New("first"), errors.New("other")

@@ -93,8 +93,8 @@ func installController(ctx context.Context) error {
 	return waitRollout(ctx)
 }
 
-// forUser returns the path of manifests that this user's playground can run: the playground of an ordinary user has only
-// that one user, who is root in it. A changed copy of the manifests is written to the folder.
+// forUser returns the path of manifests that this user's playground can run: the playground of an ordinary user has
+// only that one user, who is root in it. A changed copy of the manifests is written to the folder.
 func forUser(path, folder string) (string, error) {
 	if os.Geteuid() == 0 {
 		return path, nil

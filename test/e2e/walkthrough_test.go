@@ -110,8 +110,8 @@ type reader struct {
 	replace *strings.Replacer // what the reader has in other places
 }
 
-// newReader returns a reader who has a cluster's folder and the programs in other places, and what is in pairs of before
-// and after.
+// newReader returns a reader who has a cluster's folder and the programs in other places, and what is in pairs of
+// before and after.
 func newReader(t *testing.T, pairs ...string) *reader {
 	dir, err := os.MkdirTemp("", "lsc") // Not t.TempDir: the paths of sockets in it have little room.
 	if err != nil {
@@ -239,8 +239,8 @@ func TestREADME(t *testing.T) {
 }
 
 // TestWalkThrough types the commands of the walk-through, and then those of the recipes, one after the other, and
-// compares what they print with what it says there. Then it does so with the quick start. Each has a cluster of its own,
-// and a machine has room for few at the same time.
+// compares what they print with what it says there. Then it does so with the quick start. Each has a cluster of its
+// own, and a machine has room for few at the same time.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
 	t.Run("walk-through and recipes", func(t *testing.T) {

@@ -29,7 +29,8 @@ func (s *scene) createFromYAML(name, fields string, dryRun ...string) error {
 	return err
 }
 
-// wantRefusal fails unless an error tells what is wrong, and what to do about it, in words and not in regular expressions.
+// wantRefusal fails unless an error tells what is wrong, and what to do about it, in words and not in regular
+// expressions.
 func wantRefusal(t *testing.T, err error, sentences ...string) {
 	t.Helper()
 	if err == nil {

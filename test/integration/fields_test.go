@@ -176,8 +176,8 @@ func TestEveryFieldHandEdits(t *testing.T) {
 	}
 }
 
-// TestVariablesAreBounded: annotations with variables are others for each Service, so that they cost the cluster and the
-// controller as much for each node as for all otherwise.
+// TestVariablesAreBounded: annotations with variables are others for each Service, so that they cost the cluster and
+// the controller as much for each node as for all otherwise.
 func TestVariablesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "variables")

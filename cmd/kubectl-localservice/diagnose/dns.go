@@ -63,8 +63,8 @@ type DNSReply struct {
 func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *NodeList {
 	out := *list
 	if server.KubeDNS && list.Mode == v1alpha1.ModeHostnames {
-		server.Message = "The cluster's DNS is kube-dns (pod " + server.Pod + "), which does not read EndpointSlices: " +
-			"no name of a LocalService of mode Hostnames resolves there. Use mode Services, or CoreDNS."
+		server.Message = "The cluster's DNS is kube-dns (pod " + server.Pod + "), which does not read " +
+			"EndpointSlices: no name of a LocalService of mode Hostnames resolves there. Use mode Services, or CoreDNS."
 	}
 	out.DNS = &server
 	nodesOf := map[string][]string{} // by address

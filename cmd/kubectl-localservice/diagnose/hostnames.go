@@ -24,8 +24,8 @@ type hostnames struct {
 	isPublished bool
 	// outdated has the names that are not published as the pods are; and anyName, if anything is to be published.
 	outdated map[string]bool
-	// stale has, by Node.Name, the addresses that are published as ready although Kubernetes has no ready pod there: while
-	// no controller runs, names do not follow the pods.
+	// stale has, by Node.Name, the addresses that are published as ready although Kubernetes has no ready pod there:
+	// while no controller runs, names do not follow the pods.
 	stale map[string][]string
 }
 

@@ -1,9 +1,6 @@
 package diagnose
 
 import (
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -13,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -24,147 +20,6 @@ const (
 
 	notNoticed = "the controller has not noticed yet: is it running, and for this namespace (-namespaces)?"
 )
-
-// nodes are nodes with labels, such as n1 or n1:zone=a.
-func nodes(names ...string) map[string]labels.Set {
-	all := map[string]labels.Set{}
-	for _, name := range names {
-		name, label, _ := strings.Cut(name, ":")
-		key, value, _ := strings.Cut(label, "=")
-		all[name] = labels.Set{key: value}
-	}
-	return all
-}
-
-func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
-	ls := &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-of-demo", Generation: 2},
-		Spec:       v1alpha1.LocalServiceSpec{Selector: map[string]string{"app": "demo"}},
-		Status: v1alpha1.LocalServiceStatus{
-			ObservedGeneration: 2,
-			Conditions:         []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
-		},
-	}
-	for _, change := range changes {
-		change(ls)
-	}
-	return ls
-}
-
-func ready(status metav1.ConditionStatus, reason, message string) func(*v1alpha1.LocalService) {
-	return func(ls *v1alpha1.LocalService) {
-		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason,
-			Message: message}}
-	}
-}
-
-func controlledBy(apiVersion, kind, name string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID("uid-of-" + name),
-		Controller: new(true)}}
-}
-
-func controlledByLocalService(name string) []metav1.OwnerReference {
-	return controlledBy(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, name)
-}
-
-// service is what the controller makes of localService for a node, with some changes.
-func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
-	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            naming.ServiceName("demo", node),
-			Namespace:       "default",
-			Labels:          map[string]string{v1alpha1.OwnerLabelKey: "demo"},
-			Annotations:     map[string]string{v1alpha1.NodeAnnotationKey: node},
-			OwnerReferences: controlledByLocalService("demo"),
-		},
-		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo", nodeLabel: naming.NodeLabelValue(node)}},
-	}
-	for _, change := range changes {
-		change(s)
-	}
-	return s
-}
-
-// other is a Service of somebody else, without the label owner=demo.
-func other(name string, owners []metav1.OwnerReference) []*corev1.Service {
-	return []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners}}}
-}
-
-// pod is a ready pod of localService with the right label, with some changes.
-func pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": "demo"}},
-		Spec:       corev1.PodSpec{NodeName: node},
-		Status: corev1.PodStatus{
-			Phase:             corev1.PodRunning,
-			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: true, Started: new(true), State: running}},
-		},
-	}
-	if node != "" {
-		p.Labels[nodeLabel] = naming.NodeLabelValue(node)
-	}
-	for _, change := range changes {
-		change(p)
-	}
-	return p
-}
-
-var running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-
-func waiting(reason string) corev1.ContainerState {
-	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
-}
-
-func terminated(reason string, exitCode int32) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: exitCode}}
-}
-
-// notReady makes a pod not ready, whose container is in some state.
-func notReady(state corev1.ContainerState) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Status.Conditions[0].Status = corev1.ConditionFalse
-		p.Status.Conditions[0].Message = "containers with unready status: [app]"
-		p.Status.ContainerStatuses[0].Ready = false
-		p.Status.ContainerStatuses[0].State = state
-	}
-}
-
-func unlabelled(p *corev1.Pod) { delete(p.Labels, nodeLabel) }
-
-func labelled(value string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Labels[nodeLabel] = value }
-}
-
-func terminating(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
-
-func phase(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = phase, reason }
-}
-
-// slice is an EndpointSlice of a node's Service.
-func slice(node string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{
-			discoveryv1.LabelServiceName: naming.ServiceName("demo", node),
-			v1alpha1.OwnerLabelKey:       "demo",
-		}},
-		Endpoints: endpoints,
-	}
-}
-
-func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
-	e := discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
-	if pod != "" {
-		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: pod}
-	}
-	return e
-}
-
-func terminatingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
-	e.Conditions.Terminating = new(true)
-	return e
-}
 
 // TestStatusReasons looks at node n1.
 func TestStatusReasons(t *testing.T) {
@@ -466,90 +321,5 @@ func TestWhyNotReady(t *testing.T) {
 		if got := whyNotReady(pod("a", "n1", change)); got != want {
 			t.Errorf("got %q; want %q", got, want)
 		}
-	}
-}
-
-// TestInvariants makes views of random objects: a node where nothing answers always has a reason, one without a reason
-// has all its endpoints ready, and no argument is changed.
-func TestInvariants(t *testing.T) {
-	podChanges := []func(*corev1.Pod){
-		func(*corev1.Pod) {}, unlabelled, labelled("n1"), labelled("n2"), terminating,
-		phase(corev1.PodFailed, "Evicted"),
-		notReady(running), notReady(waiting("CrashLoopBackOff")), func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
-		func(p *corev1.Pod) { p.Labels = nil },
-	}
-	serviceChanges := []func(*corev1.Service){
-		func(*corev1.Service) {}, func(*corev1.Service) {}, func(s *corev1.Service) { s.OwnerReferences = nil },
-		func(s *corev1.Service) { s.Spec.Selector = nil }, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) },
-	}
-	for seed := range uint64(1000) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		in := Input{LocalService: localService(), Nodes: nodes()}
-		in.LocalService.Spec.PublishNotReadyAddresses = r.IntN(4) == 0
-		for _, name := range []string{"n1", "n2", "n3"} {
-			in.Nodes[name] = nil
-			switch r.IntN(5) {
-			case 0:
-				in.Services = append(in.Services, other("demo-"+name, nil)...)
-			case 1:
-			default:
-				in.Services = append(in.Services, service(name, serviceChanges[r.IntN(len(serviceChanges))]))
-			}
-			for i := range r.IntN(4) {
-				podName := fmt.Sprintf("%s-%d", name, i)
-				in.Pods = append(in.Pods, pod(podName, []string{name, name, name, ""}[r.IntN(4)],
-					podChanges[r.IntN(len(podChanges))]))
-				if r.IntN(3) > 0 {
-					in.EndpointSlices = append(in.EndpointSlices,
-						slice(name, endpoint(podName, "10.0.0.1", r.IntN(2) > 0)))
-				}
-			}
-		}
-		checkInvariants(t, seed, in)
-	}
-}
-
-func checkInvariants(t *testing.T, seed uint64, in Input) {
-	t.Helper()
-	before := clone(in)
-	for _, n := range nodesOf(t, in).Items {
-		if n.Endpoints.Ready == 0 && n.Reason == "" || n.Reason == "" && n.Endpoints.Ready < n.Endpoints.Total ||
-			(n.Reason == "") != (n.Message == "") {
-			t.Fatalf("seed %d: %+v", seed, n)
-		}
-	}
-	if diff := cmp.Diff(before, in); diff != "" {
-		t.Fatalf("seed %d: the input has been changed:\n%s", seed, diff)
-	}
-}
-
-func clone(in Input) Input {
-	in.LocalService = in.LocalService.DeepCopy()
-	in.Nodes = maps.Clone(in.Nodes)
-	in.Services, in.EndpointSlices, in.Pods = deepCopies(in.Services), deepCopies(in.EndpointSlices),
-		deepCopies(in.Pods)
-	return in
-}
-
-func deepCopies[T interface{ DeepCopy() T }](objects []T) []T {
-	var out []T
-	for _, object := range objects {
-		out = append(out, object.DeepCopy())
-	}
-	return out
-}
-
-// BenchmarkNodes is the view of a large cluster.
-func BenchmarkNodes(b *testing.B) {
-	in := Input{LocalService: localService(), Nodes: nodes()}
-	for i := range 5000 {
-		name := fmt.Sprintf("node-%d", i)
-		in.Nodes[name] = nil
-		in.Services = append(in.Services, service(name))
-		in.Pods = append(in.Pods, pod("pod-of-"+name, name))
-		in.EndpointSlices = append(in.EndpointSlices, slice(name, endpoint("pod-of-"+name, "10.0.0.1", true)))
-	}
-	for b.Loop() {
-		Nodes(in)
 	}
 }

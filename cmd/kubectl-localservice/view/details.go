@@ -76,8 +76,9 @@ func NewEvents(list []corev1.Event) []Event {
 		if e.Series != nil {
 			count, last = e.Series.Count, e.Series.LastObservedTime.Time
 		}
-		events = append(events, Event{Time: last, Type: e.Type, Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name,
-			Reason: e.Reason, Message: e.Message, Count: max(count, 1)})
+		about := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
+		events = append(events, Event{Time: last, Type: e.Type, Object: about, Reason: e.Reason, Message: e.Message,
+			Count: max(count, 1)})
 	}
 	slices.SortStableFunc(events, func(a, b Event) int { return b.Time.Compare(a.Time) })
 	return events[:min(len(events), maxEvents)]

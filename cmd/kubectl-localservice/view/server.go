@@ -56,8 +56,8 @@ func NewServer(scope Scope, details func(ctx context.Context, column, row string
 	}
 	token := make([]byte, 32)
 	rand.Read(token) // It never fails.
-	return &Server{scope: scope, details: details, token: base64.RawURLEncoding.EncodeToString(token), listener: listener,
-		matrix: &Matrix{}, changed: make(chan struct{})}, nil
+	return &Server{scope: scope, details: details, token: base64.RawURLEncoding.EncodeToString(token),
+		listener: listener, matrix: &Matrix{}, changed: make(chan struct{})}, nil
 }
 
 // URL is the address of the page, with the token.

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
+)
+
+// fixture is a plugin and the cluster that it looks at: LocalService demo has its Services on n1 to n3, nothing on n4,
+// and another Service in its way on n5; n6 is not selected.
+type fixture struct {
+	kube          *kubefake.Clientset
+	localServices *fake.Clientset
+	metadata      *metadatafake.FakeMetadataClient
+	cordoned      []runtime.Object // Nodes
+	forward       func(ctx context.Context, namespace, pod string, port int32) (string, error)
+}
+
+func newFixture(t *testing.T, more ...runtime.Object) *fixture {
+	t.Helper()
+	var nodes []runtime.Object
+	for i := range 6 {
+		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+		node.Name = fmt.Sprintf("n%d", i+1)
+		if i < 5 {
+			node.Labels = map[string]string{"disk": "ssd"}
+		}
+		nodes = append(nodes, node)
+	}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{
+		kube: kubefake.NewClientset(append([]runtime.Object{
+			balanced(service("demo-n1", "n1")), service("demo-n2", "n2"), service("demo-n3", "n3"),
+			&corev1.Service{ObjectMeta: meta("demo-n5")},
+			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
+			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
+			pod("a", "n1", true), pod("b", "n1", true), writtenBy(v1alpha1.FieldManager, pod("c", "n2", false)),
+		}, more...)...),
+		localServices: fake.NewClientset(localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80},
+			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
+		metadata: metadatafake.NewSimpleMetadataClient(scheme, nodes...),
+	}
+	// The fake client knows no field selectors.
+	f.metadata.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty() {
+			return false, nil, nil
+		}
+		list := &metav1.List{}
+		for _, node := range f.cordoned {
+			list.Items = append(list.Items, runtime.RawExtension{Object: node})
+		}
+		return true, list, nil
+	})
+	f.metadata.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		return !action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.Empty(), watch.NewFake(), nil
+	})
+	return f
+}
+
+func localService(name, clusterIP string, ports ...v1alpha1.ServicePort) *v1alpha1.LocalService {
+	return &v1alpha1.LocalService{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Generation: 1,
+			UID: types.UID("uid-of-" + name)},
+		Spec: v1alpha1.LocalServiceSpec{
+			ClusterIP:    clusterIP,
+			Selector:     map[string]string{"app": "demo"},
+			NodeSelector: map[string]string{"disk": "ssd"},
+			Ports:        ports,
+		},
+		Status: v1alpha1.LocalServiceStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWritingServices,
+				Message: "Services are being written"},
+		}},
+	}
+}
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: "default"}
+}
+
+// service is the Service of a LocalService for a node.
+func service(name, node string) *corev1.Service {
+	owner, _, _ := strings.Cut(name, "-")
+	s := &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo",
+		"vm/rack": node}}}
+	s.Labels = map[string]string{"owner": owner}
+	s.Annotations = map[string]string{v1alpha1.NodeAnnotationKey: node}
+	s.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind, Name: owner,
+		UID: types.UID("uid-of-" + owner), Controller: new(true)}}
+	return s
+}
+
+func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: meta(service + "-abcde"), Endpoints: endpoints,
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))},
+			{Name: new("https"), Port: new(int32(8443))}}}
+	s.Labels = map[string]string{"owner": "demo", discoveryv1.LabelServiceName: service}
+	return s
+}
+
+func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
+}
+
+func pod(name, node string, ready bool) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: node}}
+	p.Labels = map[string]string{"app": "demo", "vm/rack": node}
+	p.Status.Phase = corev1.PodRunning
+	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+	if !ready {
+		condition.Status = corev1.ConditionFalse
+		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: waiting}}
+	}
+	p.Status.Conditions = []corev1.PodCondition{condition}
+	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)}}
+	return p
+}
+
+// writtenBy makes somebody the manager of a pod's node label.
+func writtenBy(manager string, p *corev1.Pod) *corev1.Pod {
+	p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager,
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:vm/rack":{}}}}`)})
+	return p
+}
+
+// run executes a command line.
+func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	p := newPlugin(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	p.connect = func() (*cluster, error) {
+		namespace := "default"
+		if *p.config.Namespace != "" {
+			namespace = *p.config.Namespace
+		}
+		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata,
+			forward: f.forward}, nil
+	}
+	code = p.run(args)
+	return code, out.String(), errOut.String()
+}
