@@ -156,7 +156,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 
 // namesOf returns what is published of the names of a LocalService.
 func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	names := plan.NewNames(ls, nodeLabelKey, caches.Nodes.Named(ls),
+	names := plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
 	names.Slices = caches.Hostnames(cache.KeyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {

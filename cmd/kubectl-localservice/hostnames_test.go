@@ -43,17 +43,17 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	source, published := templates[0].Service(""), templates[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
-	hostnames := plan.NewHostnames(ls, nil, func(node, _ string) (string, bool) {
+	service := plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
+	names := plan.NewNames(ls, service, func(node, _ string) (string, bool) {
 		return zones[node[1]-'1'], true
 	})
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
 		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
 	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
-	service := plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
-	names := plan.Names{Hostnames: hostnames, Source: plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey),
-		Published: service, Slices: map[string]plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}}
+	names.Source = plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey)
+	names.Slices = map[string]plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}
 	change := names.Copies().Changes[0]
-	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, plan.Copy(&change, service, hostnames),
+	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, names.Copy(&change),
 		pod("d", "n4", true)}...)
 	f.localServices = fake.NewClientset(ls)
 	for i, zone := range zones {

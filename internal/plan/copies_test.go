@@ -44,9 +44,9 @@ func sourceSlice(source Service, name string, nodes ...string) apiSlice {
 }
 
 // copies returns what makes the copy of an EndpointSlice, edited.
-func copies(published Service, hostnames *Hostnames) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) apiSlice {
+func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) apiSlice {
 	return func(s apiSlice, edit ...func(*discoveryv1.EndpointSlice)) apiSlice {
-		c := Copy(&CopyChange{Name: CopyName(s.Name), Source: s}, published, hostnames)
+		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: s})
 		c.UID = types.UID("uid-" + c.Name)
 		for _, e := range edit {
 			e(c)
@@ -61,8 +61,7 @@ func TestCopies(t *testing.T) {
 	ls := localService(hostnamesMode)
 	both := templates(t, ls)
 	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	hostnames := NewHostnames(ls, published, nil)
-	copyOf := copies(published, hostnames)
+	copyOf := copies(NewNames(ls, published, nil))
 	one, two := sourceSlice(source, "s1", "1", "2"), sourceSlice(source, "s2", "3")
 	edited := func(s apiSlice, edit func(*discoveryv1.EndpointSlice)) apiSlice {
 		out := s.DeepCopy()
@@ -131,8 +130,9 @@ func TestCopies(t *testing.T) {
 		})}, source, published, false, nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := &Names{Hostnames: hostnames, Source: c.source, Published: c.published, Slices: byName(c.slices...),
-				IsContested: func(EndpointSlice, SliceSum) bool { return c.isContested }}
+			names := NewNames(ls, c.published, nil)
+			names.Source, names.Slices = c.source, byName(c.slices...)
+			names.IsContested = func(EndpointSlice, SliceSum) bool { return c.isContested }
 			out := names.Copies()
 			var got []string
 			for _, change := range out.Changes {
@@ -147,7 +147,7 @@ func TestCopies(t *testing.T) {
 				if change.Action == Delete {
 					delete(names.Slices, change.Name)
 				} else if change.Action != Wait {
-					names.Slices[change.Name] = SliceFromAPI(Copy(change, published, hostnames))
+					names.Slices[change.Name] = SliceFromAPI(names.Copy(change))
 				}
 			}
 			if again := names.Copies(); len(again.Changes) > 0 && got[0] != "Wait s1-named" {
@@ -181,11 +181,11 @@ func TestCopy(t *testing.T) {
 	})
 	both := templates(t, ls)
 	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	hostnames := NewHostnames(ls, published, func(name, _ string) (string, bool) { return "", name == "1" })
+	names := NewNames(ls, published, func(name, _ string) (string, bool) { return "", name == "1" })
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
 	current := SliceFromAPI(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}})
-	got := Copy(&CopyChange{Action: Update, Name: "s1-named", Source: s, Current: current}, published, hostnames)
+	got := names.Copy(&CopyChange{Action: Update, Name: "s1-named", Source: s, Current: current})
 	want := before.DeepCopy()
 	want.ObjectMeta = metav1.ObjectMeta{Name: "s1-named", Namespace: "default", UID: "u", ResourceVersion: "9",
 		Labels: map[string]string{"kubernetes.io/service-name": "demo", "service.kubernetes.io/headless": "",
@@ -205,15 +205,15 @@ func BenchmarkCopies(b *testing.B) {
 	ls := localService(hostnamesMode)
 	both := templates(b, ls)
 	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	hostnames := NewHostnames(ls, published, nil)
+	names := NewNames(ls, published, nil)
 	all := map[string]EndpointSlice{}
 	for i := range 50 {
 		s := sourceSlice(source, fmt.Sprint("s", i), nodeNames(100)...)
 		all[s.Name] = s
-		c := fromAPI(Copy(&CopyChange{Name: CopyName(s.Name), Source: s}, published, hostnames))
+		c := fromAPI(names.Copy(&CopyChange{Name: CopyName(s.Name), Source: s}))
 		all[c.Name] = c
 	}
-	names := &Names{Hostnames: hostnames, Source: source, Published: published, Slices: all}
+	names.Source, names.Slices = source, all
 	b.ReportAllocs()
 	for b.Loop() {
 		if out := names.Copies(); len(out.Changes) > 0 {

@@ -56,7 +56,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
 		Lookup: func(name string) Service { return all[name] },
-		Names:  &Names{Hostnames: NewHostnames(t.owner, nil, nil)}}
+		Names:  NewNames(t.owner, nil, nil)}
 }
 
 // kept is a Service that there is, which is not changed.

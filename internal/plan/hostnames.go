@@ -23,63 +23,11 @@ func LabelsPods(ls *v1alpha1.LocalService) bool {
 		meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
 }
 
-// Hostnames says which hostname the pods on a node have.
-type Hostnames struct {
+// Names says which hostname the pods on a node have, and what is published of that.
+type Names struct {
 	localService *v1alpha1.LocalService
 	groupBy      string
 	label        LabelOfSelected
-}
-
-// LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether there is such a
-// node and the LocalService selects it.
-type LabelOfSelected func(node, key string) (value string, isSelected bool)
-
-// NewHostnames makes the Hostnames of a LocalService. published is the Service that has the names: while the
-// LocalService already has another mode, its annotation has the groupBy of the names. It is nil if there is none.
-func NewHostnames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Hostnames {
-	h := &Hostnames{localService: ls, groupBy: ls.Spec.GroupBy, label: label}
-	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
-		h.groupBy = published.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
-	}
-	return h
-}
-
-// Of returns the hostname of a node, "" if it has none.
-func (h *Hostnames) Of(node string) string {
-	if node == "" {
-		return ""
-	}
-	named := node
-	if h.groupBy != "" || len(h.localService.Spec.NodeSelector) > 0 {
-		group, isSelected := h.label(node, h.groupBy)
-		if !isSelected {
-			return ""
-		}
-		if h.groupBy != "" {
-			named = group
-		}
-	}
-	if named == "" {
-		return ""
-	}
-	return naming.Hostname(named)
-}
-
-// Count is how many names some nodes have.
-func (h *Hostnames) Count(nodes []string) int {
-	if h.groupBy == "" {
-		return len(nodes)
-	}
-	names := sets.Set[string]{}
-	for _, node := range nodes {
-		names.Insert(h.Of(node))
-	}
-	return len(names.Delete(""))
-}
-
-// Names is what is published of the names of a LocalService.
-type Names struct {
-	*Hostnames
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
 	// both, nothing is published.
 	Source, Published Service
@@ -90,9 +38,22 @@ type Names struct {
 	IsContested func(current EndpointSlice, want SliceSum) bool
 }
 
-// NewNames returns the Names of a LocalService, of which nothing may be published. lookup returns the Service of a
-// name.
-func NewNames(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelected,
+// LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether there is such a
+// node and the LocalService selects it.
+type LabelOfSelected func(node, key string) (value string, isSelected bool)
+
+// NewNames returns the Names of a LocalService, with the Service that publishes them, nil if there is none. While the
+// LocalService already has another mode, that Service's annotation has the groupBy of the names.
+func NewNames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Names {
+	n := &Names{localService: ls, groupBy: ls.Spec.GroupBy, label: label, Published: published}
+	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
+		n.groupBy = published.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
+	}
+	return n
+}
+
+// NamesOf returns the Names of a LocalService, of which nothing may be published. lookup returns the Service of a name.
+func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelected,
 	lookup func(name string) Service) *Names {
 	ours := func(purpose Purpose) Service {
 		service := lookup(ServiceName(ls.Name, purpose, ""))
@@ -102,9 +63,42 @@ func NewNames(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelec
 		// Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
 		return service
 	}
-	n := &Names{Source: ours(Source), Published: ours(Published)}
-	n.Hostnames = NewHostnames(ls, n.Published, label)
+	n := NewNames(ls, ours(Published), label)
+	n.Source = ours(Source)
 	return n
+}
+
+// Of returns the hostname of a node, "" if it has none.
+func (n *Names) Of(node string) string {
+	if node == "" {
+		return ""
+	}
+	named := node
+	if n.groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
+		group, isSelected := n.label(node, n.groupBy)
+		if !isSelected {
+			return ""
+		}
+		if n.groupBy != "" {
+			named = group
+		}
+	}
+	if named == "" {
+		return ""
+	}
+	return naming.Hostname(named)
+}
+
+// Count is how many names some nodes have.
+func (n *Names) Count(nodes []string) int {
+	if n.groupBy == "" {
+		return len(nodes)
+	}
+	names := sets.Set[string]{}
+	for _, node := range nodes {
+		names.Insert(n.Of(node))
+	}
+	return len(names.Delete(""))
 }
 
 // CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
@@ -237,9 +231,9 @@ func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
 }
 
 // sum is the sum that a copy of endpoints has. It takes in who is ready.
-func (h *Hostnames) sum(endpoints []EndpointSum) (sum uint64) {
+func (n *Names) sum(endpoints []EndpointSum) (sum uint64) {
 	for _, endpoint := range endpoints {
-		if hostname := h.Of(endpoint.Node.Value()); hostname != "" {
+		if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
 			sum = addHostname(sum, endpoint.Sum, hostname)
 		}
 	}
@@ -285,13 +279,13 @@ func CopyOf(slice *discoveryv1.EndpointSlice) string {
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes
 // without one are left out.
-func Copy(change *CopyChange, published Service, hostnames *Hostnames) *discoveryv1.EndpointSlice {
+func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	out := change.Source.Get()
-	ls := hostnames.localService
+	ls := n.localService
 	out.ObjectMeta = metav1.ObjectMeta{
 		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls.Name),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-			&metav1.ObjectMeta{Name: published.GetName(), UID: published.GetUID()},
+			&metav1.ObjectMeta{Name: n.Published.GetName(), UID: n.Published.GetUID()},
 			corev1.SchemeGroupVersion.WithKind("Service"))},
 	}
 	if change.Current != nil {
@@ -299,7 +293,7 @@ func Copy(change *CopyChange, published Service, hostnames *Hostnames) *discover
 	}
 	var kept []discoveryv1.Endpoint
 	for _, endpoint := range out.Endpoints {
-		if hostname := hostnames.Of(value(endpoint.NodeName)); hostname != "" {
+		if hostname := n.Of(value(endpoint.NodeName)); hostname != "" {
 			endpoint.Hostname = &hostname
 			kept = append(kept, endpoint)
 		}

@@ -125,7 +125,7 @@ func TestHostnamesOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(c.edit...)
-			h := NewHostnames(ls, c.published, func(name, key string) (string, bool) {
+			h := NewNames(ls, c.published, func(name, key string) (string, bool) {
 				set, found := nodes[name]
 				return set[key], found && Selects(ls, set)
 			})

@@ -23,19 +23,19 @@ func newNames(t *testing.T, slices ...apiSlice) *Names {
 		s.CreationTimestamp = metav1.NewTime(sourceCreated)
 		all[s.Name] = kept(s)
 	}
-	names := NewNames(ls, nodeLabelKey, nil, func(name string) Service { return all[name] })
+	names := NamesOf(ls, nodeLabelKey, nil, func(name string) Service { return all[name] })
 	names.Slices = byName(slices...)
 	return names
 }
 
-// TestNewNames: the Services of the names are those that the LocalService controls.
-func TestNewNames(t *testing.T) {
+// TestNamesOf: the Services of the names are those that the LocalService controls.
+func TestNamesOf(t *testing.T) {
 	if names := newNames(t); names.Source == nil || names.Published == nil || names.Published.GetName() != "demo" {
 		t.Errorf("%+v", names)
 	}
-	names := NewNames(localService(hostnamesMode), nodeLabelKey, nil,
+	names := NamesOf(localService(hostnamesMode), nodeLabelKey, nil,
 		func(name string) Service { return kept(foreign(name)) })
-	if names.Source != nil || names.Published != nil || names.Hostnames == nil {
+	if names.Source != nil || names.Published != nil {
 		t.Errorf("of Services of others: %+v", names)
 	}
 }
@@ -44,7 +44,7 @@ func TestNewNames(t *testing.T) {
 func TestChange(t *testing.T) {
 	base := newNames(t)
 	one, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2")
-	copyOf := copies(base.Published, base.Hostnames)
+	copyOf := copies(base)
 	outdated := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") })
 	extra := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Name = "extra" })
 	byKubernetes := copyOf(one, func(s *discoveryv1.EndpointSlice) {
@@ -108,7 +108,7 @@ func TestDeletesAfter(t *testing.T) {
 	base := newNames(t)
 	one, two, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2"),
 		sourceSlice(base.Source, "s3", "3")
-	copyOf := copies(base.Published, base.Hostnames)
+	copyOf := copies(base)
 	renamed := copyOf(one, renamedTo("x"))
 	for name, c := range map[string]struct {
 		age    time.Duration // of the Source

@@ -45,9 +45,9 @@ func changingMode(t *testing.T, ls *v1alpha1.LocalService, ready, named []string
 			}
 		}
 	}
-	names := NewNames(ls, nodeLabelKey, nil, func(name string) Service { return owned[name] })
+	names := NamesOf(ls, nodeLabelKey, nil, func(name string) Service { return owned[name] })
 	source := sourceSlice(names.Source, "s1", named...)
-	names.Slices = byName(source, copies(names.Published, names.Hostnames)(source))
+	names.Slices = byName(source, copies(names)(source))
 	in := Input{Templates: templates(t, ls), Nodes: nodes, Owned: owned, Lookup: func(string) Service { return nil },
 		Ready: map[string]bool{}, Names: names, Now: retirementNow}
 	for _, node := range ready {

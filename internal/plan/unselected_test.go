@@ -62,8 +62,7 @@ func TestUnselected(t *testing.T) {
 			got := Compute(Input{Templates: templates(t, c.ls), Nodes: c.selected, Owned: owned,
 				NodeExists: func(node string) bool { return slices.Contains(c.exist, node) },
 				Lookup:     func(string) Service { return nil },
-				Names: &Names{Hostnames: NewHostnames(c.ls, nil,
-					func(string, string) (string, bool) { return "", false })}})
+				Names:      NewNames(c.ls, nil, func(string, string) (string, bool) { return "", false })})
 			var changes []string
 			for _, change := range got.Changes {
 				text := string(change.Action) + " " + change.Name

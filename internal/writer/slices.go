@@ -128,10 +128,10 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		if err != nil {
 			return nil, nil, err
 		}
-		asked = plan.Copy(change, names.Published, names.Hostnames)
+		asked = names.Copy(change)
 		written, err = create(ctx, client, asked)
 	case plan.Update:
-		asked = plan.Copy(change, names.Published, names.Hostnames)
+		asked = names.Copy(change)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
 		if err = s.isCurrent(ctx, ls); err == nil {

@@ -48,7 +48,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 		s := testobject.Stored(template.Service(""))
 		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
 	}
-	f.names = plan.NewNames(f.ls, v1alpha1.DefaultNodeLabelKey, nil,
+	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, nil,
 		func(name string) plan.Service { return all[name] })
 	source := f.names.Source
 	s1 := plan.SliceFromAPI(&discoveryv1.EndpointSlice{
@@ -61,7 +61,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, NodeName: new("a")}}})
 	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
 	create, _ := f.names.Change("s1")
-	f.live = plan.Copy(&create, f.names.Published, f.names.Hostnames)
+	f.live = f.names.Copy(&create)
 	f.live.UID, f.live.ResourceVersion = "uid-s1-named", "3"
 	current := plan.SliceFromAPI(f.live)
 	f.changes = map[plan.Action]plan.CopyChange{plan.Create: create,

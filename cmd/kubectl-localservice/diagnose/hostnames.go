@@ -19,7 +19,7 @@ const anyName = "*"
 
 // hostnames is what is known of the names of mode Hostnames as a whole.
 type hostnames struct {
-	*plan.Hostnames
+	*plan.Names
 	// isPublished is whether Kubernetes has published the pods.
 	isPublished bool
 	// outdated has the names that are not published as the pods are; and anyName, if anything is to be published.
@@ -31,7 +31,7 @@ type hostnames struct {
 
 func (v *view) newHostnames() *hostnames {
 	h := &hostnames{outdated: map[string]bool{}, stale: map[string][]string{}}
-	h.Hostnames = plan.NewHostnames(v.LocalService, nil, func(node, key string) (string, bool) {
+	h.Names = plan.NewNames(v.LocalService, nil, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
 		return set[key], found && plan.Selects(v.LocalService, set)
 	})
@@ -47,25 +47,24 @@ func (v *view) newHostnames() *hostnames {
 	for _, slice := range v.EndpointSlices {
 		bySlice[slice.Name] = plan.SliceFromAPI(slice)
 	}
-	names := plan.Names{Hostnames: h.Hostnames, Source: ours[plan.Source], Published: ours[plan.Published],
-		Slices: bySlice}
-	copies := names.Copies()
+	h.Source, h.Published, h.Slices = ours[plan.Source], ours[plan.Published], bySlice
+	copies := h.Copies()
 	h.isPublished = copies.Sources > 0
 	if h.isPublished {
-		v.markStale(h, &names)
+		v.markStale(h)
 	}
 	for i := range copies.Changes {
-		h.addOutdated(&copies.Changes[i], ours[plan.Published])
+		h.addOutdated(&copies.Changes[i])
 	}
 	return h
 }
 
 // markStale has no endpoint count as ready that is not ready in what Kubernetes publishes.
-func (v *view) markStale(h *hostnames, names *plan.Names) {
+func (v *view) markStale(h *hostnames) {
 	alive := map[string]bool{}
 	for _, slice := range v.EndpointSlices {
 		for _, e := range slice.Endpoints {
-			if names.IsSource(names.Slices[slice.Name]) && isReady(&e) {
+			if h.IsSource(h.Slices[slice.Name]) && isReady(&e) {
 				for _, address := range e.Addresses {
 					alive[address] = true
 				}
@@ -89,13 +88,13 @@ func (v *view) markStale(h *hostnames, names *plan.Names) {
 func isReady(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 // addOutdated adds the names that a change is about.
-func (h *hostnames) addOutdated(change *plan.CopyChange, published plan.Service) {
+func (h *hostnames) addOutdated(change *plan.CopyChange) {
 	have, want := map[string][]any{}, map[string][]any{}
 	if change.Current != nil {
 		have = byHostname(change.Current.Get())
 	}
 	if change.Source != nil {
-		want = byHostname(plan.Copy(change, published, h.Hostnames))
+		want = byHostname(h.Copy(change))
 	}
 	h.outdated[anyName] = true
 	for _, names := range []map[string][]any{have, want} {
@@ -155,7 +154,7 @@ func nodesWithHostname(in Input) map[string]labels.Set {
 			}
 		}
 	}
-	hostnames := plan.NewHostnames(ls, nil, func(string, string) (string, bool) { return "", false })
+	hostnames := plan.NewNames(ls, nil, func(string, string) (string, bool) { return "", false })
 	for _, pod := range in.Pods {
 		if node := pod.Spec.NodeName; hostnames.Of(node) != "" {
 			nodes[node] = nil

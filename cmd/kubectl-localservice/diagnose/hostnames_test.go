@@ -53,15 +53,15 @@ func published(t testing.TB, ls *v1alpha1.LocalService, nodes map[string]labels.
 	source.Labels[discoveryv1.LabelServiceName] = sourceName
 	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
-	hostnames := plan.NewHostnames(ls, nil, func(node, key string) (string, bool) {
+	service := plan.FromAPI(in.Services[1], nodeLabel)
+	names := plan.NewNames(ls, service, func(node, key string) (string, bool) {
 		set, found := nodes[node]
 		return set[key], found && plan.Selects(ls, set)
 	})
-	service := plan.FromAPI(in.Services[1], nodeLabel)
-	names := plan.Names{Hostnames: hostnames, Source: plan.FromAPI(in.Services[0], nodeLabel), Published: service,
-		Slices: map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}}
+	names.Source = plan.FromAPI(in.Services[0], nodeLabel)
+	names.Slices = map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]
-	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, plan.Copy(&missing, service, hostnames)}
+	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, names.Copy(&missing)}
 	return in
 }
 
