@@ -235,7 +235,10 @@ func (w *world) someService(on string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: key.Namespace, Name: all[hash(on)%uint64(len(all))].Name}
 }
 
+// dropService deletes a Service. If that is the Source, copies of what it published stay until its successor has been
+// there for a while.
 func dropService(w *world, s Step) error {
+	w.disturb(overlap, settleTime)
 	return w.remove(&corev1.Service{ObjectMeta: w.someService(s.On)})
 }
 

@@ -177,8 +177,8 @@ const (
 	// retryTime is how long after a fault something may be tried again: the longest backoff, and once more, when what
 	// it waited for has become possible by that.
 	retryTime = 4*time.Minute + settleTime
-	// contestedTime is how long fields are left alone that admission has changed: ten minutes, and once more at most.
-	contestedTime = 20*time.Minute + retryTime
+	// contestedTime is how long fields are left alone that admission has changed: two minutes, and once more at most.
+	contestedTime = 2 * retryTime
 )
 
 // disturb notes that something goes wrong for so long, which is made up for in another time.

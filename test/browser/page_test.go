@@ -159,8 +159,13 @@ func TestKeyboard(t *testing.T) {
 		page.Do(chromedp.KeyEvent(c.keys))
 		browser.Eventually(page, current, c.want)
 	}
-	page.Do(chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(2))) // Ctrl
+	page.Do(chromedp.Evaluate(`scrolled = 0; grid.addEventListener("scroll", () => scrolled++)`, nil),
+		chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(2)), // Ctrl
+		chromedp.Poll(`scrolled > 0`, nil))
 	browser.Eventually(page, current, "default/app-39 n0299")
+	if got := browser.Eval[string](page, tip); !strings.Contains(got, "app-39, n0299") {
+		t.Errorf("when the table has scrolled to a cell, its tip is %q", got)
+	}
 	page.Do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)), chromedp.KeyEvent(kb.PageDown))
 	if got := browser.Eval[string](page, current); got <= "default/app-00 n0010" || got >= "default/app-00 n0040" {
 		t.Errorf("Page Down goes to %s", got)

@@ -175,7 +175,13 @@ function goTo(r, c) {
 
 function move(r, c) {
   goTo(r, c);
+  showTipOfActive();
+}
+
+let follows = false; // whether the tip is that of the active cell, and stays with it when the table scrolls
+function showTipOfActive() {
   showTip(drawn.get(active.row)?.cells.get(active.column));
+  follows = true;
 }
 
 function keyInTable(event) {
@@ -199,6 +205,13 @@ grid.addEventListener("click", (event) => {
   drawTable();
   if (!e.column || !e.row || e.cell) showDetails({ column: e.column ?? "", row: e.row ?? "" });
 });
-grid.addEventListener("pointerover", (event) => showTip(event.target.closest(".cell, .columnheader")));
+grid.addEventListener("pointerover", (event) => {
+  follows = false;
+  showTip(event.target.closest(".cell, .columnheader"));
+});
 for (const type of ["pointerleave", "blur"]) grid.addEventListener(type, () => (tip.hidden = true));
-grid.addEventListener("scroll", () => ((tip.hidden = true), schedule(false)));
+grid.addEventListener("scroll", () => {
+  if (follows && !tip.hidden) showTipOfActive();
+  else tip.hidden = true;
+  schedule(false);
+});
