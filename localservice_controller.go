@@ -198,6 +198,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
 	}
+	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
+		return nil // The LocalService will be gone, too.
+	}
 	if outcome.Stopped != nil {
 		return outcome.Stopped // Nothing is known for sure. The next sync, or the next leader, begins with the caches.
 	}

@@ -184,7 +184,8 @@ func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64
 	registry.MustRegister(histogram)
 	var counted uint64
 	var summed float64
-	return metrics.NewWaits(histogram, clock.RealClock{}), func(what string, wantCount uint64, least, most time.Duration) {
+	return metrics.NewWaits(histogram, clock.RealClock{}), func(what string, wantCount uint64, least,
+		most time.Duration) {
 		t.Helper()
 		settle()
 		families, err := registry.Gather()

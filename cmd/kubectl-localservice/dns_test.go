@@ -202,7 +202,8 @@ func TestDNSErrors(t *testing.T) {
 	breaks := func(allowed bool) func(*fixture) {
 		return func(f *fixture) {
 			f.forward = func(context.Context, string, string, int32) (string, error) { return "", errors.New("broken") }
-			f.kube.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			f.kube.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool,
+				runtime.Object, error) {
 				return true, &authorizationv1.SelfSubjectAccessReview{
 					Status: authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}}, nil
 			})
@@ -214,18 +215,21 @@ func TestDNSErrors(t *testing.T) {
 	}{
 		"watch":       {"--watch", "leave out either --dns or --watch", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
-		"no Service":  {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns with a ready pod", nil},
+		"no Service": {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns with a ready pod",
+			nil},
 		"no pod": {"", noService, func(f *fixture) {
 			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
 				"kube-dns-abcde")
 		}},
-		"no permission to read": {"", "you lack a permission…find the pods of Service kube-system/kube-dns", func(f *fixture) {
-			f.kube.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				return a.GetNamespace() == "kube-system", nil, forbidden
-			})
-		}},
-		"no permission to forward": {"", "lack the permission to create pods/portforward in namespace kube-system…can-i " +
-			"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken", breaks(false)},
+		"no permission to read": {"", "you lack a permission…find the pods of Service kube-system/kube-dns",
+			func(f *fixture) {
+				f.kube.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					return a.GetNamespace() == "kube-system", nil, forbidden
+				})
+			}},
+		"no permission to forward": {"",
+			"lack the permission to create pods/portforward in namespace kube-system…can-i " +
+				"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken", breaks(false)},
 		"no way to the pod": {"", "error: ask the cluster's DNS: forward a port to pod kube-system/dns-1: broken",
 			breaks(true)},
 		"another domain": {"--cluster-domain example.org", "nor for kubernetes.default.svc.example.org " +

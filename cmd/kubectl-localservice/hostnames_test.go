@@ -169,8 +169,9 @@ func TestHostnamesWithoutPermission(t *testing.T) {
 		f := newHostnamesFixture(t, groupBy)
 		fail(&f.metadata.Fake, "nodes", forbidden)
 		code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
-		if code != 0 || stdout != want || stderr != "warning: you may not list nodes, so that nodes of which no name is "+
-			"published are not shown\n" {
+		if code != 0 || stdout != want ||
+			stderr != "warning: you may not list nodes, so that nodes of which no name is "+
+				"published are not shown\n" {
 			t.Errorf("%d, %q, %q; want %q", code, stdout, stderr, want)
 		}
 	}
@@ -191,7 +192,8 @@ func TestHostnamesErrors(t *testing.T) {
 		}
 	}
 	f := newHostnamesFixture(t, "")
-	if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), "default", "demo"); err != nil {
+	if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), "default",
+		"demo"); err != nil {
 		t.Fatal(err)
 	}
 	const missing = "no name for a node n1: Service demo (published): no such Service: the controller says " +

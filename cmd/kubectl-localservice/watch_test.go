@@ -123,7 +123,8 @@ func followEvents(t *testing.T, f *fixture, told <-chan news) {
 			if err := patchNode("n1", `{"metadata":{"annotations":{"beat":"1"}}}`); err != nil {
 				return err
 			}
-			_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: meta("other-n6")}, metav1.CreateOptions{})
+			_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: meta("other-n6")},
+				metav1.CreateOptions{})
 			return err
 		}, []string{"other"}},
 		{"a pod dies", func() error { return pods.Delete(t.Context(), "a", metav1.DeleteOptions{}) }, []string{"demo"}},

@@ -72,7 +72,8 @@ func run(crd string, goFiles []string) error {
 	names := d.Spec.Names
 	for _, version := range d.Spec.Versions {
 		root := version.Schema.OpenAPIV3Schema
-		fmt.Printf("# %s\n\n"+generated+"`apiVersion: %s/%s`, `kind: %s`; for kubectl `%s` or `%s`. %s.\n\n%s\n", names.Kind,
+		fmt.Printf("# %s\n\n"+generated+"`apiVersion: %s/%s`, `kind: %s`; for kubectl `%s` or `%s`. %s.\n\n%s\n",
+			names.Kind,
 			d.Spec.Group, version.Name, names.Kind, names.Plural, strings.Join(names.ShortNames, "`, `"), d.Spec.Scope,
 			text(root.Description))
 		fmt.Printf("\n`kubectl explain %s.spec` prints the same.\n", strings.ToLower(names.Kind))
@@ -190,7 +191,8 @@ func (s *schema) rules() (list string) {
 
 // text makes Markdown of a description.
 func text(s string) string {
-	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`).Replace(strings.Join(strings.Fields(s), " "))
+	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`).Replace(strings.Join(strings.Fields(s),
+		" "))
 }
 
 // printConstants prints the groups of constants of a Go file that have a comment as a whole: that is their heading.

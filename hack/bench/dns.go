@@ -141,7 +141,8 @@ func measureDNS(ctx context.Context, b *bench) {
 				load[mode] = l
 				what := fmt.Sprintf("%d names, mode %s: ", p.names(), mode)
 				b.report.count(15, what+"wrong answers", float64(l.existing.wrong), 0)
-				b.report.count(15, what+"answers other than NXDOMAIN for names that do not exist", float64(l.others.wrong), 0)
+				b.report.count(15, what+"answers other than NXDOMAIN for names that do not exist",
+					float64(l.others.wrong), 0)
 			})
 		})
 	}

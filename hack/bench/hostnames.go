@@ -192,7 +192,8 @@ func (p *publication) checks(other *publication) (checks []check) {
 		}
 		checks = append(checks, c)
 	}
-	compare("all names published", "s", fmt.Sprintf("; Kubernetes' own EndpointSlices after %.2f s", p.sources.Seconds()),
+	compare("all names published", "s", fmt.Sprintf("; Kubernetes' own EndpointSlices after %.2f s",
+		p.sources.Seconds()),
 		func(p *publication) float64 { return p.published.Seconds() })
 	compare("CoreDNS answers", "s", fmt.Sprintf("; asked for every %dth name", answersEvery),
 		func(p *publication) float64 { return p.answered.Seconds() })
@@ -200,7 +201,8 @@ func (p *publication) checks(other *publication) (checks []check) {
 	compare("etcd", "MB", "; more than with the pods and nodes alone", func(p *publication) float64 { return p.stored })
 	compare("API server", "MB", fmt.Sprintf("; before: %v, after: %v", p.before, p.after),
 		func(p *publication) float64 { return p.after.resident })
-	compare("controller", "MB", "; "+p.controller.String(), func(p *publication) float64 { return p.controller.resident })
+	compare("controller", "MB", "; "+p.controller.String(),
+		func(p *publication) float64 { return p.controller.resident })
 	compare("CPU of the controller", "s", "", func(p *publication) float64 { return p.cpu.Seconds() })
 	compare("CoreDNS", "MB", "; without the program file", func(p *publication) float64 { return p.dnsMemory.own() })
 	return checks

@@ -215,7 +215,8 @@ func measureHostnamesAtRest(ctx context.Context, b *bench) {
 			s.awaitRest(ctx, s.shorter(settleTime))
 			m := s.settledMemory(ctx, p.usage)
 			progress("row 16: ready after %v, %v", p.ready, m)
-			b.report.add(16, check{what: what, unit: "MB", ours: m.resident, note: m.String()}.atMost(hostnamesMemoryLimit))
+			b.report.add(16, check{what: what, unit: "MB", ours: m.resident,
+				note: m.String()}.atMost(hostnamesMemoryLimit))
 			rests = s.watchAtRest(ctx, p)
 		})
 		s.reportAtRest(16, what, rests, mark)

@@ -119,7 +119,8 @@ func checkLabels(t *testing.T, all objects) {
 }
 
 func shippedPolicies(t *testing.T) objects {
-	return decodeFiles(t, "../../artifacts/admission/node-label.yaml", "../../artifacts/admission/node-label-guard.yaml")
+	return decodeFiles(t, "../../artifacts/admission/node-label.yaml",
+		"../../artifacts/admission/node-label-guard.yaml")
 }
 
 func policies(t *testing.T) []string { return keys(shippedPolicies(t)) }

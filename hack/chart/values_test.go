@@ -91,7 +91,9 @@ func TestValues(t *testing.T) {
 			values: "{admission: {enabled: true}, flags: {node-label-key: example.com/node}, fullnameOverride: other}",
 			more:   policies(t),
 			check: func(t *testing.T, all objects) {
-				maps.DeleteFunc(all, func(key string, _ runtime.Object) bool { return !strings.Contains(key, "Admission") })
+				maps.DeleteFunc(all, func(key string, _ runtime.Object) bool {
+					return !strings.Contains(key, "Admission")
+				})
 				if strings.Contains(text(t, all), "vm/rack") {
 					t.Error("the policies still have vm/rack")
 				}
@@ -171,7 +173,8 @@ func TestValues(t *testing.T) {
 			check: func(t *testing.T, all objects) {
 				spec := find[*appsv1.Deployment](t, all).Spec.Template.Spec
 				mount := container(t, all).VolumeMounts[0]
-				equal(t, []string{"-metrics-secure-address=:8443", "-metrics-tls-cert-file=" + mount.MountPath + "/tls.crt",
+				equal(t, []string{"-metrics-secure-address=:8443", "-metrics-tls-cert-file=" + mount.MountPath +
+					"/tls.crt",
 					"-metrics-tls-key-file=" + mount.MountPath + "/tls.key"}, container(t, all).Args)
 				equal(t, mount.Name, spec.Volumes[0].Name)
 				equal(t, "tls", spec.Volumes[0].Secret.SecretName)

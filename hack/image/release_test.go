@@ -63,7 +63,8 @@ func TestRelease(t *testing.T) {
 		contains(t, files[name+"/Chart.yaml"], "version: 0.0.0-test\n", "appVersion: "+testVersion+"\n",
 			testRepository+":"+testVersion)
 		contains(t, files[name+"/values.yaml"], "repository: "+testRepository+"\n")
-		for _, file := range []string{"values.schema.json", "README.md", "files/crd.yaml", "templates/deployment.yaml"} {
+		for _, file := range []string{"values.schema.json", "README.md", "files/crd.yaml",
+			"templates/deployment.yaml"} {
 			if len(files[name+"/"+file]) == 0 {
 				t.Errorf("the chart lacks %s", file)
 			}
@@ -72,7 +73,8 @@ func TestRelease(t *testing.T) {
 	t.Run("Krew", func(t *testing.T) { checkKrew(t, dist) })
 	t.Run("manifests", func(t *testing.T) {
 		const image = "image: " + testRepository + ":" + testVersion + "\n"
-		contains(t, []byte(read(t, dist, "install.yaml")), image, "kind: CustomResourceDefinition\n", "kind: Deployment\n")
+		contains(t, []byte(read(t, dist, "install.yaml")), image, "kind: CustomResourceDefinition\n",
+			"kind: Deployment\n")
 		contains(t, []byte(read(t, dist, "local-service-controller.yaml")), image)
 		contains(t, []byte(read(t, dist, "admission.yaml")), "\n---\n", "name: local-service-node-label-binding\n",
 			"name: local-service-node-label-guard\n")
@@ -81,8 +83,10 @@ func TestRelease(t *testing.T) {
 
 // checkFiles wants every file that a release has, and no other, and each in the checksums.
 func checkFiles(t *testing.T, dist string) {
-	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml", "admission.yaml",
-		"example.yaml", "quickstart.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml", name + ".oci.tar", name + "-0.0.0-test.tgz"}
+	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml",
+		"admission.yaml",
+		"example.yaml", "quickstart.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml",
+		name + ".oci.tar", name + "-0.0.0-test.tgz"}
 	for _, platform := range slices.Concat(platforms, otherPlatforms) {
 		want = append(want, controller.file("", platform), controller.file("", platform)+".spdx.json")
 	}
@@ -126,7 +130,8 @@ func checkBinary(t *testing.T, binary []byte, platform v1.Platform, file string)
 	for _, setting := range info.Settings {
 		settings[setting.Key] = setting.Value
 	}
-	if settings["GOOS"] != platform.OS || settings["GOARCH"] != platform.Architecture || settings["CGO_ENABLED"] != "0" ||
+	if settings["GOOS"] != platform.OS || settings["GOARCH"] != platform.Architecture ||
+		settings["CGO_ENABLED"] != "0" ||
 		settings["-trimpath"] != "true" {
 		t.Errorf("%s is built with %v", file, settings)
 	}

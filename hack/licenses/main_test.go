@@ -37,9 +37,10 @@ func TestTexts(t *testing.T) {
 		files []string // of a module whose packages are . and a/b
 		want  []string // nothing: the module has no license
 	}{
-		"in the root":                     {files: []string{"LICENSE"}, want: []string{"LICENSE"}},
-		"with a notice":                   {files: []string{"LICENCE", "NOTICE"}, want: []string{"LICENCE", "NOTICE"}},
-		"of what a package has copied":    {files: []string{"COPYING", "a/LICENSE"}, want: []string{"COPYING", "a/LICENSE"}},
+		"in the root":   {files: []string{"LICENSE"}, want: []string{"LICENSE"}},
+		"with a notice": {files: []string{"LICENCE", "NOTICE"}, want: []string{"LICENCE", "NOTICE"}},
+		"of what a package has copied": {files: []string{"COPYING", "a/LICENSE"}, want: []string{"COPYING",
+			"a/LICENSE"}},
 		"of a package that is not linked": {files: []string{"LICENSE", "other/LICENSE"}, want: []string{"LICENSE"}},
 		"only there":                      {files: []string{"other/LICENSE"}},
 		"none":                            {},

@@ -63,7 +63,8 @@ func TestWantedRoutes(t *testing.T) {
 		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: cidrs}}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "k8s01"}}
 		for _, ip := range ips {
-			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP,
+				Address: ip})
 		}
 		return n
 	}

@@ -40,7 +40,8 @@ func runCommand() *cobra.Command {
 	}
 	cmd.Flags().SetInterspersed(false) // flags after CMD are its own
 	cmd.Flags().StringVar(&node, "node", "", "the node (default: the first that is running)")
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "the namespace whose names need no more than themselves")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default",
+		"the namespace whose names need no more than themselves")
 	dirFlag(cmd, &dir)
 	return cmd
 }

@@ -45,8 +45,9 @@ func upCommand() *cobra.Command {
 	dirFlag(cmd, &dir)
 	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "only etcd, kube-apiserver and "+
 		"kube-controller-manager: no nodes, no privileges needed")
-	f.StringVar(&c.ControlPlane, "control-plane", "", "with --control-plane-only: a program that is kube-apiserver and "+
-		"kube-controller-manager when it is called so, such as of another version (see hack/control-plane.sh)")
+	f.StringVar(&c.ControlPlane, "control-plane", "",
+		"with --control-plane-only: a program that is kube-apiserver and "+
+			"kube-controller-manager when it is called so, such as of another version (see hack/control-plane.sh)")
 	f.BoolVar(&c.Scheduler, "scheduler", false, "with --control-plane-only: a kube-scheduler, too")
 	f.StringSliceVar(&c.Nodes, "nodes", defaultNodes, "names of the nodes")
 	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for "+

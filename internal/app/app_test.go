@@ -34,7 +34,8 @@ func TestClientsAreNotThrottled(t *testing.T) {
 			_, _ = deps.Client.LocalserviceV1alpha1().LocalServices("default").Get(ctx, "x", metav1.GetOptions{})
 		},
 		"metadata": func(ctx context.Context, deps Dependencies, _ dynamic.Interface) {
-			_, _ = deps.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x", metav1.GetOptions{})
+			_, _ = deps.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x",
+				metav1.GetOptions{})
 		},
 		"dynamic": func(ctx context.Context, _ Dependencies, dyn dynamic.Interface) {
 			_, _ = dyn.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "x", metav1.GetOptions{})

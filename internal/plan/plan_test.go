@@ -58,7 +58,8 @@ func TestCompute(t *testing.T) {
 		"controlled by an earlier one of the same name": {newCluster(ours("a",
 			func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
 			[]string{"a"}, []string{"Wait demo-a"}, 0},
-		"owner, but not controller": {newCluster(ours("a", func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
+		"owner, but not controller": {newCluster(ours("a",
+			func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
 			[]string{"a"}, []string{"Adopt demo-a"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,8 +121,8 @@ func (w *execution) conclude(rest []plan.Change) {
 func (w *execution) failed(change *plan.Change, err error) {
 	w.batch.failed, w.batch.inARow, w.batch.last = w.batch.failed+1, w.batch.inARow+1, err
 	switch {
-	case isTerminating(err): // The LocalService will be gone, too. Until then, nobody can act on this.
-		w.out.Stopped = reconcile.Stale(err)
+	case isTerminating(err):
+		w.out.Stopped = ErrNamespaceTerminating
 	case isStale(err):
 		w.out.Stale = append(w.out.Stale, err)
 	case mayPass(err):

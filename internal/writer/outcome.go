@@ -28,8 +28,8 @@ type Outcome struct {
 	Failed, Stale []error
 	// More is true if the time was over before all changes were tried.
 	More bool
-	// Stopped is why no other change was tried: the error of the context, or one that is Stale, because the
-	// LocalService was changed, its namespace is being deleted, or fields are contested.
+	// Stopped is why no other change was tried: the error of the context, ErrNamespaceTerminating, or one that is
+	// Stale, because the LocalService was changed, or fields are contested.
 	Stopped error
 }
 

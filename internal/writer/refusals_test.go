@@ -99,7 +99,8 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Remove(refusedAttempt)
 		r.Remove(refusedAttempt) // Nothing is left to remove.
-		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) || r.Left(refusedAttempt) != 0 {
+		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) ||
+			r.Left(refusedAttempt) != 0 {
 			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(refusedAttempt))
 		}
 		r.Add(refusedAttempt, errors.New("no"))

@@ -54,7 +54,8 @@ func TestReplacePhases(t *testing.T) {
 				return exists
 			}
 			out, requests := f.write(f.changes(plan.Replace, "a"))
-			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale), f.services.ContestedFields(f.ls))
+			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale),
+				f.services.ContestedFields(f.ls))
 			if !slices.Equal(requests, c.requests) || got != c.outcome {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}

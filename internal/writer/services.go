@@ -40,6 +40,9 @@ const (
 	eventDeletingServices = "DeletingServices"
 )
 
+// ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
+var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
+
 // Dependencies are what writes are made with.
 type Dependencies struct {
 	Kube     kubernetes.Interface

@@ -161,7 +161,8 @@ func TestWriteStops(t *testing.T) {
 		stop func(f *fixture, cancel func()) error // the answer to the second creation
 		want func(error) bool
 	}{
-		"terminating": {func(*fixture, func()) error { return terminating() }, reconcile.IsStale},
+		"terminating": {func(*fixture, func()) error { return terminating() },
+			func(err error) bool { return errors.Is(err, ErrNamespaceTerminating) }},
 		"shutdown": {func(_ *fixture, cancel func()) error { cancel(); return nil },
 			func(err error) bool { return errors.Is(err, context.Canceled) }},
 		"another spec": {func(f *fixture, _ func()) error {

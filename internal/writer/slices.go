@@ -99,7 +99,9 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
 	switch {
-	case isStale(err), isTerminating(err):
+	case isTerminating(err):
+		return reconcile.MaxBackoff, false, nil
+	case isStale(err):
 		return 0, false, reconcile.Stale(failure)
 	case mayPass(err):
 		return 0, false, failure

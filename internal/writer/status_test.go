@@ -160,7 +160,8 @@ func TestStatusIsLogged(t *testing.T) {
 		if _, err := s.Write(klog.NewContext(t.Context(), logger), f.ls, step.report); err != nil {
 			t.Fatal(err)
 		}
-		if got := logged.String(); strings.Count(got, "Condition changed") != step.lines || !strings.Contains(got, step.says) {
+		if got := logged.String(); strings.Count(got, "Condition changed") != step.lines || !strings.Contains(got,
+			step.says) {
 			t.Errorf("step %d: want %d lines, and %s:\n%s", i, step.lines, step.says, got)
 		}
 		if len(f.took()) > 0 {

@@ -73,7 +73,8 @@ func keptByFinalizer(s *scene) (cure func()) {
 func invalidSpec(s *scene) (cure func()) {
 	const loosened = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
-	_, err := s.Dynamic.Resource(framework.CRDs).Patch(s.Ctx(), framework.CRDName, types.JSONPatchType, []byte(loosened),
+	_, err := s.Dynamic.Resource(framework.CRDs).Patch(s.Ctx(), framework.CRDName, types.JSONPatchType,
+		[]byte(loosened),
 		metav1.PatchOptions{})
 	s.Must(err)
 	manifest := "apiVersion: localservice.dev/v1alpha1\nkind: LocalService\nmetadata: {name: demo, namespace: " +

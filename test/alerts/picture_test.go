@@ -25,7 +25,8 @@ const (
 
 // colors are those of Okabe and Ito, which people tell apart who do not tell red from green.
 var colors = []color.Color{
-	color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{213, 94, 0, 255},
+	color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255},
+	color.RGBA{213, 94, 0, 255},
 	color.RGBA{204, 121, 167, 255}, color.RGBA{86, 180, 233, 255}, color.RGBA{120, 120, 120, 255},
 	color.RGBA{0, 0, 0, 255},
 }
@@ -59,7 +60,8 @@ func drawDashboard(file string, d dashboard, lines map[int][]line, duration time
 	whole.SetColor(color.White)
 	whole.Fill(whole.Rectangle.Path())
 	for _, p := range d.Panels {
-		at := draw.Crop(whole, vg.Length(p.GridPos.X)*column+margin, -(vg.Length(24-p.GridPos.X-p.GridPos.W)*column + margin),
+		at := draw.Crop(whole, vg.Length(p.GridPos.X)*column+margin,
+			-(vg.Length(24-p.GridPos.X-p.GridPos.W)*column + margin),
 			total-vg.Length(p.GridPos.Y+p.GridPos.H)*height+margin/2, -(vg.Length(p.GridPos.Y)*height + margin/2))
 		drawPanel(at, p, lines[p.ID], duration)
 	}

@@ -38,7 +38,8 @@ func startPrometheus(t *testing.T) *prometheus {
 	for file, content := range map[string]string{
 		"rules.yaml": shorten(readFile(t, rulesFile(t))),
 		"prometheus.yaml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n" +
-			"scrape_configs:\n- job_name: " + job + "\n  honor_labels: true\n  file_sd_configs: [{files: [targets.json]}]\n",
+			"scrape_configs:\n- job_name: " + job +
+			"\n  honor_labels: true\n  file_sd_configs: [{files: [targets.json]}]\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -184,7 +184,8 @@ func (s *scene) calm() {
 		}
 		for i := range all {
 			if all[i].State == "firing" {
-				err = errors.Join(err, fmt.Errorf("%s fires: %v", all[i].Labels["alertname"], all[i].Annotations["summary"]))
+				err = errors.Join(err, fmt.Errorf("%s fires: %v", all[i].Labels["alertname"],
+					all[i].Annotations["summary"]))
 			}
 		}
 		if len(rules.Groups) == 0 {

@@ -131,7 +131,8 @@ func TestMap(t *testing.T) {
 		const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
 		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true,
 			clientX: box.left + (i % across) * pitch + 2, clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
-	browser.Eventually(page, tip, "n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
+	browser.Eventually(page, tip,
+		"n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
 		"log-agent,dns-cache,image-cache,gpu-metrics")
@@ -167,8 +168,9 @@ func TestHeads(t *testing.T) {
 		page.Do(chromedp.Evaluate(`grid.scrollLeft = 1e6`, nil))
 		const name = `document.querySelector(".columnheader:last-child b")`
 		browser.Eventually(page, name+`.textContent`, longName)
-		browser.Eventually(page, `((b, head) => b.top >= head.top && b.left >= head.left && b.right <= head.right)(`+name+
-			`.getBoundingClientRect(), document.querySelector(".head").getBoundingClientRect())`, true)
+		browser.Eventually(page,
+			`((b, head) => b.top >= head.top && b.left >= head.left && b.right <= head.right)(`+name+
+				`.getBoundingClientRect(), document.querySelector(".head").getBoundingClientRect())`, true)
 		if cut := browser.Eval[bool](page, `((b) => b.scrollHeight > b.clientHeight || b.scrollWidth > b.clientWidth)(`+
 			name+`.parentNode)`); cut {
 			t.Errorf("at %d pixels, the name is cut", width)

@@ -56,7 +56,8 @@ func keepAsking(in io.Reader, out io.Writer) error {
 				mu.Lock()
 				total.Asked++
 				if err != nil {
-					total.Failed = append(total.Failed, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), url, err))
+					total.Failed = append(total.Failed, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), url,
+						err))
 				}
 				mu.Unlock()
 			}
@@ -118,7 +119,8 @@ func startAsker(t *testing.T, what, from string, urls map[string]string) (stop f
 		t.Fatal(err)
 	}
 	defer file.Close()
-	cmd := exec.Command(framework.PlaygroundProgram.MustPath(t), "run", "--dir", cluster.Dir(), "--node", from, "--", self,
+	cmd := exec.Command(framework.PlaygroundProgram.MustPath(t), "run", "--dir", cluster.Dir(), "--node", from, "--",
+		self,
 		askCommand)
 	cmd.Stdin, cmd.Stdout = strings.NewReader(string(in)), file
 	process, err := framework.StartProcess(cmd, syscall.SIGTERM)

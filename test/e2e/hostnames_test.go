@@ -145,31 +145,32 @@ func (s *scene) wantGroups(url access, groups map[string][]string) {
 	s.T.Helper()
 	names := slices.Sorted(maps.Keys(groups))
 	for _, client := range nodes {
-		s.Eventually(fmt.Sprintf("from %s, the names of %v are right", client, groups), func(ctx context.Context) error {
-			byNode, err := s.podsByNode(ctx)
-			if err != nil {
-				return err
-			}
-			urls := url.urls(names)
-			replies, err := ask(ctx, client, urls)
-			if err != nil {
-				return err
-			}
-			for i, name := range names {
-				var want, got []string
-				for _, node := range groups[name] {
-					want = append(want, byNode[node]...)
+		s.Eventually(fmt.Sprintf("from %s, the names of %v are right", client, groups),
+			func(ctx context.Context) error {
+				byNode, err := s.podsByNode(ctx)
+				if err != nil {
+					return err
 				}
-				for _, body := range replies[i].Bodies {
-					pod, _, _ := strings.Cut(strings.TrimPrefix(body, "hello  this message from "), "/")
-					got = append(got, pod)
+				urls := url.urls(names)
+				replies, err := ask(ctx, client, urls)
+				if err != nil {
+					return err
 				}
-				slices.Sort(want)
-				slices.Sort(got)
-				err = errors.Join(err, framework.Equal("pods of "+name, slices.Compact(got), want))
-			}
-			return err
-		})
+				for i, name := range names {
+					var want, got []string
+					for _, node := range groups[name] {
+						want = append(want, byNode[node]...)
+					}
+					for _, body := range replies[i].Bodies {
+						pod, _, _ := strings.Cut(strings.TrimPrefix(body, "hello  this message from "), "/")
+						got = append(got, pod)
+					}
+					slices.Sort(want)
+					slices.Sort(got)
+					err = errors.Join(err, framework.Equal("pods of "+name, slices.Compact(got), want))
+				}
+				return err
+			})
 	}
 }
 
@@ -297,7 +298,8 @@ func TestHostnamesWithoutController(t *testing.T) {
 	s.wantAnswers(nodes, nodes, s.byHostname(ls))
 	scale := func(replicas string) {
 		t.Helper()
-		_, err := s.Kubectl(context.Background(), "--namespace="+controllerNamespace, "scale", "deployment/"+controllerName,
+		_, err := s.Kubectl(context.Background(), "--namespace="+controllerNamespace, "scale",
+			"deployment/"+controllerName,
 			"--replicas="+replicas)
 		if err != nil {
 			t.Error(err)

@@ -44,7 +44,8 @@ func newMigration(t *testing.T) *migration {
 		m.sections[st.section] = append(m.sections[st.section], st)
 	}
 	t.Cleanup(func() {
-		_, err := cluster.Kubectl(context.Background(), "delete", "--wait=false", "localservice/cache", "daemonset/cache",
+		_, err := cluster.Kubectl(context.Background(), "delete", "--wait=false", "localservice/cache",
+			"daemonset/cache",
 			"service/cache", "deployment/client", "pod/host-network")
 		if err != nil {
 			t.Error(err)

@@ -48,7 +48,8 @@ func quickStart(t *testing.T) {
 func writeBusybox(path string) error {
 	program, err := exec.LookPath("busybox")
 	if err != nil {
-		return fmt.Errorf("the quick start needs Debian's package busybox-static, which `make packages` installs: %w", err)
+		return fmt.Errorf("the quick start needs Debian's package busybox-static, which `make packages` installs: %w",
+			err)
 	}
 	content, err := os.ReadFile(program)
 	if err != nil {

@@ -233,7 +233,8 @@ func TestREADME(t *testing.T) {
 		if !skipped.MatchString(st.command) && !slices.ContainsFunc(walkThrough, func(other step) bool {
 			return st.command == other.command && slices.Equal(st.output, other.output)
 		}) {
-			t.Errorf("README.md:%d: docs/walk-through.md does not have this command with this output: $ %s", st.line, st.command)
+			t.Errorf("README.md:%d: docs/walk-through.md does not have this command with this output: $ %s", st.line,
+				st.command)
 		}
 	}
 }

@@ -74,7 +74,8 @@ func wantRecords(t *testing.T, cluster *framework.Cluster, names *server, nodes 
 	t.Helper()
 	cluster.Eventually(t, "default", fmt.Sprintf("%s has records of the pods on %v", zone, nodes),
 		func(ctx context.Context) error {
-			pods, err := cluster.Kube.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=agents"})
+			pods, err := cluster.Kube.CoreV1().Pods("default").List(ctx,
+				metav1.ListOptions{LabelSelector: "app=agents"})
 			if err != nil {
 				return err
 			}

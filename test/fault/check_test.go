@@ -97,7 +97,8 @@ func (w *world) checkStatus(ls *v1alpha1.LocalService) error {
 			ls.Name, status.Services, status.Nodes, status.ObservedGeneration, nodes-conflicts, nodes, ls.Generation)
 	}
 	if conflicts > 0 {
-		return framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue, v1alpha1.ReasonNameTaken)
+		return framework.CheckCondition(ls, v1alpha1.ConditionConflicted, metav1.ConditionTrue,
+			v1alpha1.ReasonNameTaken)
 	}
 	return framework.CheckReady(ls)
 }
@@ -122,7 +123,8 @@ func (w *world) readLog(audit *framework.Audit) {
 	w.marks[audit] += framework.Mark(len(requests))
 	for i := range requests {
 		r := &requests[i]
-		if r.ObjectRef.Namespace != w.Namespace || !framework.IsByController(r) || framework.Resource(r) != "services" ||
+		if r.ObjectRef.Namespace != w.Namespace || !framework.IsByController(r) ||
+			framework.Resource(r) != "services" ||
 			strings.Contains(r.RequestURI, "dryRun=") {
 			continue
 		}
@@ -146,7 +148,8 @@ func (w *world) compare(what, done string, got, want map[string]bounds) {
 	w.T.Helper()
 	for _, service := range slices.Sorted(maps.Keys(got)) {
 		if is, b := got[service], want[service]; is.most < b.least || is.least > b.most {
-			w.fail("%s: Service %s was %s %d to %d times instead of %d to %d", what, service, done, is.least, is.most, b.least,
+			w.fail("%s: Service %s was %s %d to %d times instead of %d to %d", what, service, done, is.least, is.most,
+				b.least,
 				b.most)
 		}
 	}

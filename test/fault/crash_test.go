@@ -28,7 +28,8 @@ func onPort(port int32) framework.Change {
 var scenarios = []scenario{
 	{"fan-out", func(*world) {}, func(w *world) { w.createLocalService("demo") }},
 	{"a node joins", func(w *world) { w.createLocalService("demo") }, func(w *world) { w.addNode("new") }},
-	{"a node leaves", func(w *world) { w.createLocalService("demo") }, func(w *world) { w.deleteNode(w.NodeName("n0")) }},
+	{"a node leaves", func(w *world) { w.createLocalService("demo") },
+		func(w *world) { w.deleteNode(w.NodeName("n0")) }},
 	{"another port", func(w *world) { w.createLocalService("demo") }, func(w *world) {
 		w.update("another port", "demo", onPort(81))
 	}},

@@ -28,7 +28,8 @@ func TestHostileInput(t *testing.T) {
 	const anything = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
 	crds := c.Dynamic.Resource(framework.CRDs)
-	if _, err := crds.Patch(t.Context(), framework.CRDName, types.JSONPatchType, []byte(anything), metav1.PatchOptions{}); err != nil {
+	if _, err := crds.Patch(t.Context(), framework.CRDName, types.JSONPatchType, []byte(anything),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	good, bad := newWorld(t, c, 2), c.NewScene(t, "hostile")
@@ -44,7 +45,8 @@ func TestHostileInput(t *testing.T) {
 		ls := &unstructured.Unstructured{Object: object}
 		ls.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
 		ls.SetName(fmt.Sprintf("h%d", i))
-		_, err := c.Dynamic.Resource(localServiceResource).Namespace(bad.Namespace).Create(t.Context(), ls, metav1.CreateOptions{})
+		_, err := c.Dynamic.Resource(localServiceResource).Namespace(bad.Namespace).Create(t.Context(), ls,
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Logf("refused: %v", err) // The API server's own limits, such as for the size of an object.
 			continue
@@ -85,12 +87,14 @@ func allTold(ctx context.Context, s *framework.Scene) error {
 		if err != nil {
 			return err
 		}
-		if json.Unmarshal(data, &status) != nil || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady) == nil {
+		if json.Unmarshal(data, &status) != nil || meta.FindStatusCondition(status.Conditions,
+			v1alpha1.ConditionReady) == nil {
 			silent = append(silent, fmt.Sprintf("%s %v", list.Items[i].GetName(), list.Items[i].Object))
 		}
 	}
 	if len(silent) > 0 {
-		return fmt.Errorf("%d of %d LocalServices have no status, such as %.600s", len(silent), len(list.Items), silent[0])
+		return fmt.Errorf("%d of %d LocalServices have no status, such as %.600s", len(silent), len(list.Items),
+			silent[0])
 	}
 	return nil
 }
@@ -101,7 +105,8 @@ func hostileSpec(random *rand.Rand) any {
 		return junk(random, 3)
 	}
 	spec := map[string]any{"selector": map[string]any{"app": "x"}, "clusterIP": "None",
-		"nodeSelector": map[string]any{"none": "such"}, "ports": []any{map[string]any{"name": "http", "port": int64(80)}}}
+		"nodeSelector": map[string]any{"none": "such"}, "ports": []any{map[string]any{"name": "http",
+			"port": int64(80)}}}
 	for _, field := range []string{"selector", "clusterIP", "ports", "nodeSelector", "type", "sessionAffinity",
 		"sessionAffinityConfig", "ipFamilies", "ipFamilyPolicy", "loadBalancerClass", "loadBalancerSourceRanges",
 		"serviceMetadata", "publishNotReadyAddresses", "internalTrafficPolicy", "unheardOf"} {
@@ -110,7 +115,8 @@ func hostileSpec(random *rand.Rand) any {
 		}
 	}
 	if random.IntN(4) == 0 {
-		spec["ports"] = []any{map[string]any{"port": junk(random, 0), "targetPort": junk(random, 0), "name": junk(random, 0)}}
+		spec["ports"] = []any{map[string]any{"port": junk(random, 0), "targetPort": junk(random, 0),
+			"name": junk(random, 0)}}
 	}
 	if random.IntN(4) == 0 {
 		spec["selector"] = map[string]any{"app": junk(random, 0), fmt.Sprint(junk(random, 0)): "x"}

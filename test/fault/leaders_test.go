@@ -67,7 +67,8 @@ func TestPausedLeader(t *testing.T) {
 // leaseOf are the flags of controllers of which one leads.
 func leaseOf(w *world) []string {
 	return []string{"-leader-elect", "-leader-election-id=fault-" + w.Namespace,
-		"-leader-election-namespace=" + framework.ControllerNamespace, "-leader-election-lease-duration=" + leaseDuration.String()}
+		"-leader-election-namespace=" + framework.ControllerNamespace, "-leader-election-lease-duration=" +
+			leaseDuration.String()}
 }
 
 func leads(t *testing.T, c *controller) {
@@ -88,7 +89,8 @@ func TestNoisyTenant(t *testing.T) {
 	quiet.createLocalService("a")
 	quiet.settle("before")
 	noisy.InParallel(localServices, func(i int) error {
-		_, err := noisy.LocalServiceClient().Create(t.Context(), noisy.NewLocalService(fmt.Sprintf("ls%d", i)), metav1.CreateOptions{})
+		_, err := noisy.LocalServiceClient().Create(t.Context(), noisy.NewLocalService(fmt.Sprintf("ls%d", i)),
+			metav1.CreateOptions{})
 		return err
 	})
 	var stop atomic.Bool

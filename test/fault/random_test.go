@@ -121,7 +121,8 @@ func TestSequences(t *testing.T) {
 	begun.settle("begun")
 	goroutines := k.goroutines()
 	for range worlds {
-		players = append(players, &player{world: newWorld(t, shared, 3), random: rand.New(rand.NewPCG(random.Uint64(), 0))})
+		players = append(players, &player{world: newWorld(t, shared, 3), random: rand.New(rand.NewPCG(random.Uint64(),
+			0))})
 	}
 	var running sync.WaitGroup
 	for _, p := range players {

@@ -184,7 +184,8 @@ func (rs Requests) Last() (last time.Time) {
 func (rs Requests) Writes() Requests {
 	return rs.Where(func(r *Request) bool {
 		return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) &&
-			!strings.Contains(r.RequestURI, "dryRun=") && r.ObjectRef.Resource != "leases" && r.ObjectRef.Resource != "selfsubjectaccessreviews"
+			!strings.Contains(r.RequestURI, "dryRun=") && r.ObjectRef.Resource != "leases" &&
+			r.ObjectRef.Resource != "selfsubjectaccessreviews"
 	})
 }
 

@@ -39,7 +39,8 @@ func TestAudit(t *testing.T) {
 		t.Errorf("those of kubectl: %q", got)
 	}
 	mark := audit.Mark()
-	if err := os.WriteFile(path, []byte(auditLines+`{"verb":"list","objectRef":{"resource":"pods"}}`+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(auditLines+`{"verb":"list","objectRef":{"resource":"pods"}}`+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := audit.Since(mark).String(); got != "1 list pods 0" {

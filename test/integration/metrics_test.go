@@ -55,7 +55,8 @@ func TestMetrics(t *testing.T) {
 		})
 	}
 	condition := func(name, reason, status string, count int) string {
-		return fmt.Sprintf(`localservice_localservices{condition=%q,reason=%q,status=%q} %d`, name, reason, status, count)
+		return fmt.Sprintf(`localservice_localservices{condition=%q,reason=%q,status=%q} %d`, name, reason, status,
+			count)
 	}
 	tells("three LocalServices",
 		condition("Ready", v1alpha1.ReasonServicesInPlace, "True", 1),

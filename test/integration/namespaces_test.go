@@ -70,7 +70,8 @@ func TestNamespaces(t *testing.T) {
 	begin()
 	later.work("again")
 
-	if services, err := other.ServiceClient().List(t.Context(), metav1.ListOptions{}); err != nil || len(services.Items) > 0 {
+	if services, err := other.ServiceClient().List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(services.Items) > 0 {
 		t.Errorf("in another namespace there are %d Services, %v", len(services.Items), err)
 	}
 	if labels := other.GetPod("pod").Labels; len(labels) != 1 {

@@ -158,7 +158,8 @@ func (s *scene) pokes() []func(round int) {
 			s.Must(err)
 			for i := range lost.Items {
 				_, err := slices.Patch(s.Ctx(), lost.Items[i].Name, types.MergePatchType,
-					fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.HostnamesLabelKey), metav1.PatchOptions{})
+					fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`,
+						v1alpha1.HostnamesLabelKey), metav1.PatchOptions{})
 				ignore(err)
 			}
 		},

@@ -26,7 +26,8 @@ func TestWrongFlags(t *testing.T) {
 		{"-resync-period=-1s", "-resync-period=-1s must not be negative"},
 		{"-resync-period=soon", `invalid value "soon" for flag -resync-period`},
 		{"-leader-election-lease-duration=2s", "-leader-election-lease-duration=2s must be at least 3s"},
-		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x", "-metrics-tls-cert-file and -metrics-tls-key-file need each"},
+		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x",
+			"-metrics-tls-cert-file and -metrics-tls-key-file need each"},
 		{"-metrics-tls-cert-file=x -metrics-tls-key-file=y", "-metrics-tls-cert-file needs -metrics-secure-address"},
 		{"-namespaces=", "-namespaces= has an empty name: leave the flag out to work in all namespaces"},
 		{"-namespaces=a,,b", "-namespaces=a,,b has an empty name"},
@@ -97,8 +98,9 @@ func TestProgramEndsByItself(t *testing.T) {
 			[]string{"read the kubeconfig", broken}},
 		{"broken $KUBECONFIG", 1, []string{"KUBECONFIG=" + broken}, nil,
 			[]string{"read the kubeconfig", broken}},
-		{"no certificate", 1, []string{"KUBECONFIG=" + shared.Kubeconfig}, []string{"-metrics-secure-address=127.0.0.1:0",
-			"-metrics-tls-cert-file=/nonexistent/tls.crt", "-metrics-tls-key-file=" + broken},
+		{"no certificate", 1, []string{"KUBECONFIG=" + shared.Kubeconfig},
+			[]string{"-metrics-secure-address=127.0.0.1:0",
+				"-metrics-tls-cert-file=/nonexistent/tls.crt", "-metrics-tls-key-file=" + broken},
 			[]string{"read the certificate for /metrics", "/nonexistent/tls.crt"}},
 		{"secure address in use", 1, []string{"KUBECONFIG=" + shared.Kubeconfig},
 			[]string{"-metrics-secure-address=" + inUse},
@@ -187,9 +189,10 @@ func TestLogAtDefaultVerbosity(t *testing.T) {
 	s.settle()
 	s.CreateReady("close", spec(headless, "trafficDistribution: PreferClose"))
 	s.Must(controller.Stop())
-	// The mutation detector, which only tests switch on, says so. What is written has its lines.
+	// The mutation detector, which only tests switch on, says so. What is written has its lines, and what is wrong.
 	lines := slices.DeleteFunc(controller.LogLines(""), func(line string) bool {
-		return strings.Contains(line, "Mutation detector") || strings.Contains(line, "Services written")
+		return strings.Contains(line, "Mutation detector") || strings.Contains(line, "Services written") ||
+			strings.Contains(line, "Condition changed")
 	})
 	if warnings := controller.LogLines("PreferClose"); len(lines) > 6 || len(warnings) > 1 {
 		t.Errorf("the log has %d lines although nothing needs attention:\n%s", len(lines), strings.Join(lines, "\n"))

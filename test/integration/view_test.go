@@ -25,7 +25,8 @@ import (
 )
 
 // pictures is where to put pictures of the page: docs has two of them.
-var pictures = flag.String("pictures", "", "whole path of the directory to put the pictures of `kubectl localservice view` in")
+var pictures = flag.String("pictures", "",
+	"whole path of the directory to put the pictures of `kubectl localservice view` in")
 
 // viewAddresses counts the addresses of pods.
 var viewAddresses atomic.Int32
@@ -62,7 +63,8 @@ func TestNodesWatch(t *testing.T) {
 			if !strings.HasPrefix(output, all) {
 				return fmt.Errorf("it begins with other lines: %q", output)
 			}
-			return framework.Equal("last line", output[strings.LastIndex(strings.TrimSuffix(output, "\n"), "\n")+1:], line+"\n")
+			return framework.Equal("last line", output[strings.LastIndex(strings.TrimSuffix(output, "\n"), "\n")+1:],
+				line+"\n")
 		})
 	}
 	s.CreatePod("a", nodes[0], app)
@@ -171,7 +173,8 @@ func TestView(t *testing.T) {
 	browser.Eventually(page, `document.querySelector("#live").textContent`, "Live")
 	browser.Eventually(page, `document.querySelector("#count").textContent`, "14 nodes · 3 groups · 6 LocalServices")
 	// Below the three zones come the nodes with problems, of which worker-04 is the first.
-	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight + kb.ArrowRight)
+	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight +
+		kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
 		"log-agent, worker-04\nnot ready: log-agent-4 (CrashLoopBackOff)")

@@ -23,7 +23,8 @@ func TestCompareDNS(t *testing.T) {
 			DNSAnswer{Result: DNSAnswers, Addresses: both}},
 		"an address twice": {both, DNSReply{Addresses: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}},
 			DNSAnswer{Result: DNSAnswers, Addresses: both}},
-		"no answer": {both, DNSReply{Failure: "late"}, DNSAnswer{Result: DNSNoAnswer, Message: "no answer from DNS: late"}},
+		"no answer": {both, DNSReply{Failure: "late"}, DNSAnswer{Result: DNSNoAnswer,
+			Message: "no answer from DNS: late"}},
 		"not known": {both, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSUnknown,
 			Message: "unknown to DNS, which should answer 10.0.0.1, 10.0.0.2"}},
 		"nothing to know": {nil, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSEmpty}},
@@ -59,7 +60,8 @@ func TestCompareDNS(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if got.Items[1].DNS != nil || list.DNS != nil || list.Items[0].DNS != nil {
-				t.Errorf("a name that was not asked for has an answer, or the argument was changed: %+v", got.Items[1].DNS)
+				t.Errorf("a name that was not asked for has an answer, or the argument was changed: %+v",
+					got.Items[1].DNS)
 			}
 		})
 	}

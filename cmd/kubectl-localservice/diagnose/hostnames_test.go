@@ -86,7 +86,8 @@ func TestHostnameReasons(t *testing.T) {
 		"missing": {func(in *Input) { in.Services = in.Services[:1] }, ServiceMissing,
 			"Service demo (published): no such Service: the controller has not noticed yet", Endpoints{}},
 		"missing, refused": {func(in *Input) {
-			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed, "quota"))
+			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed,
+				"quota"))
 		}, ServiceMissing, "the controller says WriteFailed: quota", Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
 			"Service demo (published): the name is taken by a Service without an owner", Endpoints{}},
@@ -100,7 +101,8 @@ func TestHostnameReasons(t *testing.T) {
 		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
 			ServiceOutdated, `Service demo (published): the names go by groupBy: "zone" instead of ""`, ready},
 		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, "no such Service", ready},
-		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") }, SourceMissing,
+		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
+			SourceMissing,
 			" (source): the name is taken by a Service of X x (v1)", ready},
 		"source terminating": {func(in *Input) { in.Services[0].DeletionTimestamp = new(metav1.Now()) },
 			ServiceTerminating, selects, ready},

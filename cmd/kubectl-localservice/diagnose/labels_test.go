@@ -23,7 +23,8 @@ func managedBy(manager, metadata string) func(*corev1.Pod) {
 
 var (
 	created      = managedBy("kube-controller-manager", `{"f:generateName":{},"f:labels":{".":{},"f:app":{}}}`)
-	fromTemplate = managedBy("kube-controller-manager", `{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:vm/rack":{}}}`)
+	fromTemplate = managedBy("kube-controller-manager",
+		`{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:vm/rack":{}}}`)
 	byController = managedBy(v1alpha1.FieldManager, `{"f:labels":{"f:vm/rack":{}}}`)
 	byHand       = managedBy("kubectl-label", `{"f:labels":{"f:vm/rack":{}}}`)
 	byKubelet    = managedBy("kubelet", `{}`)

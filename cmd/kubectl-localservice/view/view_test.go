@@ -16,7 +16,8 @@ import (
 )
 
 func list(name, groupBy string, items ...diagnose.Node) *diagnose.NodeList {
-	return &diagnose.NodeList{Namespace: "default", LocalService: name, Mode: "Services", GroupBy: groupBy, Items: items}
+	return &diagnose.NodeList{Namespace: "default", LocalService: name, Mode: "Services", GroupBy: groupBy,
+		Items: items}
 }
 
 func item(node string, ready, total int, reason diagnose.Reason) diagnose.Node {
@@ -96,7 +97,8 @@ func newTestServer(t *testing.T) (*Server, func(path, host string) *http.Respons
 	})
 	return s, func(path, host string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.listener.Addr().String()+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.listener.Addr().String()+path,
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
