@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func (w *execution) conclude(rest []plan.Change) {
 	for _, r := range b.refused {
 		w.refuse(r.attempt, r.err, w.Refusals.Add)
 	}
-	if w.out.Stopped != nil {
+	if cmp.Or(w.out.Stopped, w.contested) != nil {
 		return
 	}
 	isAllFailed, isGivenUp := b.failed > 0 && b.accepted == 0, b.isGivenUp()
@@ -164,12 +165,13 @@ func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
 	return e.fields
 }
 
-// contest takes in that fields are contested: what is still to be written is planned again, without them.
+// contest takes in that fields are contested: what is still to be changed is planned again, without them. What is
+// missing is made.
 func (w *execution) contest(fields []string) {
 	known := w.ContestedFields(w.ls)
 	err := &contestedError{sets.List(sets.New(known...).Insert(fields...))}
 	if len(err.fields) > len(known) {
 		w.Refusals.AddContested(attempt(w.ls, contestedFields), err)
 	}
-	w.out.Stopped = reconcile.Stale(err)
+	w.contested = reconcile.Stale(err)
 }

@@ -105,6 +105,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 			func(i int, err error) bool { return w.ended(&due[i], written[i], err) })
 		w.conclude(due[begun:])
 	}
+	w.out.Stopped = cmp.Or(w.out.Stopped, w.contested)
 	if len(w.refused) > 0 {
 		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refused)), "Services refused, trying again later",
 			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
@@ -126,10 +127,11 @@ type execution struct {
 	ls    *v1alpha1.LocalService
 	began time.Time
 
-	writes  int // that were begun
-	batch   batch
-	refused []error // by this sync
-	out     Outcome
+	writes    int // that were begun
+	batch     batch
+	refused   []error // by this sync
+	contested error   // why nothing is changed any more, if it is not
+	out       Outcome
 }
 
 // mayBegin reports whether another write of the batch may begin. At least one is made, also if it took long to read the
@@ -138,7 +140,8 @@ func (w *execution) mayBegin(ctx context.Context) bool {
 	w.out.Stopped = cmp.Or(w.out.Stopped, ctx.Err(), w.isWanted())
 	taken := w.Clock.Since(w.began)
 	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
-	if w.out.Stopped != nil || isTimeUp || w.batch.isGivenUp() {
+	isInVain := w.contested != nil && w.batch.action != plan.Create
+	if w.out.Stopped != nil || isTimeUp || isInVain || w.batch.isGivenUp() {
 		return false
 	}
 	w.writes++

@@ -193,14 +193,17 @@ func TestWriteStops(t *testing.T) {
 	}
 }
 
-// TestWriteContested: fields that came back in another way are known then, and nothing else is written in vain: it is
-// planned again, without them.
+// TestWriteContested: fields that came back in another way are known then, and nothing else is changed in vain: that is
+// planned again, without them. What is missing is made.
 func TestWriteContested(t *testing.T) {
 	for action, c := range map[plan.Action]struct {
-		request string
-		made    int
-	}{plan.Create: {"create demo-a", 1}, plan.Update: {"patch demo-a", 0},
-		plan.Adopt: {"patch demo-a", 0}} {
+		requests []string
+		made     int
+	}{
+		plan.Create: {[]string{"create demo-a", "create demo-b"}, 2},
+		plan.Update: {[]string{"patch demo-a"}, 0},
+		plan.Adopt:  {[]string{"patch demo-a"}, 0},
+	} {
 		t.Run(string(action), func(t *testing.T) {
 			f := newFixture(t, 1)
 			f.answer = func(_ string, service *corev1.Service) error {
@@ -209,8 +212,7 @@ func TestWriteContested(t *testing.T) {
 			}
 			out, requests := f.write(f.changes(action, "a", "b"), f.changes(plan.Update, "c"),
 				f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
-			if !slices.Equal(requests, []string{c.request}) || !reconcile.IsStale(out.Stopped) ||
-				len(out.Made[action]) != c.made ||
+			if !slices.Equal(requests, c.requests) || !reconcile.IsStale(out.Stopped) || len(out.Made[action]) != c.made ||
 				!slices.Equal(f.services.ContestedFields(f.ls), []string{"publishNotReadyAddresses"}) {
 				t.Errorf("%v: %+v", requests, out)
 			}
