@@ -110,7 +110,7 @@ func (r *Report) setRetiring(status *v1alpha1.LocalServiceStatus, generation int
 			"once negative DNS caches have expired", plan.RetireAfter)
 	case r.Retirement.Unanswered > 0:
 		c.Message = fmt.Sprintf("the Services of the previous mode stay, because only they have the pods of %s",
-			count(r.Retirement.Unanswered, "node"))
+			Count(r.Retirement.Unanswered, "node"))
 	default:
 		c.Message = "the Services of the previous mode stay until all new names are published"
 	}
@@ -128,7 +128,7 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)+triedAgain
 		if n := r.Count(plan.Replace); n > 0 {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
-				count(n, "Service"))
+				Count(n, "Service"))
 		}
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
@@ -139,7 +139,7 @@ func (r *Report) ready() metav1.Condition {
 	case r.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
-			"look for finalizers with kubectl get service -o yaml", count(r.Count(plan.Wait), "Service"))
+			"look for finalizers with kubectl get service -o yaml", Count(r.Count(plan.Wait), "Service"))
 	case r.Unselected != nil:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.isUnpublished():
@@ -148,7 +148,7 @@ func (r *Report) ready() metav1.Condition {
 	case r.waitingCopies() > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed, of an earlier Service",
-			count(r.waitingCopies(), "EndpointSlice"))
+			Count(r.waitingCopies(), "EndpointSlice"))
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.IsHostnames:
@@ -169,7 +169,7 @@ func (r *Report) answering(noun string) string {
 	case r.Ready == 0:
 		return ", and no pod is ready"
 	}
-	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, count(r.Nodes, noun))
+	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, Count(r.Nodes, noun))
 }
 
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
@@ -188,7 +188,7 @@ func (r *Report) noNodesSelected() string {
 		return message + ", so there is nothing to create"
 	}
 	if r.Unselected.Kept > 0 {
-		message += ", so no Service of a node that exists is deleted (" + count(r.Unselected.Kept, "Service") + ")"
+		message += ", so no Service of a node that exists is deleted (" + Count(r.Unselected.Kept, "Service") + ")"
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes"
 }

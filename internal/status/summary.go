@@ -153,8 +153,8 @@ func summarizeConflicts(conflicts []plan.Change) string {
 	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + fmt.Sprintf(advice, "them")
 }
 
-// count says how many there are: "1 Service", "2 Services".
-func count(n int, noun string) string {
+// Count says how many there are: "1 Service", "2 Services".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

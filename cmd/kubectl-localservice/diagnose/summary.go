@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -56,15 +57,7 @@ func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 		}
 	}
 	if kept > 0 {
-		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist", count(kept, "Service"))
+		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist", status.Count(kept, "Service"))
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"
-}
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
