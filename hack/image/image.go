@@ -30,7 +30,7 @@ const user = "65532:65532"
 func (r release) annotations() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       name,
-		"org.opencontainers.image.description": "Gives every node a DNS name inside every app that asks for it.",
+		"org.opencontainers.image.description": "Gives your app one DNS name per node.",
 		"org.opencontainers.image.version":     r.version,
 		"org.opencontainers.image.revision":    r.revision,
 		"org.opencontainers.image.created":     r.created.Format(time.RFC3339),
