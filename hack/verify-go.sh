@@ -19,6 +19,8 @@ for module in "${modules[@]}"; do
     (
         cd "$module"
         go vet ./...
+        # It would analyse all of Kubernetes first, for five minutes. `make lint` does.
+        [[ $module != hack/playground ]] || exit 0
         mapfile -t packages < <(go list ./... | grep -v /pkg/generated/)
         "$staticcheck" "${packages[@]}"
     )
