@@ -64,7 +64,7 @@ func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
 	return nil, problem
 }
 
-// decode decodes as a typed client would. The converter would truncate numbers that do not fit, and its errors name no
+// decode decodes as a typed client would. The converter truncates numbers that do not fit, and its errors name no
 // field.
 func decode(fields map[string]any) (*v1alpha1.LocalService, error) {
 	encoded, err := json.Marshal(fields)

@@ -19,7 +19,7 @@ type Waits struct {
 	since map[types.NamespacedName]time.Time
 }
 
-// NewWaits makes Waits that a histogram counts.
+// NewWaits makes Waits that a histogram records.
 func NewWaits(histogram *metrics.Histogram, clk clock.PassiveClock) *Waits {
 	return &Waits{histogram: histogram, clock: clk, since: map[types.NamespacedName]time.Time{}}
 }
