@@ -22,8 +22,8 @@ const (
 	eventsOfEach   = 100
 )
 
-// details returns all that is known of a cell, nil if there is none. The page shows the details of one cell at a time,
-// so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
+// details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
+// time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
 func (c *cluster) details(ctx context.Context, w *watcher, column, row string) *view.Details {
 	namespace, name, _ := strings.Cut(column, "/")
 	list := w.list(types.NamespacedName{Namespace: namespace, Name: name})

@@ -90,7 +90,7 @@ type Input struct {
 	// Names are the names of mode Hostnames, and what is published of them. After a change of mode, they are kept as
 	// long as the LocalService has the Services.
 	Names *Names
-	// Capacity counts the Services as if there were more of them. It is nil where nobody asks.
+	// Capacity counts the Services as if there were more of them. It is nil if nobody needs it.
 	Capacity func(more int) Capacity
 	// Now is the current time, which decides when the Services of the previous mode are deleted.
 	Now time.Time

@@ -162,8 +162,8 @@ func (s *APIServer) setLenient(is bool) {
 	s.isLenient = is
 }
 
-// applyStatus is a server-side apply of a status by its one manager, which owns everything that it has applied: what it
-// no longer applies is removed. Conditions of others stay.
+// applyStatus carries out a server-side apply of a status by its one manager, which owns everything that it has
+// applied: what it no longer applies is removed. Conditions of others stay.
 func applyStatus(old, applied *v1alpha1.LocalService) *v1alpha1.LocalService {
 	out := old.DeepCopy()
 	conditions := applied.Status.Conditions

@@ -6,7 +6,7 @@ import (
 )
 
 // Shrink shortens a history that has failed, and returns the shortest that it finds which still fails in the same way.
-// It plays at most so many as most says.
+// It plays no more than most histories.
 func Shrink(h *History, failure *Failure, most int, play func(*History) *Failure) (*History, *Failure) {
 	try := func(smaller *History) bool {
 		if most--; most < 0 {

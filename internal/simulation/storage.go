@@ -101,7 +101,7 @@ func NewAPIServer(addresses int) *APIServer {
 	return s
 }
 
-// usualLag is how long after a write a watch reports it, without faults. Every resource has its own, so that what
+// usualLag returns how long after a write a watch reports it, without faults. Every resource has its own, so that what
 // happens next does not depend on which of two watches is read first.
 func usualLag(resource string) time.Duration {
 	return 5*time.Millisecond + time.Duration(hash(resource)%uint64(time.Millisecond))

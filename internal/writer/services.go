@@ -113,7 +113,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	return w.out
 }
 
-// announce records an event before a mass deletion, which nobody may have meant: once, when it begins.
+// announce records an event before a mass deletion, which may be a mistake: once, when it begins.
 func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
 	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
 		s.record(ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
