@@ -26,7 +26,7 @@ type field struct {
 	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
 	matches func(want, have *Content) bool
 	set     func(want, have *Content)
-	// isImmutable reports whether the API does not allow a Service that does not match to be updated. nil means never.
+	// isImmutable reports whether an update cannot make a Service match that does not. nil means never.
 	isImmutable func(want, have *Content) bool
 }
 

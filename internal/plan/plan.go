@@ -1,5 +1,5 @@
 // Package plan decides which Services a LocalService should have, and what to write to get there. It has no client and
-// no state: everything is a function of API objects, and changes none of them.
+// no state: everything is a function of API objects, and none of them is changed.
 package plan
 
 import (
@@ -23,7 +23,7 @@ const (
 	// Adopt makes the LocalService the controller of a Service that it had before and nothing controls now, and brings
 	// the Service up to date.
 	Adopt Action = "Adopt"
-	// Replace deletes and recreates a Service, because a field differs that the API does not allow to change.
+	// Replace deletes and recreates a Service, because a field differs that an update cannot change.
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"

@@ -228,7 +228,7 @@ func (t *Template) Mismatches(service *corev1.Service, node string) []string {
 type difference struct {
 	// mismatches and contested are the names of the fields that differ: those to write, and those to leave unchanged.
 	mismatches, contested []string
-	// isImmutable is true if the API does not allow one of the mismatches to be changed.
+	// isImmutable is true if an update cannot fix one of the mismatches.
 	isImmutable bool
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
-// Outcome is the outcome of the changes of a plan.
+// Outcome says what became of the changes of a plan.
 type Outcome struct {
 	// Made are the names of the Services whose changes were made, by action.
 	Made map[plan.Action][]string

@@ -1,5 +1,6 @@
 // Package diagnose finds out, for every name that a LocalService gives its nodes, or groups of nodes, what answers
-// there and, if nothing does, why. It has no client: everything is a function of API objects, and changes none of them.
+// there and, if nothing does, why. It has no client: everything is a function of API objects, and none of them is
+// changed.
 package diagnose
 
 import (
