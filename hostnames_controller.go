@@ -18,11 +18,11 @@ import (
 )
 
 // hostnamesController publishes the names of LocalServices with mode Hostnames. It watches the EndpointSlices in which
-// Kubernetes publishes the pods of the Source, which selects them; it owns their copies, with a hostname for each
-// endpoint, which make up the Published Service; it writes those. Its keys are the EndpointSlices of the Source: one
-// that changes leads to one comparison and one write.
+// Kubernetes publishes the pods that the Source Service selects. It owns and writes their copies, with a hostname for
+// each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source: a change of one
+// leads to one comparison and one write.
 //
-// It publishes them, too, for a LocalService whose mode was changed, as long as that has both Services.
+// After a change of mode, it publishes the names for as long as the LocalService has both Services.
 type hostnamesController struct {
 	clock        clock.PassiveClock
 	nodeLabelKey string
@@ -30,7 +30,7 @@ type hostnamesController struct {
 	observed     *cache.Observed
 	slices       *writer.Slices
 	loop         *reconcile.Loop[types.NamespacedName]
-	// report has the status of a LocalService report what could not be written, or can be again.
+	// report enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
 	report func(localService types.NamespacedName)
 }
 
@@ -54,7 +54,7 @@ func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 	if isGone {
 		slice = before
 	}
-	wait := batchPeriod // Somebody changes what is ours, and may do so as often as it is put right.
+	wait := batchPeriod // Somebody may change a copy as often as it is repaired.
 	if slice.Manager() == plan.KubernetesSliceManager {
 		if wait = 0; isGone {
 			wait = plan.CopyStays
@@ -63,7 +63,7 @@ func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 	c.loop.AddAfter(writer.SliceKey(slice.GetNamespace(), slice.GetName()), wait)
 }
 
-// serviceChanged finds the EndpointSlices of a Service of mode Hostnames, which is of no node.
+// serviceChanged enqueues the EndpointSlices of a Service of mode Hostnames, which belongs to no node.
 func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 	for _, service := range []*cache.Service{before, after} {
 		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
@@ -72,14 +72,14 @@ func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// localServiceChanged finds the EndpointSlices of a LocalService whose spec changed.
+// localServiceChanged enqueues the EndpointSlices of a LocalService whose spec changed.
 func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
 		c.addAll(cache.KeyOf(after))
 	}
 }
 
-// nodeChanged finds the EndpointSlices of all LocalServices: their names may depend on the labels of any node.
+// nodeChanged enqueues the EndpointSlices of all LocalServices: their names may depend on the labels of any node.
 func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	for ls := range c.caches.LocalServices.All() {
 		c.addAll(cache.KeyOf(ls))
@@ -92,7 +92,7 @@ func (c *hostnamesController) addAll(localService types.NamespacedName) {
 	}
 }
 
-// Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
+// Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *hostnamesController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] {
 		return func(yield func(types.NamespacedName) bool) {
@@ -105,7 +105,7 @@ func (c *hostnamesController) Run(ctx context.Context, workers int) {
 	})
 }
 
-// sync brings the copy of an EndpointSlice to what it should be.
+// sync brings the copy of an EndpointSlice up to date.
 func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
 	if !c.observed.IsObserved(key) {
 		return reconcile.Stale(errNotObserved)
@@ -140,8 +140,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// localServiceOf returns the LocalService of an EndpointSlice of the Source, of its copy, or of another one, nil if
-// there is none.
+// localServiceOf returns the LocalService of an EndpointSlice or, if that has none, of its copy; nil if there is none.
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
 		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
@@ -154,7 +153,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 	return nil
 }
 
-// namesOf returns what is published of the names of a LocalService.
+// namesOf returns the names of a LocalService, and what is published of them.
 func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
 	names := plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })

@@ -17,10 +17,9 @@ import (
 // permissionInterval is how often the API server is asked whether a missing permission has been granted.
 const permissionInterval = 5 * time.Second
 
-// retryWhenPermitted has names published as soon as the permission to write EndpointSlices is granted: a write that was
-// refused waits for up to two minutes. One question for each of the namespaces, or one for all if there are none,
-// costs the same for a thousand LocalServices as for one. Which of them wait is in their status, so there is nothing to
-// remember.
+// retryWhenPermitted retries refused writes soon after the permission to write EndpointSlices is granted: their backoff
+// may be two minutes. It asks for each of the namespaces, or for all at once if there are none, so a thousand
+// LocalServices cost no more than one. Their status shows which of them wait, so there is nothing to remember.
 func (c *hostnamesController) retryWhenPermitted(ctx context.Context, namespaces []string) {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -41,8 +40,8 @@ func (c *hostnamesController) retryWhenPermitted(ctx context.Context, namespaces
 	}, permissionInterval)
 }
 
-// notPermitted returns the LocalServices of a namespace, or of all, whose names are not published for want of the
-// permission.
+// notPermitted returns the LocalServices of a namespace, or of all, whose names are not published because the
+// permission is missing.
 func (c *hostnamesController) notPermitted(namespace string) (waiting []*v1alpha1.LocalService) {
 	for ls := range c.caches.LocalServices.All() {
 		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are collected, in this controller and in
-	// that of mode Hostnames, before a sync looks at them. Those of pods that become ready or not change only numbers
-	// in the status, and wait for writer.NumbersInterval.
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync, here and in the
+	// hostnames controller. A change in the readiness of pods affects only numbers in the status, and waits for
+	// writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
@@ -33,13 +33,13 @@ const (
 
 var errNotObserved = errors.New("the caches have not observed what was written last")
 
-// localServiceController gives every node a Service of its own in every LocalService. It watches LocalServices, Nodes
-// (their metadata), Services, and the EndpointSlices of those, to count which have ready endpoints; it owns the
-// Services whose controller reference is a LocalService; it writes those Services and the status of LocalServices.
+// localServiceController gives every node its own Service in every LocalService. It watches LocalServices, Nodes
+// (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the Services
+// whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides by the caches alone. It waits until they have observed what the last sync wrote, so that nothing has
-// to be remembered about it. It writes for half a second, longer where the API server is slow; the rest is planned
-// again, at the end of the queue.
+// A sync decides from the caches alone. It waits until they have observed the writes of the last sync, so that nothing
+// else has to be remembered about them. It writes for half a second, longer if the API server is slow; the rest is
+// planned again, at the end of the queue.
 type localServiceController struct {
 	recorder     app.Recorder
 	clock        clock.PassiveClock
@@ -50,13 +50,13 @@ type localServiceController struct {
 	slices       *writer.Slices // which copies were refused, or are changed by others
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop[types.NamespacedName]
-	// nodeWaits measures how long LocalServices wait that select a node that they did not before.
+	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
 	nodeWaits *metrics.Waits
 }
 
 func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*localServiceController, error) {
-	// The status reports what was refused to either controller. What each wrote last it waits for alone: the key of an
-	// EndpointSlice may be that of a LocalService, too.
+	// Refusals are shared, because the status reports those of both controllers. Observed is not, because an
+	// EndpointSlice and a LocalService may have the same key.
 	writers := names.Dependencies
 	writers.Observed = cache.NewObserved()
 	c := &localServiceController{
@@ -78,14 +78,14 @@ func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*lo
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering what
-// this controller wrote itself.
+// localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering this
+// controller's own writes.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if before != nil && (after == nil || after.UID != before.UID) {
 		c.services.Refusals.Forget(before.UID)
 	}
 	if after == nil {
-		after = before // The garbage collector deletes its Services, but a metric may be about it.
+		after = before // The garbage collector deletes its Services, but nodeWaits may hold its key.
 	}
 	c.loop.Add(cache.KeyOf(after))
 }
@@ -98,20 +98,20 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// Hostnames may follow a node's labels. A LocalService that selects nothing keeps the Service of a node that
-		// exists.
+		// Names of mode Hostnames may depend on any label. A LocalService that selects no node keeps the Service of a
+		// node until that is deleted.
 		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
 }
 
-// hasService reports whether the cache has a Service with the name of that of a node.
+// hasService reports whether the cache has a Service with the name that a node's Service has.
 func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node string) bool {
 	return c.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, plan.ForNode, node)) != nil
 }
 
-// serviceChanged finds the LocalServices that control the Service, or want its name.
+// serviceChanged enqueues the LocalServices that control the Service or want its name.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	for _, service := range []*cache.Service{before, after} {
 		for key := range c.caches.LocalServicesOf(service) {
@@ -120,7 +120,7 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged finds the LocalServices of an EndpointSlice that has, or had, a ready endpoint.
+// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice == nil || !slice.Ready {
@@ -133,7 +133,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 	}
 }
 
-// hostnameSliceChanged finds the LocalService of an EndpointSlice of mode Hostnames, for its status.
+// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil && c.caches.LocalServices.Get(slice.GetNamespace(), slice.LocalService().Name) != nil {
@@ -142,13 +142,12 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 	}
 }
 
-// Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
+// Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *localServiceController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys)
 }
 
-// sync looks at everything that a LocalService depends on, decides what to do about its Services, does it, and reports
-// in the status.
+// sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
 	if !c.observed.IsObserved(key) {
 		return reconcile.Stale(errNotObserved)
@@ -159,7 +158,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	// Contested fields are those that an admission webhook or policy changes: they are left as they are for a while.
+	// Contested fields, which an admission webhook or policy changes, are left unchanged for a while.
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.ContestedFields(ls)...)
 	if err != nil {
 		return c.reportInvalid(ctx, ls, err)
@@ -188,8 +187,8 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	})
 }
 
-// report reports what a sync found and did, in an event, the status and its error, and has the LocalService synced
-// again if there is more to do.
+// report reports what a sync found and did, in an event, the status and its error. It enqueues the LocalService again
+// if there is more to do.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
 	key := cache.KeyOf(ls)
@@ -199,10 +198,10 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 			"nodes", p.Nodes)
 	}
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
-		return nil // The LocalService will be gone, too.
+		return nil // The LocalService will be deleted, too.
 	}
 	if outcome.Stopped != nil {
-		return outcome.Stopped // Nothing is known for sure. The next sync, or the next leader, begins with the caches.
+		return outcome.Stopped // The outcome is uncertain. The next sync, or the next leader, starts from the caches.
 	}
 	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
 		Refused: slices.Concat(outcome.Refused, outcome.Failed)}
@@ -210,15 +209,15 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	// What no event reports: a status that would be written too often, a refused write that may be tried again, names
-	// of the previous mode that may go.
+	// Nothing else triggers these: a status write that was too early, the retry of a refused write, the deletion of the
+	// previous mode's names.
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
 		if again > 0 {
 			c.loop.AddAfter(key, again)
 		}
 	}
 	if len(outcome.Made) > 0 {
-		c.loop.AddAfter(key, writer.ObserveAfter) // Of an object that is deleted at once the watch may show nothing.
+		c.loop.AddAfter(key, writer.ObserveAfter) // The watch may never show an object that is deleted at once.
 	}
 	if outcome.More {
 		c.loop.Add(key)
@@ -226,7 +225,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	return errors.Join(statusErr, outcome.Err(key))
 }
 
-// reportInvalid reports that a spec cannot be turned into Services: in the status, and in the log when that is written.
+// reportInvalid reports an invalid spec in the status, and in the log when it writes the status.
 func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
 	if status.ReportsInvalid(ls, invalid) {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/app"
 )
 
-// gcPercent is how much garbage may pile up, relative to what is in use, before it is collected. Most of what is in use
-// are the caches, and at rest there is little garbage: memory is saved for hardly any time.
+// gcPercent is how far the heap may grow, relative to what is in use, before garbage is collected. Most of the memory
+// is caches, and at rest there is little garbage, so this saves memory at hardly any cost in CPU time.
 const gcPercent = 50
 
 func main() {
@@ -32,7 +32,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run is the program, until ctx is done. It returns the exit code: 0 after a clean stop, 1 after an error, 2 if the
+// run runs the program until ctx is done. It returns the exit code: 0 after a clean stop, 1 after an error, 2 if the
 // flags are wrong.
 func run(ctx context.Context, args []string) int {
 	opts, err := app.NewOptions(args, os.Stdout, os.Stderr)
@@ -67,7 +67,7 @@ func makeControllers(deps app.Dependencies) (*controllers, error) {
 	return c, errors.Join(errs[:]...)
 }
 
-// newControllers makes the controllers, and returns what has them work until its context is done.
+// newControllers makes the controllers, and returns a function that runs them until its context is done.
 func newControllers(deps app.Dependencies) (work func(context.Context), err error) {
 	c, err := makeControllers(deps)
 	return c.run, err
@@ -82,5 +82,5 @@ func (c *controllers) run(ctx context.Context) {
 	running.Wait()
 }
 
-// namespaceOf is the tenant that a key belongs to.
+// namespaceOf returns the tenant that a key belongs to.
 func namespaceOf(key types.NamespacedName) string { return key.Namespace }

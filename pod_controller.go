@@ -29,9 +29,9 @@ import (
 
 const eventLabelRefused = "NodeLabelRefused"
 
-// podController copies the name of a pod's node into the pod's node label. It watches Pods that have a node, and
-// LocalServices to know which pods to label; it owns that one label, of the pods that a LocalService selects, or of all
-// pods with -label-all-pods; it writes nothing else, and never removes a label.
+// podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and LocalServices
+// to know which pods to label. It owns only that label, on the pods that a LocalService selects, or on all pods with
+// -label-all-pods. It writes nothing else, and never removes a label.
 type podController struct {
 	kube         kubernetes.Interface
 	recorder     app.Recorder
@@ -44,8 +44,8 @@ type podController struct {
 	clock        clock.PassiveClock
 	waits        *metrics.Waits // of pods since they were scheduled
 
-	// labelledAtBinding is whether the pod that was scheduled last had its label from the beginning: then the admission
-	// policy works, and nothing remains to be written. nil until one is seen. Only the event handler uses it.
+	// labelledAtBinding is whether the last scheduled pod already had its label: then the admission policy works, and
+	// nothing remains to be written. It is nil until a pod is scheduled. Only the event handler uses it.
 	labelledAtBinding *bool
 }
 
@@ -66,11 +66,11 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
 }
 
-// podScheduled learns from a pod that is new in the cache of scheduled pods whether an admission policy labels pods in
-// the same write that binds them.
+// podScheduled observes, from a newly scheduled pod, whether an admission policy labels pods in the write that binds
+// them.
 func (c *podController) podScheduled(p *cache.Pod) {
 	if node := p.Node(); p.Completed() || naming.NodeLabelValue(node) != node {
-		return // Longer names the policy leaves to us.
+		return // The policy leaves longer names to us.
 	}
 	if c.labelledAtBinding != nil && *c.labelledAtBinding == p.Labelled() {
 		return
@@ -91,10 +91,10 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.refusals.Remove(writer.Attempt{Owner: before.GetUID()})
 	}
 	if after == nil {
-		c.waits.Forget(cache.KeyOf(before)) // Its successor waits for itself.
+		c.waits.Forget(cache.KeyOf(before)) // Its successor has its own wait.
 		return
 	}
-	// Pods that exist at the start say nothing about today's bindings.
+	// Pods from before the start say nothing about current bindings.
 	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced(after.GetNamespace())
 	if isScheduled {
 		c.podScheduled(after)
@@ -107,7 +107,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 	}
 }
 
-// localServiceChanged finds the pods that a LocalService has begun to select.
+// localServiceChanged enqueues the pods that a LocalService has begun to select.
 func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if after == nil || !plan.LabelsPods(after) ||
 		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
@@ -120,7 +120,7 @@ func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService
 	}
 }
 
-// Run works until ctx is done, and returns when no worker is running any more. The caches must be filled.
+// Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *podController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] {
 		return func(yield func(types.NamespacedName) bool) {
@@ -163,10 +163,10 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.waits.Done(key, began)
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
-	case apierrors.IsConflict(err): // Another pod of the name, or a webhook that says so: the cache will know.
+	case apierrors.IsConflict(err): // Another pod of this name, or a webhook's own: a newer cache will show it.
 		return reconcile.Stale(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err))
 	case apierrors.IsNotFound(err), isOtherUID(err):
-		return nil // The pod is gone, and its successor, if there is one, has an event of its own.
+		return nil // The pod is gone. A successor, if any, has its own event.
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
@@ -180,14 +180,14 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)
 }
 
-// wantsLabel reports whether a pod's node label is to be written: it is missing or wrong, and the pod concerns us.
-// Completed pods serve nobody, and stay unchanged.
+// wantsLabel reports whether to write a pod's node label: it is missing or wrong, and this controller labels the pod.
+// Completed pods serve no traffic, and stay unchanged.
 func (c *podController) wantsLabel(p *cache.Pod) bool {
 	return p.Node() != "" && !p.Labelled() && !p.Completed() && (c.all || c.caches.Selecting(p))
 }
 
-// labelPatch is the JSON merge patch that labels a pod. The UID keeps it from another pod of the same name. A resource
-// version is not needed, because the label is a fact: whatever else changes on the pod, its node does not.
+// labelPatch returns the JSON merge patch that labels a pod. The UID protects another pod of the same name. No resource
+// version is needed, because the label is a fact: whatever else changes on the pod, its node does not.
 func (c *podController) labelPatch(p *cache.Pod) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":    p.GetUID(),
@@ -195,7 +195,7 @@ func (c *podController) labelPatch(p *cache.Pod) ([]byte, error) {
 	}})
 }
 
-// isOtherUID reports whether a patch was refused because it names another UID than the object has.
+// isOtherUID reports whether a patch was refused because its UID is not that of the object.
 func isOtherUID(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {

@@ -21,9 +21,9 @@ type cluster struct {
 	namespace     string
 	kube          kubernetes.Interface
 	localServices clientset.Interface
-	metadata      metadata.Interface // For nodes, of which the names are a small part.
-	// forward opens a way to a port of a pod, until ctx is done, and returns its address on this machine. Tests
-	// replace it.
+	metadata      metadata.Interface // For nodes, of which metadata is a small part.
+	// forward forwards a local port to a port of a pod, until ctx is done, and returns the local address. Tests replace
+	// it.
 	forward func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
 }
 
@@ -57,12 +57,12 @@ func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.Loca
 	return ls, err
 }
 
-// isUnknown reports whether it is the resource that is not found: then the answer has no Status.
+// isUnknown reports whether the resource itself is not found: then the response has no Status.
 func isUnknown(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// known adds to an error that LocalServices are not installed, if that is why.
+// known adds to an error that LocalServices are not installed, if that is the cause.
 func known(err error) error {
 	if isUnknown(err) {
 		return fmt.Errorf("the cluster does not know LocalServices: install local-service-controller, by "+

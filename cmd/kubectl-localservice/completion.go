@@ -42,8 +42,8 @@ $PATH.`,
 // choices are what an argument may be, given those before it.
 type choices func(ctx context.Context, c *cluster, args []string) ([]string, error)
 
-// complete asks the cluster for the choices at the cursor, which the shell narrows down to those with the prefix. There
-// are none if it fails: a Tab key is no place for errors, but for those who look for them.
+// complete asks the cluster for the choices at the cursor, which the shell narrows down by prefix. If that fails, there
+// are none: the Tab key is no place for errors, except in cobra's debug log.
 func (p *plugin) complete(choicesOfArgs ...choices) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(choicesOfArgs) {
@@ -74,7 +74,7 @@ func localServiceNames(ctx context.Context, c *cluster, _ []string) (names []str
 	return names, nil
 }
 
-// nodesWithName returns the nodes, or with groupBy their groups, that have a name.
+// nodesWithName returns the nodes that have a name, or with groupBy their groups.
 func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
 	ls, err := c.localService(ctx, nameOf(args[0]))
 	if err != nil {

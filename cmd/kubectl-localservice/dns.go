@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// dnsTimeout bounds how long all names take; dnsReplyTimeout, how long those take that are asked at a time.
+	// dnsTimeout bounds how long all names take, and dnsReplyTimeout how long those on one connection take.
 	dnsTimeout      = time.Minute
 	dnsReplyTimeout = 10 * time.Second
-	// dnsConnections are open at a time, for namesPerConnection names each: dnsmasq answers 100 questions on one.
+	// dnsConnections are open at a time, for namesPerConnection names each: dnsmasq answers 100 queries on one.
 	dnsConnections     = 8
 	namesPerConnection = 32
 	// dnsPort is that of the Service.
@@ -37,7 +37,7 @@ const (
 // knownName is a name that every cluster has, without the cluster's domain.
 const knownName = "kubernetes.default.svc."
 
-// withDNS returns the list with what the cluster's DNS answers for its names.
+// withDNS returns the list with the answers of the cluster's DNS for its names.
 func (c *cluster) withDNS(ctx context.Context, list *diagnose.NodeList, flags *nodesFlags) (*diagnose.NodeList, error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
@@ -99,7 +99,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	return server, address, err
 }
 
-// explainForward adds to an error that a permission is missing, if it is. The error itself has no type that says so.
+// explainForward adds to an error that a permission is missing, if so. The type of the error does not show it.
 func (c *cluster) explainForward(ctx context.Context, namespace string, err error) error {
 	review, reviewErr := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -116,7 +116,7 @@ func (c *cluster) explainForward(ctx context.Context, namespace string, err erro
 func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32) {
 	for i := range endpointSlices {
 		for _, p := range endpointSlices[i].Ports {
-			// Not a port for metrics. Its number is the pod's, so that the name decides if it is not 53.
+			// Not a port for metrics. The number is the pod's, so if it is not 53, the name decides.
 			isDNS := ptr.Deref(p.Port, 0) == dnsPort || strings.HasPrefix(ptr.Deref(p.Name, ""), "dns")
 			if ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && isDNS {
 				port = ptr.Deref(p.Port, dnsPort)
@@ -156,7 +156,7 @@ func askOnConnection(ctx context.Context, server string, names []string, replies
 	ctx, cancel := context.WithTimeout(ctx, dnsReplyTimeout)
 	defer cancel()
 	types := []uint16{dns.TypeA, dns.TypeAAAA}
-	pending := map[uint16]*diagnose.DNSReply{} // by the number of the question
+	pending := map[uint16]*diagnose.DNSReply{} // by the ID of the query
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
 	if err == nil {
 		defer connection.Close()
@@ -185,7 +185,7 @@ func askOnConnection(ctx context.Context, server string, names []string, replies
 	}
 }
 
-// addReply adds what the server says of the addresses of one family.
+// addReply adds the server's reply about the addresses of one family.
 func addReply(to *diagnose.DNSReply, reply *dns.Msg) {
 	if to.Code == "" || reply.Rcode != dns.RcodeSuccess {
 		to.Code = dns.RcodeToString[reply.Rcode]

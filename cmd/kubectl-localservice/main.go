@@ -35,7 +35,7 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 	return p
 }
 
-// run executes a command line, and returns the exit code: 0 or, as of kubectl, 1.
+// run executes a command line, and returns the exit code: 0 or, like kubectl, 1.
 func (p *plugin) run(args []string) int {
 	root := &cobra.Command{
 		Use:   "kubectl-localservice",
@@ -73,14 +73,14 @@ func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// nameOf is the name in an argument, which may be of the form that -o name prints: lsvc/demo.
+// nameOf returns the name in an argument, which may have the form that -o name prints: lsvc/demo.
 func nameOf(arg string) string { return arg[strings.LastIndexByte(arg, '/')+1:] }
 
 func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nUsage: %s\nSee '%s -h' for help and examples", err, cmd.UseLine(), cmd.CommandPath())
 }
 
-// explained adds what to do to an error that any request may end with.
+// explained adds what to do to an error that any request may return.
 func explained(err error) error {
 	_, unreachable := errors.AsType[*url.Error](err)
 	switch {

@@ -8,11 +8,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// longMessage is how many bytes of a text that several rows share fit into each of them.
+// longMessage is the length in bytes up to which a text that several rows share is repeated in each of them.
 const longMessage = 60
 
-// reasonColumn returns the texts of the column REASON, by item, and what goes below the table: each long text that
-// several items share, once. Rows with the same message have its word; those that only end alike, what comes before.
+// reasonColumn returns the texts of the column REASON, by item, and the lines below the table: each long text that
+// several items share, once. Rows that share a message show its reason; those that share its end, its beginning.
 func reasonColumn(items []diagnose.Node) (texts, below []string) {
 	counts := map[string]int{}
 	for i := range items {
@@ -28,7 +28,7 @@ func reasonColumn(items []diagnose.Node) (texts, below []string) {
 		n, text, shared := &items[i], items[i].Problems(), ""
 		begin, end, _ := strings.Cut(text, ": ")
 		switch {
-		case n.Reason == "": // Only DNS has something to say.
+		case n.Reason == "": // Only DNS has a problem.
 		case isShared(text):
 			text, shared = string(n.Reason), text
 		case isShared(end):
@@ -43,7 +43,7 @@ func reasonColumn(items []diagnose.Node) (texts, below []string) {
 	return texts, below
 }
 
-// printSummary prints the columns of `kubectl get localservices`, unless they were last printed so.
+// printSummary prints the columns of `kubectl get localservices`, unless they are still the same.
 func (p *nodesPrinter) printSummary(list *diagnose.NodeList) {
 	s := &list.Summary
 	line := fmt.Sprintf("LocalService %s/%s: nodes %d, answering %d/%d, status %s.", list.Namespace, list.LocalService,

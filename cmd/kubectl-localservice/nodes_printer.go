@@ -45,7 +45,7 @@ func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
 	return printer, err
 }
 
-// print prints a list. What it has said of a list as a whole it does not repeat.
+// print prints a list. It does not repeat what it has printed about the list as a whole.
 func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 	switch {
 	case p.table:
@@ -57,18 +57,18 @@ func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 				services = append(services, list.Items[i].Service)
 			}
 		}
-		for _, service := range slices.Compact(services) { // With mode Hostnames, all names are of one.
+		for _, service := range slices.Compact(services) { // With mode Hostnames, all names have the same one.
 			fmt.Fprintln(p.out, "service/"+service)
 		}
 		return nil
 	}
-	// So that JSONPath can compare integers: from a struct it makes floating point numbers.
+	// JSONPath makes floating point numbers from a struct, and could not compare integers.
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
 	if err != nil {
 		return err
 	}
 	printer := p.ResourcePrinter
-	if p.format != "yaml" { // That one separates lists; a JSONPath with a range works only once.
+	if p.format != "yaml" { // The YAML printer separates lists; a JSONPath printer with a range works only once.
 		if printer, err = p.newPrinter(); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 	if err := errors.Join(p.PrintObj(table, p.out), p.flush()); err != nil {
 		return err
 	}
-	// Beside the table, so that what reads that does not stumble over it.
+	// On stderr, so that programs that read the table do not stumble over it.
 	for _, line := range below {
 		fmt.Fprintln(p.errOut, line)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// untilInterrupted ends a watch with Ctrl-C. What client-go would log of a lost watch is told as a problem.
+// untilInterrupted ends a watch with Ctrl-C, and silences client-go: a lost watch is reported as a problem.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	klog.SetLogger(klog.Logger{})
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -33,7 +33,7 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 		p.warnOfNodes(ls)
 	}
 	printer.remember()
-	var failure error // Of printing: the reader is gone.
+	var failure error // The error of printing: the reader is gone.
 	var before *diagnose.NodeList
 	problems := p.problemPrinter()
 	w.run(ctx, func(n news) {
@@ -54,7 +54,7 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 	return failure
 }
 
-// remember has later lines of a table be as wide as those before.
+// remember makes later lines of a table as wide as earlier ones.
 func (p *nodesPrinter) remember() {
 	if p.table {
 		columns := printers.GetNewTabWriter(p.out)
@@ -62,7 +62,7 @@ func (p *nodesPrinter) remember() {
 	}
 }
 
-// printChanges prints the items of a list that are not as they were before; all of them if before is nil.
+// printChanges prints the items of a list that have changed since before; all of them if before is nil.
 func (p *nodesPrinter) printChanges(before, now *diagnose.NodeList) error {
 	changes := diagnose.Changes(before, now)
 	switch {
@@ -81,7 +81,7 @@ func (p *nodesPrinter) printChanges(before, now *diagnose.NodeList) error {
 	return p.print(now)
 }
 
-// problemPrinter returns a function that prints the problems that are new, and that those before are over.
+// problemPrinter returns a function that prints new problems, and prints when the earlier ones are over.
 func (p *plugin) problemPrinter() func([]string) {
 	printed := map[string]bool{}
 	return func(problems []string) {

@@ -21,7 +21,7 @@ import (
 // forwardHost is where a port-forward listens.
 const forwardHost = "127.0.0.1"
 
-// newForward returns what cluster.forward is. What fails within a connection ends that connection, and is not logged.
+// newForward returns the function for cluster.forward. A failed connection is closed, and not logged.
 func newForward(config *rest.Config) func(context.Context, string, string, int32) (string, error) {
 	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
 		dialer, err := newForwardDialer(config, namespace, pod)
@@ -53,8 +53,8 @@ func newForward(config *rest.Config) func(context.Context, string, string, int32
 	}
 }
 
-// newForwardDialer connects as kubectl does: by websocket, or by SPDY where something on the way does not know the
-// former, or the user has the permission to create pods/portforward only, and not to get it.
+// newForwardDialer connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support
+// websockets, or the user may create pods/portforward, but not get it.
 func newForwardDialer(config *rest.Config, namespace, pod string) (httpstream.Dialer, error) {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {

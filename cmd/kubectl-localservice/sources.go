@@ -26,7 +26,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// source is a resource that a watcher reads, and what it has read of it.
+// source is a resource that a watcher reads, and what it has read.
 type source struct {
 	cache.SharedIndexInformer
 	cache.ListWatch
@@ -34,13 +34,13 @@ type source struct {
 	resource string
 	// labels returns the labels of the objects that concern a LocalService, none for all objects.
 	labels func(*v1alpha1.LocalService) labels.Set
-	// hasSynced reports whether the objects that there were have led to an event each.
+	// hasSynced reports whether each object of the initial list has led to an event.
 	hasSynced cache.InformerSynced
 }
 
-// concerns reports whether an object may be a part of what a LocalService is.
+// concerns reports whether an object may be a part of a LocalService.
 func (s *source) concerns(object metav1.Object, ls *v1alpha1.LocalService) bool {
-	if s.resource == "services" { // Another one may have taken a name: all names begin with that of the LocalService.
+	if s.resource == "services" { // Others may have taken a name: all names begin with that of the LocalService.
 		return strings.HasPrefix(object.GetName(), ls.Name)
 	}
 	return selectorOf(s.labels(ls)).Matches(labels.Set(object.GetLabels()))
@@ -93,7 +93,7 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 	registration, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: changed,
 		UpdateFunc: func(before, after any) {
-			// Of a node only the labels matter, and its heartbeat changes the rest all the time.
+			// Only the labels of a node matter, and heartbeats change the rest all the time.
 			was, isMetadata := before.(*metav1.PartialObjectMetadata)
 			if isMetadata && maps.Equal(was.Labels, after.(*metav1.PartialObjectMetadata).Labels) {
 				return
@@ -107,12 +107,12 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 	s.hasSynced = registration.HasSynced
 	utilruntime.Must(s.SetTransform(diagnose.Trim))
 	utilruntime.Must(s.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-		w.problem(ctx, resource, err) // Also of a list. A list that works does not show whether the watch will.
+		w.problem(ctx, resource, err) // Also of a list. A list that succeeds does not show that the watch will.
 	}))
 	return s
 }
 
-// newWatcher makes a watcher of a LocalService of the namespace or, without a name, of all.
+// newWatcher makes a watcher of one LocalService in the namespace or, without a name, of all.
 func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 	w := &watcher{clusterDomain: clusterDomain, allNodes: true, wake: make(chan struct{}, 1),
 		touched: map[types.NamespacedName]bool{}, problems: map[string]string{}}
@@ -130,7 +130,7 @@ func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 			func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.NodeSelector })
 	}
 	w.nodes = nodes("nodes", metav1.ListOptions{})
-	// Metadata has no spec; the API server can select nodes by this field of it.
+	// Metadata has no spec, but the API server can select nodes by this field.
 	w.cordoned = nodes("cordoned nodes", metav1.ListOptions{FieldSelector: "spec.unschedulable=true"})
 	w.services = newSource(w, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
 		metav1.ListOptions{}, func(*v1alpha1.LocalService) labels.Set { return nil })
@@ -142,8 +142,7 @@ func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 	return w
 }
 
-// read reads once what a LocalService is made of, in one list of each resource. Without pods, that is enough for the
-// names.
+// read reads once what a LocalService is made of, with one list of each resource. Pods are not needed for the names.
 func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, clusterDomain string, withPods bool) (*watcher,
 	error) {
 	w := c.newWatcher(ls.Name, clusterDomain)
@@ -167,8 +166,8 @@ func (w *watcher) check(ctx context.Context) error {
 	})
 }
 
-// each reads from some sources at the same time. Many who may see all in a namespace may not list nodes: they see the
-// nodes that have a name.
+// each reads from some sources at the same time. Many users who may see everything in a namespace may not list nodes:
+// they see the nodes that have a name.
 func (w *watcher) each(sources []*source, read func(*source) error) error {
 	var reading errgroup.Group
 	var forbidden atomic.Bool

@@ -86,7 +86,7 @@ func seeNodes(ls *v1alpha1.LocalService) string {
 	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
 }
 
-// hostOfService returns the host of a node, with mode Services, and the Service that it is of.
+// hostOfService returns the host of a node in mode Services, and the name of its Service.
 func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, node, _ string) (host, service string,
 	err error) {
 	service = naming.ServiceName(ls.Name, node)
@@ -98,7 +98,7 @@ func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, 
 	return service + "." + ls.Namespace, service, err
 }
 
-// hostOfName is hostOfService with mode Hostnames; with groupBy, node is a group.
+// hostOfName is hostOfService for mode Hostnames; with groupBy, node is a group.
 func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, node, clusterDomain string) (host,
 	service string, err error) {
 	w, err := c.read(ctx, ls, clusterDomain, false)
@@ -138,8 +138,8 @@ func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Service
 		ls.Namespace, ls.Name, nameOrNumber, strings.Join(choices, ", "))
 }
 
-// portOfClients is the number of the port that clients connect to: for a headless Service, the pods' own port. If the
-// LocalService gives that by name, EndpointSlices have the number; it is 0 if there are none.
+// portOfClients returns the number of the port that clients connect to: for a headless Service, the pods' own port. If
+// the LocalService gives that by name, the number comes from EndpointSlices; it is 0 if there are none.
 func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
 	service string) (int32, error) {
 	switch target := port.TargetPort; {

@@ -117,7 +117,7 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	return running.Wait()
 }
 
-// contextName is that of the kubeconfig, for people who have several.
+// contextName returns the context of the kubeconfig, for people who have several.
 func (p *plugin) contextName() string {
 	if name := p.config.Context; name != nil && *name != "" {
 		return *name
@@ -129,7 +129,7 @@ func (p *plugin) contextName() string {
 	return config.CurrentContext
 }
 
-// openBrowser has the desktop open an address.
+// openBrowser opens an address in the desktop's browser.
 func openBrowser(url string) error {
 	command := []string{"xdg-open", url}
 	switch runtime.GOOS {
@@ -142,6 +142,6 @@ func openBrowser(url string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run %s: %w", command[0], err)
 	}
-	go func() { _ = cmd.Wait() }() // It may be the browser itself, which goes on when this program ends.
+	go func() { _ = cmd.Wait() }() // It may be the browser itself, which keeps running when this program ends.
 	return nil
 }

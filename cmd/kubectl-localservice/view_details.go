@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// podsWithEvents is of how many pods of a cell the events are read, and eventsOfEach how many events of each.
+	// podsWithEvents is for how many pods of a cell events are read, and eventsOfEach how many events for each.
 	podsWithEvents = 4
 	eventsOfEach   = 100
 )
 
-// details returns all that is known of a cell, nil if there is none. Of 5,000 nodes and 100 LocalServices the page
-// shows one cell at a time, so its details are computed again rather than kept.
+// details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
+// time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
 func (c *cluster) details(ctx context.Context, w *watcher, column, row string) *view.Details {
 	namespace, name, _ := strings.Cut(column, "/")
 	list := w.list(types.NamespacedName{Namespace: namespace, Name: name})
@@ -56,7 +56,7 @@ func (w *watcher) podsOf(namespace string, n *diagnose.Node) []view.Pod {
 	return pods
 }
 
-// events reads the events of the LocalService, and of the first pods of a cell, those first that are not ready.
+// events reads the events of the LocalService, and of the first pods of a cell, those not ready first.
 func (c *cluster) events(ctx context.Context, namespace, name string, n *diagnose.Node) ([]corev1.Event, error) {
 	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: name}}
 	for _, ready := range []bool{false, true} {
@@ -88,7 +88,7 @@ func (c *cluster) events(ctx context.Context, namespace, name string, n *diagnos
 	return events, err
 }
 
-// places are where the nodes are.
+// places returns where the nodes are.
 func (w *watcher) places() map[string]view.Place {
 	places := map[string]view.Place{}
 	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.nodes, metav1.NamespaceAll) {
@@ -99,7 +99,7 @@ func (w *watcher) places() map[string]view.Place {
 	return places
 }
 
-// kubectl is the command, with the flags of this one that choose the cluster.
+// kubectl returns the kubectl command, with those flags of this command that choose the cluster.
 func (p *plugin) kubectl() []string {
 	command := []string{"kubectl"}
 	for _, flag := range []struct {

@@ -24,21 +24,21 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// watchDelay is for how long changes are gathered: a rollout or a new node makes many at a time.
+// watchDelay is how long changes are batched: a rollout or a new node makes many at a time.
 const watchDelay = 200 * time.Millisecond
 
-// news is what a watch reports, each time that something has changed.
+// news is what a watch reports each time something has changed.
 type news struct {
 	// loaded is whether the cluster has been read. Before that there are only problems.
 	loaded bool
-	// lists are the LocalServices of which something has changed, nil for one that is gone.
+	// lists are the LocalServices that have changed, nil for one that is gone.
 	lists map[types.NamespacedName]*diagnose.NodeList
-	// problems say what keeps the watch from hearing of changes, now.
+	// problems say what currently keeps the watch from observing changes.
 	problems []string
 }
 
-// watcher reads what LocalServices are made of, with the rights of the user, once or as it changes. What has changed is
-// only noted; what LocalServices look like now is decided from what was read, by diagnose.
+// watcher reads what LocalServices are made of, with the permissions of the user, once or as it changes. It only
+// records which LocalServices have changed; diagnose decides, from what was read, what they look like now.
 type watcher struct {
 	clusterDomain string
 	allNodes      bool // may be listed
@@ -53,7 +53,7 @@ type watcher struct {
 	problems map[string]string // by resource
 }
 
-// run reports what there is, and then what changes, until ctx is done.
+// run reports the current state, and then changes, until ctx is done.
 func (w *watcher) run(ctx context.Context, report func(news)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -84,7 +84,7 @@ func (w *watcher) run(ctx context.Context, report func(news)) {
 	}
 }
 
-// load notes that all is read: all LocalServices are new.
+// load records that everything has been read: all LocalServices are new.
 func (w *watcher) load() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,12 +98,12 @@ func (w *watcher) load() {
 func (w *watcher) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // It is awake.
+	default: // It is already awake.
 	}
 }
 
-// changed notes the LocalServices that an object concerns, which has changed, come or gone. Until all is read, there is
-// nothing to note.
+// changed records the LocalServices that an object concerns, which was added, changed or deleted. Until everything has
+// been read, there is nothing to record.
 func (w *watcher) changed(s *source, object metav1.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func (w *watcher) news() news {
 	return n
 }
 
-// list returns what is known of a LocalService now, nil if there is none.
+// list returns what is known about a LocalService now, nil if there is none.
 func (w *watcher) list(key types.NamespacedName) *diagnose.NodeList {
 	object, found, _ := w.localServices.GetIndexer().GetByKey(key.String())
 	if !found {
@@ -195,8 +195,8 @@ func inNamespace[T any](s *source, namespace string) (objects []*T) {
 	return objects
 }
 
-// whyNoWatch is the same text each time that a watch is tried again. That the cluster cannot be reached concerns all
-// resources; the error then has an address with parameters in it, which are others each time.
+// whyNoWatch returns the same text for each retry of a watch. If the cluster cannot be reached, all resources get the
+// same text, without the URL in the error, whose parameters change each time.
 func whyNoWatch(resource string, err error) string {
 	if unreachable, ok := errors.AsType[*url.Error](err); ok {
 		err = unreachable.Err
@@ -208,7 +208,7 @@ func whyNoWatch(resource string, err error) string {
 	return fmt.Sprintf("cannot watch %s, trying again: %v", resource, explained(err))
 }
 
-// problem notes why a resource cannot be watched, or that it can. Those that end by reading it again are none.
+// problem records why a resource cannot be watched, or that it can. Errors that end with the next list do not count.
 func (w *watcher) problem(ctx context.Context, resource string, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
 		apierrors.IsTimeout(err) {

@@ -1,5 +1,5 @@
-// Package app is everything of the program but its controllers: flags, clients, caches, events, what must be there in
-// the cluster, leader election, and the server for health and metrics.
+// Package app is the program without its controllers: flags, clients, caches, events, preflight checks, leader
+// election, and the server for health and metrics.
 package app
 
 import (
@@ -30,7 +30,7 @@ import (
 	localservicescheme "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
 
-// Dependencies are what controllers are made of.
+// Dependencies are what controllers are made from.
 type Dependencies struct {
 	Options  *Options
 	Kube     kubernetes.Interface
@@ -38,13 +38,13 @@ type Dependencies struct {
 	Metadata metadata.Interface
 	Recorder Recorder
 	Clock    clock.WithTicker
-	// Shuffle puts writes into a random order: so no refused one comes first each time.
+	// Shuffle randomizes the order of writes, so that no refused write always comes first.
 	Shuffle func(n int, swap func(i, j int))
 	Caches  *cache.Caches
 }
 
-// Run waits until the cluster is as the controllers need it, makes them, and has them work, while this instance leads,
-// until ctx is done. What newControllers returns must not return before all work has ended.
+// Run waits until the cluster has what the controllers need, makes them, and runs them, while this instance leads,
+// until ctx is done. The function work must not return before all work has ended.
 func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context),
 	err error)) error {
 	config, err := opts.restConfig()
@@ -96,7 +96,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
-	for range 2 { // They have come in through much more memory than they take; a sync.Pool keeps its own for longer.
+	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}
 	if !opts.leaderElect {
@@ -106,7 +106,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	return Lead(ctx, deps.Kube, opts, server.electionHealth, work)
 }
 
-// NewDependencies makes what controllers are made of, for an API server that has all that they need.
+// NewDependencies makes Dependencies, for an API server that is known to have all that controllers need.
 func NewDependencies(config *rest.Config, opts *Options, recorder Recorder, onWatchError cache.OnWatchError) (
 	Dependencies, error) {
 	deps, dyn, err := newClients(config, opts)
@@ -117,7 +117,7 @@ func NewDependencies(config *rest.Config, opts *Options, recorder Recorder, onWa
 	return deps, deps.addCaches(dyn, onWatchError)
 }
 
-// addCaches asks the API server for what it has.
+// addCaches makes the caches; Start fills them.
 func (d *Dependencies) addCaches(dyn dynamic.Interface, onWatchError cache.OnWatchError) (err error) {
 	d.Caches, err = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
 		LocalServices: cache.NewLocalServiceInformer(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,

@@ -12,18 +12,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// selfSignedFor is how long a certificate of our own is valid: nobody renews it before the program restarts.
+// selfSignedFor is how long a self-signed certificate is valid: only a restart of the program renews it.
 const selfSignedFor = 10 * 365 * 24 * time.Hour
 
 // certificate is that of /metrics over TLS. Its files are read for each handshake, so that a renewed Secret is served
-// at once; a scraper keeps its connection, and reading them is cheap beside the handshake.
+// at once. Scrapers keep their connections, and reading files is cheap compared with the handshake.
 type certificate struct {
 	certFile, keyFile string // "" if it is self-signed
 	last              atomic.Pointer[tls.Certificate]
 	complaints        complaints
 }
 
-// newCertificate reads a certificate, or makes one that is self-signed if there are no files.
+// newCertificate reads a certificate, or makes a self-signed one if there are no files.
 func newCertificate(certFile, keyFile string) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, complaints: newComplaints()}
 	if certFile != "" {
@@ -43,8 +43,8 @@ func newCertificate(certFile, keyFile string) (*certificate, error) {
 	return c, err
 }
 
-// get returns the certificate for a handshake. If the files cannot be read, or do not match, as between the writes of
-// both, it is the last one that could be read.
+// get returns the certificate for a handshake. If the files cannot be read, or do not match because only one is written
+// yet, it returns the last one that it read.
 func (c *certificate) get(ctx context.Context) *tls.Certificate {
 	if c.certFile != "" {
 		if err := c.load(); err != nil && c.complaints.isNews("", err.Error()) {

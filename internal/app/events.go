@@ -17,8 +17,8 @@ type Recorder struct {
 	events.EventRecorder
 }
 
-// Record records an event. The recorder of client-go counts an event that differs from an earlier one only in its note
-// as the same again, and drops the note; so that none is lost, a hash of the note in the action distinguishes them.
+// Record records an event. The recorder of client-go counts events that differ only in their notes as one event, and
+// keeps only the first note. A hash of the note in the action keeps them apart.
 func (r Recorder) Record(regarding runtime.Object, eventType, reason, note string) {
 	if len(note) > maxEventNote {
 		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
-// only when work has returned, so that two instances never work at the same time. health, which may be nil, learns
+// Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is released
+// only when work has returned, so that two instances never work at the same time. health, which may be nil, observes
 // whether the Lease is renewed in time.
 func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
 	work func(context.Context)) error {
@@ -32,8 +32,8 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: opts.leaderElectionID,
 		Lock: lock,
-		// A standby notices a renewal up to a retry late, and looks whether the Lease has ended once in a retry, each
-		// with jitter. All of that is to be over within the duration that the operator chose.
+		// A standby may notice a renewal one retry period late, and checks once per retry period whether the Lease has
+		// expired, both with jitter. All of this must fit into the duration that the operator chose.
 		LeaseDuration:   opts.leaseDuration * 25 / 30,
 		RenewDeadline:   opts.leaseDuration * 16 / 30,
 		RetryPeriod:     opts.leaseDuration / 30,
@@ -62,7 +62,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	// Once work has started it is work's return that releases.
+	// Once work has started, its return releases the Lease.
 	defer context.AfterFunc(ctx, func() {
 		if !started.Load() {
 			release()
@@ -89,11 +89,11 @@ func newLock(kube kubernetes.Interface, opts *Options) (resourcelock.Interface, 
 	}}, err
 }
 
-// finishingLock finishes a request about the Lease that a stop meets: cut off, it would be logged as an error, and the
-// Lease could not be given back before it is known who holds it.
+// finishingLock finishes the Lease request that is under way at a stop. Cut off, it would be logged as an error, and
+// would leave unknown who holds the Lease, so that it could not be released.
 type finishingLock struct{ resourcelock.Interface }
 
-// finish returns a context that ends at the deadline of another one, and not when that is canceled.
+// finish returns a context with the deadline of another one, but not its cancellation.
 func finish(ctx context.Context) (context.Context, context.CancelFunc) {
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
 		return context.WithDeadline(context.WithoutCancel(ctx), deadline)

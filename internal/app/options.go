@@ -23,17 +23,17 @@ import (
 type Options struct {
 	// NodeLabelKey is the key of the pod label that holds the name of the pod's node.
 	NodeLabelKey string
-	// LabelAllPods has every scheduled pod labelled, not only those that a LocalService selects.
+	// LabelAllPods is true to label every scheduled pod, not only those that a LocalService selects.
 	LabelAllPods bool
-	// Workers is the number of LocalServices that are worked on at the same time.
+	// Workers is the number of LocalServices that are synced at the same time.
 	Workers int
 	// WriteConcurrency is the number of Services, and of pods, that are written at the same time.
 	WriteConcurrency int
-	// Namespaces are those to work in, none for all.
+	// Namespaces are the namespaces to work in; empty means all.
 	Namespaces []string
 
 	kubeconfig, master string
-	namespaces         string // as the flag has them
+	namespaces         string // the value of the flag
 	resyncPeriod       time.Duration
 	httpAddress        string
 	profiling          bool
@@ -52,13 +52,13 @@ type Options struct {
 
 const seeHelp = "Run local-service-controller -help for all flags."
 
-// NewOptions returns the options that a command line asks for. The error is flag.ErrHelp if it asks for help or the
-// version, which have been printed.
+// NewOptions parses a command line. The error is flag.ErrHelp if the command line asks for help or the version, which
+// NewOptions has then printed.
 func NewOptions(args []string, stdout, stderr io.Writer) (*Options, error) {
 	o := &Options{logging: logsapi.NewLoggingConfiguration()}
 	flags := flag.NewFlagSet("local-service-controller", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() {} // Parse would print it below every error, where nobody sees the error any more.
+	flags.Usage = func() {} // Parse would print it below every error, and scroll the error out of sight.
 	o.addFlags(flags)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, "local-service-controller gives every node a Service of its own in every LocalService.\n\n"+
@@ -140,7 +140,7 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(o.metricsCertFile == "" || o.metricsSecureAddress != "",
 		"-metrics-tls-cert-file needs -metrics-secure-address")
 	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
-	// A Lease has whole seconds: of less than 3, what is left would be shorter than the deadline of its renewal.
+	// A Lease has whole seconds: below 3, its rounded duration would be shorter than the renew deadline.
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -158,7 +158,7 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// parseNamespaces reads a list of namespaces. An empty one is refused: who has a list means less than all.
+// parseNamespaces parses a list of namespaces. It refuses an empty one: a list means fewer than all.
 func parseNamespaces(list string) ([]string, error) {
 	names := strings.Split(list, ",")
 	for i, name := range names {
@@ -177,13 +177,13 @@ func parseNamespaces(list string) ([]string, error) {
 	return names, nil
 }
 
-// inCluster reports whether the program is to use the credentials of the pod that it runs in.
+// inCluster reports whether to use the credentials of the pod that the program runs in.
 func (o *Options) inCluster() bool {
 	return o.kubeconfig == "" && o.master == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" &&
 		os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// restConfig is how to reach the API server.
+// restConfig returns how to reach the API server.
 func (o *Options) restConfig() (*rest.Config, error) {
 	if o.inCluster() {
 		return rest.InClusterConfig()
@@ -203,7 +203,7 @@ func (o *Options) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// podNamespace is the namespace of the pod that this program runs in, kube-system elsewhere.
+// podNamespace returns the namespace of the pod that the program runs in, kube-system outside of a pod.
 func podNamespace() string {
 	if data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
 		if namespace := strings.TrimSpace(string(data)); namespace != "" {

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// retryInterval is how often the cluster is looked at again while something is missing.
+	// retryInterval is how often the cluster is checked again while something is missing.
 	retryInterval = 2 * time.Second
-	// checkTimeout bounds one look.
+	// checkTimeout bounds one check.
 	checkTimeout = 10 * time.Second
-	// namespaceInterval is how often a namespace is looked at again that is not as we need it: there may be many.
+	// namespaceInterval is how often each namespace that lacks something is checked again: there may be many.
 	namespaceInterval = 10 * time.Second
 	// repeatInterval is how often the same complaint is logged again.
 	repeatInterval = 5 * time.Minute
 
-	// causeSeparator stands between what we say and the error that makes us say it.
+	// causeSeparator stands between our message and the error that caused it.
 	causeSeparator = ": the answer is: "
 
 	installCRD  = "install crd.yaml of the release (in the source artifacts/examples/crd.yaml)"
@@ -48,7 +48,7 @@ type preflight struct {
 	namespaces     []string // to work in, none for all
 }
 
-// check returns what is missing and what to do about it, nil for nothing.
+// check returns what is missing and what to do about it, nil if nothing is.
 func (c *preflight) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func (c *preflight) install() string {
 	return installRBAC
 }
 
-// checkNamespace returns what a namespace does not grant, nil for nothing. One that does not exist grants nothing.
+// checkNamespace returns what a namespace does not grant, nil if it grants all. One that does not exist grants nothing.
 func (c *preflight) checkNamespace(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *preflight) checkNamespace(ctx context.Context, namespace string) error 
 	return err
 }
 
-// open opens each namespace that grants what is needed. The others it goes on looking at, until ctx is done.
+// open opens each namespace that grants what is needed. It keeps checking the others until ctx is done.
 func (c *preflight) open(ctx context.Context, open func(namespace string)) {
 	for _, namespace := range c.namespaces {
 		check := func(ctx context.Context) error { return c.checkNamespace(ctx, namespace) }
@@ -123,13 +123,13 @@ func (c *preflight) open(ctx context.Context, open func(namespace string)) {
 	}
 }
 
-// permission is to do some things with a resource.
+// permission is the permission to use some verbs on a resource.
 type permission struct {
 	group, resource, subresource, namespace string
 	verbs                                   []string
 }
 
-// What is needed of cluster-wide resources, and in each namespace.
+// The permissions that are needed cluster-wide, and in each namespace.
 var (
 	clusterPermissions = []permission{
 		{"", "nodes", "", "", []string{"get", "list", "watch"}},
@@ -144,14 +144,14 @@ var (
 	}
 )
 
-// missing returns what of some permissions is not granted to us.
+// missing returns the needed permissions that are not granted to us.
 func (c *preflight) missing(ctx context.Context, needed []permission) (missing []string, err error) {
 	for _, p := range needed {
 		for _, verb := range p.verbs {
 			isAllowed, err := p.isAllowed(ctx, c.kube, verb)
 			switch {
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-				return nil, nil // Not authorized to review access: the work itself will show it.
+				return nil, nil // Not authorized to review access: the work itself will show what is missing.
 			case err != nil:
 				return nil, fmt.Errorf("the API server at %s does not say what we may do: %w", c.host, err)
 			case !isAllowed:
@@ -171,8 +171,8 @@ func (p *permission) isAllowed(ctx context.Context, kube kubernetes.Interface, v
 	return err == nil && review.Status.Allowed, err
 }
 
-// MayPublishHostnames asks the API server whether we may write EndpointSlices in a namespace, or in all for "". Without
-// an answer we may not.
+// MayPublishHostnames asks the API server whether we may write EndpointSlices in a namespace, or in all for "". No
+// answer counts as no.
 func MayPublishHostnames(ctx context.Context, kube kubernetes.Interface, namespace string) bool {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -203,7 +203,7 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 		if err == nil {
 			return ctx.Err()
 		}
-		// The cause may have other words at each attempt.
+		// The words of the cause may change with each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
 		if ctx.Err() == nil && complaints.isNews("", message) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
@@ -216,8 +216,8 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 	}
 }
 
-// watchErrorHandler logs what is wrong when a resource cannot be listed or watched, once and not at every retry of
-// the reflector, which has its own backoff.
+// watchErrorHandler logs why a resource cannot be listed or watched, but not at every retry of the reflector, which has
+// its own backoff.
 func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
 	complaints := newComplaints()
 	return func(ctx context.Context, _ *cache.Reflector, err error) {
@@ -248,7 +248,7 @@ func (c *preflight) explain(err error) (message string, harmless bool) {
 	return "The API server cannot be watched: what we know of the cluster gets old until this works again", false
 }
 
-// complaints remembers for a while what was logged last about each subject.
+// complaints remembers, for a while, the last message that was logged about each subject.
 type complaints struct{ *utilcache.LRUExpireCache }
 
 func newComplaints() complaints { return complaints{utilcache.NewLRUExpireCache(100)} }

@@ -20,20 +20,20 @@ import (
 
 const (
 	// reviewInterval is how long a permitted token is accepted without asking the API server again, and staleInterval
-	// for how long if that does not answer: what it is about is then in the metrics.
+	// how long if that does not answer: then operators need the metrics most.
 	reviewInterval = time.Minute
 	staleInterval  = 15 * time.Minute
-	// reviewTimeout leaves time for the metrics within the usual timeout of a scrape, which is 10 s.
+	// reviewTimeout leaves time for the metrics within the usual scrape timeout of 10 s.
 	reviewTimeout = 3 * time.Second
-	// Of more than maxTokens permitted tokens some are reviewed more often.
+	// Beyond maxTokens permitted tokens, some are reviewed more often.
 	maxTokens = 100
-	// Tokens that have not been permitted are reviewed at most so many times a second, and so many at once: a stranger
-	// may send any. With reviewTimeout that bounds how many reviews are under way.
+	// Tokens of strangers, who may send anything, are reviewed at most strangersPerSecond times a second, in bursts of
+	// strangersAtOnce. With reviewTimeout, this bounds the reviews under way.
 	strangersPerSecond = 5
 	strangersAtOnce    = 10
 )
 
-// reviewer lets those read /metrics whose bearer token the API server knows, and whom it permits to.
+// reviewer admits clients to /metrics whose bearer token the API server accepts, and whom it permits.
 type reviewer struct {
 	kube       kubernetes.Interface
 	clock      clock.PassiveClock
@@ -49,13 +49,13 @@ func newReviewer(kube kubernetes.Interface, clk clock.Clock) *reviewer {
 		complaints: newComplaints()}
 }
 
-// refusal is an answer to who may not read.
+// refusal is the response to a client that may not read.
 type refusal struct {
 	code    int
 	message string
 }
 
-// protect has a handler answer only those who may read.
+// protect returns a handler that serves only clients that may read.
 func (r *reviewer) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		refused := r.review(request)
@@ -63,7 +63,7 @@ func (r *reviewer) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(w, request)
 			return
 		}
-		w.Header().Set("Connection", "close") // There is a fixed number of them.
+		w.Header().Set("Connection", "close") // The number of connections is bounded.
 		switch refused.code {
 		case http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")

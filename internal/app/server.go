@@ -19,21 +19,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// electionTolerance is how long after the Lease's end a leader that still thinks it leads counts as unhealthy.
+// electionTolerance is how long after its Lease expires a leader that still thinks it leads is unhealthy.
 const electionTolerance = 20 * time.Second
 
 const (
-	// maxConnections bounds the connections to the address that strangers may reach: each takes memory.
+	// maxConnections bounds the connections to the address that anybody may reach: each takes memory.
 	maxConnections = 100
-	// maxPlainConnections does so for the address of probes. No connection there outlives its request, which is read
-	// within plainTimeout, and its answer, which is taken within readTimeout.
+	// maxPlainConnections bounds those to the address of probes. Each serves one request, which must arrive within
+	// plainTimeout, and its response must be read within readTimeout.
 	maxPlainConnections = 1000
 	plainTimeout        = 2 * time.Second
 	readTimeout         = 10 * time.Second
 	writeTimeout        = time.Minute
 )
 
-// server answers /healthz (the program is alive, and holds the Lease if it thinks it does), /readyz (its caches are
+// server serves /healthz (the program is alive, and holds the Lease if it thinks it does), /readyz (its caches are
 // filled) and /metrics.
 type server struct {
 	address, metricsAddress string // "" for none; metricsAddress is of /metrics over TLS
@@ -87,7 +87,7 @@ func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server
 	return s, nil
 }
 
-// startSecure serves /metrics over TLS, for everybody who can reach the address to try.
+// startSecure serves /metrics over TLS. Anybody who can reach the address may try.
 func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Handler) error {
 	certificate, err := newCertificate(opts.metricsCertFile, opts.metricsKeyFile)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Ha
 	s.serve(ctx, tls.NewListener(netutil.LimitListener(listener, maxConnections), config), &http.Server{
 		Handler: handler, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		// What fails of a handshake is a stranger's, and not worth a line.
+		// Failed handshakes are those of strangers, and not worth a log line.
 		ErrorLog: log.New(io.Discard, "", 0)})
 	return nil
 }
@@ -128,7 +128,7 @@ func answer(w http.ResponseWriter, err error) {
 
 func (s *server) stop() {
 	for _, server := range s.running {
-		// Nobody waits for an answer of a program that ends.
+		// Nobody waits for the response of a program that stops.
 		_ = server.Close()
 	}
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 )
 
-// observe has the clients of a configuration log when the API server cannot be reached any more, and when
-// it can again, once each: a watch that cannot be restarted reports nothing by itself. It also has them log each
-// warning of the API server once in a while, and not with each write of a fan-out, and caches know when something has
-// come for them.
+// observe makes the clients of a configuration log once when the API server becomes unreachable, and once when it is
+// reachable again: a watch that cannot be restarted reports nothing by itself. They also log each warning of the API
+// server once in a while, rather than for each write of a fan-out, and record when data for the caches arrives.
 func observe(config *rest.Config) {
 	var state atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -24,7 +23,7 @@ func observe(config *rest.Config) {
 	config.WarningHandlerWithContext = warnings{newComplaints()}
 }
 
-// What is known of an API server. Before it is reached for the first time, preflight logs what is wrong.
+// The states of an API server. Before it is reached for the first time, preflight logs what is wrong.
 const (
 	notReachedYet int32 = iota
 	reachable
@@ -61,7 +60,7 @@ func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
 
 type warnings struct{ complaints }
 
-// HandleWarningHeaderWithContext logs a warning that came with an answer.
+// HandleWarningHeaderWithContext logs a warning that came with a response.
 func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
 	const miscellaneous = 299 // the only code that Kubernetes uses
 	if code == miscellaneous && text != "" && w.isNews(text, text) {

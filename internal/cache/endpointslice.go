@@ -10,11 +10,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// EndpointSlice keeps the fields that are read of an EndpointSlice of a generated Service.
+// EndpointSlice keeps the fields that are read from the EndpointSlice of a generated Service.
 type EndpointSlice struct {
 	Identity
 	Service      string                // name of the Service
-	LocalService unique.Handle[string] // by the label that the slice has from its Service
+	LocalService unique.Handle[string] // from the label that the slice has from its Service
 	Ready        bool                  // at least one endpoint is ready
 }
 
@@ -24,12 +24,12 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 		Service:      full.Labels[discoveryv1.LabelServiceName],
 		LocalService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return e.Conditions.Ready == nil || *e.Conditions.Ready // Unknown means ready, says the API.
+			return e.Conditions.Ready == nil || *e.Conditions.Ready // The API treats unknown as ready.
 		}),
 	}, nil
 }
 
-// same reports whether two states of it differ in nothing but the resource version.
+// same reports whether two states differ only in the resource version.
 func (s *EndpointSlice) same(other *EndpointSlice) bool {
 	a, b := *s, *other
 	a.resourceVersion, b.resourceVersion = "", ""

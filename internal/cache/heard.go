@@ -9,11 +9,11 @@ import (
 )
 
 // heard records when the API server last sent anything for one cache: an event, a bookmark, a part of a list. Only the
-// transport sees all of them. The resource version of a store does not answer the same question: bookmarks come every
-// minute, but at rest with the same version, until etcd reports progress: every 10 minutes if it is not configured.
+// transport sees all of them. The resource version of a store does not show this: bookmarks arrive every minute, but at
+// rest their version stays the same until etcd reports progress, by default every 10 minutes.
 type heard struct{ nanoseconds atomic.Int64 }
 
-// at returns the zero time until something has come.
+// at returns the zero time until something has arrived.
 func (h *heard) at() time.Time {
 	if n := h.nanoseconds.Load(); n != 0 {
 		return time.Unix(0, n)
@@ -23,18 +23,18 @@ func (h *heard) at() time.Time {
 
 type heardKey struct{}
 
-// in returns a context whose requests record when something comes.
+// in returns a context whose requests record when something arrives.
 func (h *heard) in(ctx context.Context) context.Context { return context.WithValue(ctx, heardKey{}, h) }
 
-// Hear records when parts of an answer come, if the request is that of a cache. The transport of clients calls it for
-// each answer. A refusal says nothing about the cluster.
+// Hear records when parts of a response arrive, if the request is that of a cache. The clients' transport calls it for
+// each response. Refusals do not count, because they say nothing about the cluster.
 func Hear(request *http.Request, response *http.Response) {
 	if h, ok := request.Context().Value(heardKey{}).(*heard); ok && response.StatusCode < http.StatusBadRequest {
 		response.Body = &hearing{response.Body, h}
 	}
 }
 
-// hearing is the body of an answer.
+// hearing is the body of a response.
 type hearing struct {
 	io.ReadCloser
 	heard *heard
@@ -49,7 +49,7 @@ func (h *hearing) Read(p []byte) (int, error) {
 }
 
 // LastHeard returns when the API server last sent anything for the cache of each resource. Of the two watches of
-// EndpointSlices, the one that is behind counts. A resource of which nothing has come yet, or that is not watched, is
+// EndpointSlices, the earlier time counts. A resource for which nothing has arrived yet, or that is not watched, is
 // left out.
 func (c *Caches) LastHeard() map[string]time.Time {
 	last := map[string]time.Time{}

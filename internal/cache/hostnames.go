@@ -15,8 +15,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// HostnameSlice keeps the fields that are read of an EndpointSlice that mode Hostnames copies, or of a copy. It is a
-// plan.EndpointSlice.
+// HostnameSlice keeps the fields that are read from an EndpointSlice that mode Hostnames copies, or from a copy. It is
+// a plan.EndpointSlice.
 type HostnameSlice struct {
 	Identity
 	uid          types.UID
@@ -24,7 +24,7 @@ type HostnameSlice struct {
 	manager      unique.Handle[string]
 	localService unique.Handle[string]
 	sum          plan.SliceSum
-	packed       string // the addresses as compressed protobuf, of one that is to be copied
+	packed       string // the addresses as compressed protobuf; empty for a copy
 }
 
 func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) {
@@ -50,7 +50,7 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 	return s, nil
 }
 
-// LocalService returns the key of the LocalService that the EndpointSlice says it is of.
+// LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.
 func (s *HostnameSlice) LocalService() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
 }
@@ -61,7 +61,7 @@ func (s *HostnameSlice) GetUID() types.UID { return s.uid }
 // Controller returns the object that controls the EndpointSlice, the zero value if none does.
 func (s *HostnameSlice) Controller() plan.Controller { return s.controller.Value() }
 
-// Manager returns who says that it manages the EndpointSlice.
+// Manager returns who manages the EndpointSlice, according to its label.
 func (s *HostnameSlice) Manager() string { return s.manager.Value() }
 
 // Sum returns the sum of the content.
@@ -84,7 +84,7 @@ func (s *HostnameSlice) Get() *discoveryv1.EndpointSlice {
 var packers = sync.Pool{New: func() any {
 	packer, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
-		panic(err) // There is such a level.
+		panic(err) // The level exists.
 	}
 	return packer
 }}
@@ -104,10 +104,10 @@ func pack(full *discoveryv1.EndpointSlice) (string, error) {
 		return "", err
 	}
 	err = packer.Close()
-	return strings.Clone(packed.String()), err // Of the right size.
+	return strings.Clone(packed.String()), err // Clone drops the spare capacity.
 }
 
-// same reports whether two states of it differ in nothing but the resource version.
+// same reports whether two states differ only in the resource version.
 func (s *HostnameSlice) same(other *HostnameSlice) bool {
 	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
 		s.localService == other.localService && s.sum.Same(other.sum)

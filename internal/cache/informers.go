@@ -1,5 +1,5 @@
 // Package cache holds the caches of the informers. They take most of the controller's memory, and grow with the
-// cluster. So of each object only the fields that are read are kept, and what many have in common is in memory once.
+// cluster. So they keep only the fields of each object that are read, and store once what many objects have in common.
 package cache
 
 import (
@@ -38,7 +38,7 @@ const (
 	byLocalService = "localService"
 )
 
-// scheduledPods selects, at the API server, the pods that a label is of use to.
+// scheduledPods selects, at the API server, the pods to which a label is of use.
 var scheduledPods = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("spec.nodeName", ""),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
@@ -63,10 +63,10 @@ type Options struct {
 	Metadata metadata.Interface
 	// LocalServices makes an informer of the LocalServices of a namespace, or of all: see NewLocalServiceInformer.
 	LocalServices func(namespace string) cache.SharedIndexInformer
-	// Namespaces are watched, each from when it is opened. Without any, all namespaces are watched from the start.
+	// Namespaces are watched, each once it is opened. If there are none, all are watched from the start.
 	Namespaces   []string
 	NodeLabelKey string
-	// AllPods is true if pods are watched also while no LocalService needs labels on them.
+	// AllPods is true to watch pods even while no LocalService needs labels on them.
 	AllPods      bool
 	OnWatchError OnWatchError
 }
@@ -130,7 +130,7 @@ func (c *Caches) others() []runner {
 
 func (c *Caches) all() []runner { return append(c.others(), c.LocalServices) }
 
-// Start begins to fill the caches. The function that it returns waits, after ctx is done, until they stop.
+// Start starts to fill the caches. The returned function waits, after ctx is done, until they have stopped.
 func (c *Caches) Start(ctx context.Context) (wait func()) {
 	var running sync.WaitGroup
 	for _, store := range c.others() {
@@ -143,7 +143,7 @@ func (c *Caches) Start(ctx context.Context) (wait func()) {
 }
 
 // WaitForSync waits until the caches are filled and all handlers have seen what is in them. It returns false if ctx is
-// done before. It does not wait for namespaces that are not open yet.
+// done first. It does not wait for namespaces that are not open yet.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), func() bool {
 		for namespace := range c.gates {
@@ -159,8 +159,8 @@ func hasSynced(caches []runner, namespace string) bool {
 	return !slices.ContainsFunc(caches, func(cache runner) bool { return !cache.HasSynced(namespace) })
 }
 
-// LocalServicesOf returns the keys of the LocalServices that control a Service, or may want its name: their own name is
-// the same, or the part before one of its dashes. The Service may be nil, and the LocalService that controls it gone.
+// LocalServicesOf returns the keys of the LocalServices that control a Service or may want its name: their own name is
+// the same, or the part before one of its dashes. The Service may be nil, and its LocalService may be gone.
 func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
 		if service == nil {
@@ -196,8 +196,8 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	return ready
 }
 
-// Selecting reports whether a LocalService selects a pod. It compares only those that share a label with the pod, so
-// that a namespace may have thousands.
+// Selecting reports whether a LocalService selects a pod. It compares only LocalServices that share a label with the
+// pod, so that a namespace may have thousands of them.
 func (c *Caches) Selecting(p *Pod) bool {
 	for key, value := range p.Labels().All {
 		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(p.GetNamespace(), bySelector,

@@ -16,9 +16,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NewLocalServiceInformer makes informers of LocalServices as they are stored. A typed client could not read any of
-// them if one did not fit the type, for example because the CustomResourceDefinition is an older one, or was edited.
-// After each resync period, 0 for never, they are reported as changed.
+// NewLocalServiceInformer makes informers of LocalServices as they are stored. A typed client could read none of them
+// if one did not fit the type, for example because the CustomResourceDefinition is older or was edited. After each
+// resync period, 0 for never, all are reported as changed.
 func NewLocalServiceInformer(client dynamic.Interface,
 	resync time.Duration) func(namespace string) cache.SharedIndexInformer {
 	return func(namespace string) cache.SharedIndexInformer {
@@ -64,7 +64,8 @@ func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
 	return nil, problem
 }
 
-// decode decodes as a typed client would. The converter would truncate numbers that do not fit, and names no field.
+// decode decodes as a typed client would. The converter truncates numbers that do not fit, and its errors name no
+// field.
 func decode(fields map[string]any) (*v1alpha1.LocalService, error) {
 	encoded, err := json.Marshal(fields)
 	if err != nil {

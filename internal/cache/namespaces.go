@@ -20,10 +20,10 @@ func (m byNamespace[T]) of(namespace string) T {
 	return m[namespace]
 }
 
-// gates are closed when their namespace may be watched.
+// gates are channels that are closed once their namespace may be watched.
 type gates = byNamespace[chan struct{}]
 
-// newGates makes the gates of some namespaces. Without any, all namespaces may be watched at once.
+// newGates makes the gates of some namespaces. If there are none, all may be watched immediately.
 func newGates(namespaces []string) gates {
 	made := gates{}
 	for _, namespace := range namespaces {
@@ -48,8 +48,8 @@ func (c *Caches) isOpen(namespace string) bool {
 	}
 }
 
-// runLocalServices fills the cache of the LocalServices of a namespace. In one that is opened while workers run, it
-// begins when the other caches have synced there, because a sync of a LocalService decides by those.
+// runLocalServices fills the cache of the LocalServices of a namespace. A namespace may be opened while workers run, so
+// it first waits until the other caches have synced there: a sync of a LocalService decides from those.
 func (c *Caches) runLocalServices(ctx context.Context, namespace string) {
 	select {
 	case <-ctx.Done():

@@ -10,11 +10,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Node keeps of a Node its name and labels, by which a LocalService selects it.
+// Node keeps the name of a Node, and its labels, by which LocalServices select it.
 type Node struct {
 	Identity
 	Labels Labels
-	shared unique.Handle[string] // makes the name the same string as in its Services, with which it is often compared
+	shared unique.Handle[string] // shares the string of the name with its Services, with which it is often compared
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
@@ -26,7 +26,7 @@ func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
 // Lookup returns the value of a label, and whether there is one. It makes the node a plan.Labels.
 func (n *Node) Lookup(key string) (value string, exists bool) { return n.Labels.Lookup(key) }
 
-// same reports whether two states of a Node have the same labels. Heartbeats change anything else.
+// same reports whether two states of a Node have the same labels. Heartbeats change other fields.
 func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
 
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
@@ -46,8 +46,8 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 	return names
 }
 
-// Named returns the labels of the nodes that mode Hostnames names: those that a LocalService selects. While it selects
-// none, they are all nodes, so that the names which are published stay and follow the pods.
+// Named returns the labels of the nodes that have names in mode Hostnames: those that a LocalService selects. While it
+// selects none, these are all nodes, so that published names stay and follow the pods.
 func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
 	all := true
 	for node := range n.All() {

@@ -27,7 +27,7 @@ func identityOf(object metav1.Object) Identity {
 	}
 }
 
-// KeyOf returns the key of an object, in full or as a cache keeps it.
+// KeyOf returns the key of an object, be it whole or trimmed by a cache.
 func KeyOf(object klog.KMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
@@ -49,7 +49,7 @@ func (i *Identity) GetObjectMeta() metav1.Object {
 // GetObjectKind and a DeepCopyObject make a runtime.Object, which the cache mutation detector needs.
 func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// Labels are the labels of an object in one string, in the form of labels.Set.String: those that are equal are ==.
+// Labels are the labels of an object in one string, in the form of labels.Set.String, so that equal labels are ==.
 type Labels string
 
 func labelsOf(set map[string]string) Labels { return Labels(labels.Set(set).String()) }

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// observedTimeout is how long a sync waits for the cache to observe a write: after a restore of etcd the resource
-	// versions begin again below those that were written.
+	// observedTimeout is how long a sync waits for the cache to observe a write: after a restore of etcd, resource
+	// versions restart below those that were written.
 	observedTimeout = time.Minute
-	// Of more than maxWrites keys some are forgotten. Their next sync may repeat a write, which then meets a conflict.
+	// Beyond maxWrites keys, some are forgotten. Their next sync may repeat a write, which then ends in a conflict.
 	maxWrites = 10000
 )
 
@@ -76,7 +76,7 @@ func (o *Observed) of(key types.NamespacedName) map[lastSynced]write {
 	return writes
 }
 
-// isLater reports whether a resource version is later than another one. One that cannot be compared is not.
+// isLater reports whether a resource version is later than another one. If they cannot be compared, it is not.
 func isLater(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order > 0

@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Pod keeps the fields that are read of a Pod, in a hundredth of the memory.
+// Pod keeps the fields of a Pod that are read, in a hundredth of the memory.
 type Pod struct {
 	Identity
 	uid       types.UID             // "" while labelled
@@ -39,13 +39,13 @@ func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 // Node returns the name of the node that the pod is on, "" before it is scheduled.
 func (p *Pod) Node() string { return p.node.Value() }
 
-// Labels returns the labels of a pod whose node label is not right; of others nothing is kept.
+// Labels returns the labels of a pod whose node label is not right. Others are not kept.
 func (p *Pod) Labels() Labels { return p.labels.Value() }
 
 // Labelled reports whether the pod's node label is right.
 func (p *Pod) Labelled() bool { return p.labelled }
 
-// Completed reports whether the pod serves nobody any more: all its containers have ended for good.
+// Completed reports whether the pod no longer serves anybody: all its containers have ended for good.
 func (p *Pod) Completed() bool { return p.completed }
 
 // GetUID returns the UID of a pod whose node label is not right.
@@ -58,7 +58,7 @@ func (p *Pod) GetObjectMeta() metav1.Object {
 	return meta
 }
 
-// GetObjectKind makes it a runtime.Object of the kind Pod, so that events can be about it.
+// GetObjectKind makes it a runtime.Object of the kind Pod, so that events can refer to it.
 func (p *Pod) GetObjectKind() schema.ObjectKind {
 	return &metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 }

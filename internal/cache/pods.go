@@ -14,10 +14,10 @@ import (
 
 const podsResource = "pods"
 
-// podsLinger is how long pods are watched that no LocalService needs any more: it may change its mode again.
+// podsLinger is how long pods are watched after no LocalService needs them: a mode may be changed back.
 const podsLinger = time.Minute
 
-// Pods is the cache of Pods. They are by far the most objects, so it is empty, and watches nothing, while no
+// Pods is the cache of Pods. Pods are by far the most numerous objects, so it is empty, and watches nothing, while no
 // LocalService needs labels on them.
 type Pods struct {
 	newStore func() *Store[Pod]
@@ -38,11 +38,11 @@ func newPods(needed func() bool, newStore func() *Store[Pod]) *Pods {
 // OnChange calls changed after each change of a pod.
 func (p *Pods) OnChange(changed func(before, after *Pod)) { p.changed = append(p.changed, changed) }
 
-// localServiceChanged looks whether pods are still needed, or are needed now.
+// localServiceChanged makes run check again whether pods are needed.
 func (p *Pods) localServiceChanged(_, _ *v1alpha1.LocalService) {
 	select {
 	case p.look <- struct{}{}:
-	default: // It is going to look.
+	default: // A check is pending.
 	}
 }
 
@@ -72,7 +72,7 @@ func (p *Pods) run(ctx context.Context) {
 	}
 }
 
-// start begins to fill a new store. The function that it returns empties the cache again.
+// start starts to fill a new store. The returned function empties the cache again.
 func (p *Pods) start(ctx context.Context) (stop func()) {
 	store := p.newStore()
 	for _, changed := range p.changed {

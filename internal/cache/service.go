@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Service keeps the fields that plans and counts read of a Service, in a tenth of the memory. It is a plan.Service.
+// Service keeps the fields of a Service that plans and counts read, in a tenth of the memory. It is a plan.Service.
 type Service struct {
 	Identity
 
@@ -28,7 +28,7 @@ type Service struct {
 	content     sharedContent
 }
 
-// sharedContent is a plan.Content as protobuf, once for all Services that have it. It is empty for the Services of
+// sharedContent is a plan.Content as protobuf, stored once for all Services that have it. It is empty for Services of
 // others.
 type sharedContent struct{ unique.Handle[string] }
 
@@ -80,7 +80,7 @@ func (s *Service) GetUID() types.UID { return s.uid }
 // Created returns when the Service was created.
 func (s *Service) Created() time.Time { return time.Unix(s.created, 0) }
 
-// Node returns the name of the node that the Service says it is for, "" if it does not.
+// Node returns the name of the node that the Service's annotation names, "" if there is none.
 func (s *Service) Node() string { return s.node.Value() }
 
 // Controller returns the object that controls the Service, the zero value if none does.
@@ -104,7 +104,7 @@ func (s *Service) hasClusterIP() bool {
 	return s.clusterIPs.Value() != "" && s.clusterIPs.Value() != corev1.ClusterIPNone
 }
 
-// same reports whether two states of it differ in nothing but the resource version.
+// same reports whether two states differ only in the resource version.
 func (s *Service) same(other *Service) bool {
 	a, b := *s, *other
 	a.resourceVersion, b.resourceVersion = "", ""

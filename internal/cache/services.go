@@ -20,8 +20,8 @@ const (
 // cache.
 type Services struct{ *Store[Service] }
 
-// ownerKey is a LocalService in an index. The UID alone is not enough: whoever may write a Service in another namespace
-// may claim it.
+// ownerKey returns the key of a LocalService in an index. The UID alone is not enough: a Service in another namespace
+// may claim it, too.
 func ownerKey(namespace string, uid types.UID) string { return namespace + "/" + string(uid) }
 
 func indexOwner(obj any) ([]string, error) {
@@ -51,7 +51,7 @@ func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
 	return owned
 }
 
-// Lookup returns the Service of a name, nil if there is none.
+// Lookup returns the Service with a name, nil if there is none.
 func (s *Services) Lookup(namespace, name string) plan.Service {
 	if service := s.Get(namespace, name); service != nil {
 		return service
@@ -59,8 +59,8 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 	return nil // and not a plan.Service that holds a nil pointer
 }
 
-// Capacity returns how many Services there will be when a LocalService has so many more. So it is the same all the time
-// while they come.
+// Capacity counts the Services as if a LocalService already had more of them, so that the result stays the same while
+// they are created.
 func (s *Services) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
 	_, isWhole := s.watched[metav1.NamespaceAll]
 	out := plan.Capacity{

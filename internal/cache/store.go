@@ -27,8 +27,8 @@ type watched struct {
 	synced []cache.InformerSynced // of the informer and of its handlers
 }
 
-// newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. What it
-// sets on an informer can fail only after that has started.
+// newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. The
+// setters of an informer can fail only after it has started.
 func newStore[T, Full any](resource string, gates gates, newInformer func(namespace string) cache.SharedIndexInformer,
 	trim func(Full) (*T, error), indexers cache.Indexers, onWatchError OnWatchError) *Store[T] {
 	s := &Store[T]{resource: resource, watched: byNamespace[*watched]{}}
@@ -54,7 +54,7 @@ func (s *Store[T]) Get(namespace, name string) *T {
 	if informer == nil {
 		return nil
 	}
-	// GetByKey fails for no key.
+	// GetByKey never fails.
 	obj, exists, _ := informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
 	if !exists {
 		return nil
@@ -146,9 +146,9 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 	return ""
 }
 
-// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. A type
-// with a method same has changes left out in which no field differs that is kept: heartbeats must not cause work. The
-// function must not block.
+// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. If T
+// has a method same, changes that affect no kept field are left out: heartbeats must not cause work. changed must not
+// block.
 func (s *Store[T]) OnChange(changed func(before, after *T)) error {
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { changed(nil, obj.(*T)) },
@@ -192,7 +192,7 @@ func (w *watched) run(ctx context.Context) {
 	}
 }
 
-// lastHeard is about the watch that is behind the others, of those on which something has come.
+// lastHeard returns the time of the watch that is furthest behind, of those that have received something.
 func (s *Store[T]) lastHeard() (resource string, at time.Time) {
 	for _, w := range s.watched {
 		if last := w.heard.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {

@@ -32,8 +32,8 @@ func desc(name, help string, labels ...string) *metrics.Desc {
 	return metrics.NewDesc("localservice_"+name, help, labels, nil, metrics.ALPHA, "")
 }
 
-// readyReasons are the reasons of the condition Ready, with the status that each goes with. The status is a part of the
-// API: somebody else may write any reason, of which each would be a time series.
+// readyReasons are the reasons of the condition Ready, each with its status. The status is a part of the API: others
+// may write any reason into it, and each would be a time series.
 var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonServicesInPlace:       metav1.ConditionTrue,
 	v1alpha1.ReasonHostnamesInPlace:      metav1.ConditionTrue,
@@ -48,17 +48,17 @@ var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonNoEndpointSlices:      metav1.ConditionFalse,
 }
 
-// otherConditions are those beside Ready.
+// otherConditions are those other than Ready.
 var otherConditions = []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
 	v1alpha1.ConditionContested, v1alpha1.ConditionStalled, v1alpha1.ConditionRetiring,
 	v1alpha1.ConditionNearCapacity}
 
-// Collector computes metrics from the caches whenever they are asked for, so that none is ever stale.
+// Collector computes metrics from the caches at each scrape, so that none is ever stale.
 type Collector struct {
 	metrics.BaseStableCollector
-	// LocalServices are all that the cache has.
+	// LocalServices returns all that the cache has.
 	LocalServices func() iter.Seq[*v1alpha1.LocalService]
-	// LastHeard is when the API server has sent something for the cache of a resource.
+	// LastHeard returns when the API server last sent something for the cache of each resource.
 	LastHeard func() map[string]time.Time
 }
 
@@ -130,7 +130,7 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
-// labelsOf are the labels of a condition, and whether it is one of ours. There is a fixed number of them.
+// labelsOf returns the labels of a condition, and whether it is one of ours. The number of results is bounded.
 func labelsOf(c *metav1.Condition) (labels condition, isOurs bool) {
 	labels = condition{name: c.Type, status: string(c.Status)}
 	if c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse {

@@ -1,4 +1,4 @@
-// Package metrics are the controllers' own metrics, beside those of work queues and API requests.
+// Package metrics has the controllers' own metrics, in addition to those of work queues and API requests.
 package metrics
 
 import (
@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// success is the value of the label result for what went well.
+// success is the value of the label result for a write that succeeded.
 const success = "success"
 
 var (
@@ -25,16 +25,16 @@ var (
 	StatusWrites = counter("status_writes_total", "Writes of the status of LocalServices, by result.", "result")
 	// PodLabelWrites counts writes of the node label to pods, by result.
 	PodLabelWrites = counter("pod_label_writes_total", "Writes of the node label to pods, by result.", "result")
-	// NodeFanout is observed by Waits of LocalServices for their new nodes.
+	// NodeFanout measures the Waits of LocalServices for their new nodes.
 	NodeFanout = histogram("node_fanout_seconds",
 		"Time from the event that a LocalService of mode Services selects another node until all of its Services are "+
 			"written.", []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300})
-	// PodLabel is observed by Waits of pods for their label.
+	// PodLabel measures the Waits of pods for their label.
 	PodLabel = histogram("pod_label_seconds",
 		"Time from the event that a pod has been scheduled until its node label is written.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the
-	// controller does. It is 0, too, before the first pod is scheduled.
+	// controller does. It is also 0 before the first pod is scheduled.
 	PodsLabelledAtBinding = metrics.NewGauge(&metrics.GaugeOpts{
 		Name:           "localservice_pods_labelled_at_binding",
 		Help:           "1 if the pod that was scheduled last had its node label from the beginning.",
@@ -64,8 +64,8 @@ func Register(collector *Collector) {
 var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel,
 	PodsLabelledAtBinding}
 
-// begin has the counters of what goes well begin with 0: of a series that begins with its first event, that event is
-// no increase.
+// begin starts the counters of successes at 0: the first event of a series that starts with it would not count as an
+// increase.
 func begin() {
 	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete", "Retire"} {
 		ServiceWrites.WithLabelValues(action, success)
@@ -77,7 +77,7 @@ func begin() {
 	PodLabelWrites.WithLabelValues(success)
 }
 
-// reasons are those that the API server itself gives. An admission webhook may give any, of which each would be a time
+// reasons are those that the API server itself gives. An admission webhook may give any other, and each would be a time
 // series.
 var reasons = sets.New(metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
 	metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInvalid,
@@ -85,8 +85,8 @@ var reasons = sets.New(metav1.StatusReasonUnauthorized, metav1.StatusReasonForbi
 	metav1.StatusReasonInternalError, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
 	metav1.StatusReasonServiceUnavailable)
 
-// Result is the value of the label result: success, the reason that the API server gave, other for reasons that are not
-// its own, or error if it gave none.
+// Result returns the value of the label result: success, the reason that the API server gave, other for reasons that
+// are not its own, or error if it gave none.
 func Result(err error) string {
 	if err == nil {
 		return success

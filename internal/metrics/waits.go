@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Waits measures how long keys wait, from the first event until what it asks for is done, over all retries and turns.
-// The histograms of work queues begin again with each of those. Waits holds the keys that wait, and no others.
+// Waits measures how long keys wait, from the first event until its work is done, over all retries and turns. The
+// histograms of work queues restart with each of those. Waits holds only the keys that wait.
 type Waits struct {
 	histogram *metrics.Histogram
 	clock     clock.PassiveClock
@@ -19,12 +19,12 @@ type Waits struct {
 	since map[types.NamespacedName]time.Time
 }
 
-// NewWaits makes Waits that a histogram observes.
+// NewWaits makes Waits that a histogram records.
 func NewWaits(histogram *metrics.Histogram, clk clock.PassiveClock) *Waits {
 	return &Waits{histogram: histogram, clock: clk, since: map[types.NamespacedName]time.Time{}}
 }
 
-// Begin begins the wait of a key, unless it waits already.
+// Begin starts the wait of a key, unless it already waits.
 func (w *Waits) Begin(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,23 +6,23 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// IsMassDeletion reports whether a plan deletes so many of a LocalService's Services that it may be a mistake, and
-// should be announced: most of them, and more than one.
+// IsMassDeletion reports whether a plan deletes more than one, and most, of a LocalService's Services: that may be a
+// mistake, and is announced.
 func (p *Plan) IsMassDeletion() bool {
 	deletes := p.Count(Delete)
 	return deletes > 1 && 2*deletes > p.Owned
 }
 
-// Capacity is how many Services there are to be, with all that a LocalService wants.
+// Capacity is how many Services there will be, with all that a LocalService wants.
 type Capacity struct {
 	InCluster, InNamespace, ClusterIPsInNamespace int
-	// IsPartial is set where only some namespaces are watched: in the cluster there may be more Services than is known.
+	// IsPartial is set if only some namespaces are watched: the cluster may have more Services than InCluster.
 	IsPartial bool
 }
 
-// countServices counts what the status is to say of the capacity. To count takes 30 ms with 500,000 Services, ten times
-// the rest: it is left out where the number of Services does not change, the status has that number, and there were
-// enough resources before.
+// countServices counts the Services for the condition NearCapacity. With 500,000 Services this takes 30 ms, ten times
+// the rest of the plan, so it is skipped if no Service changes, the status has their number, and the condition was
+// False.
 func (p *Plan) countServices(in *Input) {
 	reported := in.localService().Status
 	if in.Capacity == nil || len(p.Changes) == 0 && int(reported.Services) == p.InPlace &&

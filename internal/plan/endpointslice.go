@@ -9,32 +9,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// KubernetesSliceManager is who manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
+// KubernetesSliceManager manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
 const KubernetesSliceManager = "endpointslice-controller.k8s.io"
 
-// EndpointSlice is what a plan reads of an EndpointSlice: one of the Source, or one of the Published Service, which is
-// the copy of one of the Source with hostnames.
+// EndpointSlice is what a plan reads of an EndpointSlice: one of the Source, or its copy with hostnames, which belongs
+// to the Published Service.
 type EndpointSlice interface {
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
 	// Controller is the object that controls the EndpointSlice, the zero value if none does.
 	Controller() Controller
-	// Manager is who says that it manages the EndpointSlice.
+	// Manager is who manages the EndpointSlice, according to its label.
 	Manager() string
-	// Sum is that of all that is published.
+	// Sum is the sum of all that is published.
 	Sum() SliceSum
-	// Get returns the addresses, of a Source's EndpointSlice.
+	// Get returns the addresses of an EndpointSlice of the Source.
 	Get() *discoveryv1.EndpointSlice
 }
 
-// apiSlice makes an EndpointSlice of one as the API server returns it.
+// apiSlice is an EndpointSlice as the API server returns it.
 type apiSlice struct {
 	*discoveryv1.EndpointSlice
 	sum SliceSum
 }
 
-// SliceFromAPI makes an EndpointSlice of one as the API server returns it, which must not change any more.
+// SliceFromAPI makes an EndpointSlice from one that the API server returned, which must not change afterwards.
 func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
 	sum, err := SumOf(slice)
 	if err != nil {
@@ -48,9 +48,8 @@ func (s apiSlice) Manager() string                 { return s.Labels[discoveryv1
 func (s apiSlice) Sum() SliceSum                   { return s.sum }
 func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
 
-// SliceSum stands for the content of an EndpointSlice: two that are the same in all but their hostnames have the same
-// Rest and Endpoints, but for a copy that has not the labels of one. Sums are of this process: another one has others
-// for the same content.
+// SliceSum stands for the content of an EndpointSlice. Two that differ only in their hostnames have the same Rest and
+// Endpoints, unless one is a copy without the labels of a copy. Only sums of the same process can be compared.
 type SliceSum struct {
 	Rest      uint64
 	Endpoints []EndpointSum
@@ -62,7 +61,7 @@ func (s SliceSum) Same(other SliceSum) bool {
 	return s.Rest == other.Rest && s.Hostnames == other.Hostnames
 }
 
-// EndpointSum stands for an endpoint without its hostname. There are as many in memory as pods have names.
+// EndpointSum stands for an endpoint without its hostname. Memory holds one for each pod with a name.
 type EndpointSum struct {
 	Sum  uint64                // odd if the endpoint is ready
 	Node unique.Handle[string] // "" for none
@@ -72,8 +71,8 @@ func (e EndpointSum) isReady() bool { return e.Sum&1 == 1 }
 
 var seed = maphash.MakeSeed()
 
-// SumOf returns the sum of an EndpointSlice, which it does not change. Of one that Kubernetes does not manage, that is
-// of a copy, it takes in whether it has the labels of one.
+// SumOf returns the sum of an EndpointSlice, which it does not change. If Kubernetes does not manage it, it is a copy,
+// and the sum includes whether it has the labels of a copy.
 func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
 	encoded, err := rest.Marshal()
@@ -92,7 +91,7 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 			return SliceSum{}, err
 		}
 		of := EndpointSum{Sum: maphash.Bytes(seed, encoded) &^ 1, Node: unique.Make(node)}
-		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready { // Unknown means ready, says the API.
+		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready { // The API treats unknown as ready.
 			of.Sum |= 1
 		}
 		sum.Endpoints = append(sum.Endpoints, of)
@@ -101,7 +100,7 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	return sum, nil
 }
 
-// addHostname returns the sum of endpoints with their hostnames, in order, with one more.
+// addHostname adds an endpoint with its hostname to the sum of the endpoints before it.
 func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
 }

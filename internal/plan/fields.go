@@ -17,8 +17,8 @@ import (
 
 const defaultSessionAffinitySeconds int32 = 3 * 60 * 60
 
-// field is one thing that a LocalService decides about its Services. What a Service should have, whether it has it, and
-// how to set it stand side by side so that they cannot disagree: a field that never matches would be written for ever.
+// field is one thing that a LocalService decides about its Services. The functions that compute, compare and set it
+// stand side by side so that they cannot disagree: a field that never matches would be written forever.
 type field struct {
 	// name is that of the field in the spec of a Service.
 	name string
@@ -26,12 +26,11 @@ type field struct {
 	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
 	matches func(want, have *Content) bool
 	set     func(want, have *Content)
-	// isImmutable reports whether the API does not let a Service that does not match be changed so that it does. nil
-	// means never.
+	// isImmutable reports whether an update cannot make a Service match that does not. nil means never.
 	isImmutable func(want, have *Content) bool
 }
 
-// plain is a field that a Service has as the LocalService says. A new one is a line in fields.
+// plain returns a field that is copied from the LocalService. A new one is a line in fields.
 func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(*corev1.ServiceSpec) *T) field {
 	return field{
 		name: name,
@@ -43,8 +42,8 @@ func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(
 	}
 }
 
-// fields are all that a LocalService decides about the spec of a Service. What is not here (addresses and ports that
-// the API server allocates, fields newer than this program) is never written.
+// fields are all that a LocalService decides about the spec of a Service. Others (addresses and ports that the API
+// server allocates, fields newer than this program) are never written.
 var fields = []field{
 	typeField,
 	clusterIPField,
@@ -78,7 +77,7 @@ var fields = []field{
 const (
 	controllerField  = "controller"
 	annotationsField = "annotations"
-	// EndpointsField stands for what is contested of an EndpointSlice.
+	// EndpointsField stands for the contested content of EndpointSlices.
 	EndpointsField = "endpoints"
 )
 
@@ -129,7 +128,7 @@ var clusterIPField = field{
 	isImmutable: func(_, have *Content) bool { return have.Spec.Type != corev1.ServiceTypeExternalName },
 }
 
-// With no class chosen that of the Service stays: on many clusters admission sets one on every new Service.
+// If no class is chosen, that of the Service stays: in many clusters, admission sets one on every new Service.
 var loadBalancerClassField = field{
 	name: "loadBalancerClass",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
@@ -174,7 +173,7 @@ func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
 	return out
 }
 
-// withNodePorts are ports with the node ports that a Service has for them: clients know those.
+// withNodePorts returns ports with the node ports that a Service has for them: clients know those.
 func withNodePorts(want, have []corev1.ServicePort) []corev1.ServicePort {
 	out := slices.Clone(want)
 	for i := range out {
@@ -185,7 +184,7 @@ func withNodePorts(want, have []corev1.ServicePort) []corev1.ServicePort {
 	return out
 }
 
-// inOrderOf are the ports of have in the order of want. Those that want does not have are left out.
+// inOrderOf returns the ports of have in the order of want, without those that want does not have.
 func inOrderOf(want, have []corev1.ServicePort) []corev1.ServicePort {
 	var out []corev1.ServicePort
 	for i := range want {
@@ -215,8 +214,7 @@ func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinit
 	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
 }
 
-// On a Service of type ClusterIP the policy belongs to others: the API server sets it there when somebody adds
-// externalIPs.
+// On a Service of type ClusterIP the policy is not ours: the API server sets it when somebody adds externalIPs.
 var externalTrafficPolicyField = field{
 	name: "externalTrafficPolicy",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
@@ -231,7 +229,7 @@ var externalTrafficPolicyField = field{
 	set: func(want, have *Content) { have.Spec.ExternalTrafficPolicy = want.Spec.ExternalTrafficPolicy },
 }
 
-// With no families chosen the API server's stay; a second one that it added for PreferDualStack stays, too.
+// If no families are chosen, those of the API server stay, as does a second one that it added for PreferDualStack.
 var ipFamiliesField = field{
 	name: "ipFamilies",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.IPFamilies = in.IPFamilies },
@@ -298,14 +296,13 @@ func annotationsMatch(want, have *Content) bool {
 		subset(want.Annotations, labels.Set(have.Annotations))
 }
 
-// setAnnotations also removes the labels and annotations that an earlier spec.serviceMetadata has put there and this
-// one has not.
+// setAnnotations also removes the labels and annotations that an earlier spec.serviceMetadata added and this one lacks.
 func setAnnotations(want, have *Content) {
 	if have.Annotations == nil {
 		have.Annotations = map[string]string{}
 	}
 	var before appliedMetadata
-	// A record that somebody has broken counts as none: nothing is removed, and it is rewritten.
+	// A record that somebody broke counts as empty: nothing is removed, and it is rewritten.
 	_ = json.Unmarshal([]byte(have.Annotations[v1alpha1.AppliedMetadataAnnotationKey]), &before)
 	for _, key := range before.Labels {
 		if _, keep := want.Labels[key]; !keep {

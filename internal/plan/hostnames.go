@@ -16,14 +16,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// LabelsPods reports whether a LocalService needs the node label on its pods: not with mode Hostnames, once the
-// Services of nodes that it had before are gone.
+// LabelsPods reports whether a LocalService needs the node label on its pods. In mode Hostnames it does so only until
+// the nodes' Services of the previous mode are gone.
 func LabelsPods(ls *v1alpha1.LocalService) bool {
 	return ls.Spec.Mode != v1alpha1.ModeHostnames ||
 		meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
 }
 
-// Names says which hostname the pods on a node have, and what is published of that.
+// Names says which hostname the pods on a node have, and what is published of them.
 type Names struct {
 	localService *v1alpha1.LocalService
 	groupBy      string
@@ -31,19 +31,19 @@ type Names struct {
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
 	// both, nothing is published.
 	Source, Published Service
-	// Slices are EndpointSlices of the LocalService, as their labels say, by name.
+	// Slices are the LocalService's EndpointSlices, according to their labels, by name.
 	Slices map[string]EndpointSlice
-	// IsContested reports whether a copy was stored in another way than it was written: it is left as it is then. nil
-	// is for none.
+	// IsContested reports whether a copy was stored differently than written: it is then left unchanged. nil means that
+	// none was.
 	IsContested func(current EndpointSlice, want SliceSum) bool
 }
 
-// LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether there is such a
-// node and the LocalService selects it.
+// LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether the node exists
+// and the LocalService selects it.
 type LabelOfSelected func(node, key string) (value string, isSelected bool)
 
-// NewNames returns the Names of a LocalService, with the Service that publishes them, nil if there is none. While the
-// LocalService already has another mode, that Service's annotation has the groupBy of the names.
+// NewNames returns the Names of a LocalService, with the Service that publishes them, nil if there is none. After a
+// change of mode, that Service's annotation has the groupBy of the names.
 func NewNames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Names {
 	n := &Names{localService: ls, groupBy: ls.Spec.GroupBy, label: label, Published: published}
 	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
@@ -52,7 +52,7 @@ func NewNames(ls *v1alpha1.LocalService, published Service, label LabelOfSelecte
 	return n
 }
 
-// NamesOf returns the Names of a LocalService, of which nothing may be published. lookup returns the Service of a name.
+// NamesOf returns the Names of a LocalService, even if none is published. lookup returns the Service with a name.
 func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelected,
 	lookup func(name string) Service) *Names {
 	ours := func(purpose Purpose) Service {
@@ -89,7 +89,7 @@ func (n *Names) Of(node string) string {
 	return naming.Hostname(named)
 }
 
-// Count is how many names some nodes have.
+// Count returns how many names some nodes have.
 func (n *Names) Count(nodes []string) int {
 	if n.groupBy == "" {
 		return len(nodes)
@@ -105,33 +105,33 @@ func (n *Names) Count(nodes []string) int {
 type CopyChange struct {
 	Action Action
 	Name   string
-	// Source is what it is a copy of, nil for Delete.
+	// Source is the EndpointSlice to copy, nil for Delete.
 	Source EndpointSlice
 	// Current is the copy as the cache has it, nil for Create.
 	Current EndpointSlice
 }
 
-// Copies says how far the names are published as Kubernetes has published the pods.
+// Copies says how far the published names match what Kubernetes has published for the pods.
 type Copies struct {
-	// Changes are what is still to be done about the copies.
+	// Changes are the changes that the copies still need.
 	Changes []CopyChange
-	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left as they are.
+	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left unchanged.
 	Sources, Contested int
 	// readyNodes are the nodes with a name and a ready endpoint, in a copy that is in place.
 	readyNodes sets.Set[string]
 }
 
 const (
-	// CopyStays is how long a copy stays whose source is gone: if somebody deletes the Source, Kubernetes deletes its
+	// CopyStays is how long a copy outlives its source: if somebody deletes the Source, Kubernetes deletes its
 	// EndpointSlices one after the other.
 	CopyStays = 5 * time.Second
-	// sourceSettles is how long no copy is deleted after the Source was created: Kubernetes publishes the pods one
+	// sourceSettles is how long after the creation of the Source no copy is deleted: Kubernetes publishes the pods one
 	// EndpointSlice after the other.
 	sourceSettles = 30 * time.Second
 )
 
-// Copies compares the copies that should be with those that are. Only what Kubernetes has published for the Source is
-// copied, and only what the Published Service controls is changed: labels anybody may write.
+// Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
+// Source, and changes only what the Published Service controls: anybody may write labels.
 func (n *Names) Copies() Copies {
 	out := Copies{readyNodes: sets.Set[string]{}}
 	if n == nil || n.Source == nil || n.Published == nil {
@@ -164,8 +164,8 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// Change returns what to do about an EndpointSlice of the Source and its copy, or about another one, by name: its
-// Action is "" for nothing. It also returns whether the copy is left as somebody else has it.
+// Change returns what to do about the copy of an EndpointSlice of the Source, or about another EndpointSlice, by name:
+// its Action is "" for nothing. It also returns whether the copy is contested, and left unchanged.
 func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	if n.Source == nil || n.Published == nil {
 		return change, false
@@ -181,7 +181,7 @@ func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	return change, false
 }
 
-// DeletesAfter returns how long no copy may be deleted yet, 0 if one may now: all that is published must be in place.
+// DeletesAfter returns how long deletions of copies have to wait, 0 if not at all: all other copies must be in place.
 func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	if left := n.Source.Created().Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
@@ -197,7 +197,7 @@ func (n *Names) IsSource(slice EndpointSlice) bool {
 	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.GetUID()
 }
 
-// copyOf returns what to do about the copy of a source, and whether it is left as somebody else has it.
+// copyOf returns what to do about the copy of a source, and whether it is contested, and left unchanged.
 func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, isContested bool) {
 	sum := source.Sum()
 	want := SliceSum{Rest: sum.Rest, Hostnames: n.sum(sum.Endpoints)}
@@ -217,8 +217,8 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, is
 	return change, isContested
 }
 
-// isUnwanted reports whether an EndpointSlice is published that is no copy of a source. What Kubernetes has published
-// there, because somebody has given the Published Service a selector, is left while it has that.
+// isUnwanted reports whether a published EndpointSlice is not the copy of a source. If somebody gave the Published
+// Service a selector, what Kubernetes publishes for that stays as long as the selector does.
 func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
 	if !IsCopy(slice, n.Published.GetUID()) {
 		return false
@@ -230,7 +230,7 @@ func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
 	return !(selects && slice.Manager() == KubernetesSliceManager)
 }
 
-// sum is the sum that a copy of endpoints has. It takes in who is ready.
+// sum returns the sum of a copy of endpoints. It includes which are ready.
 func (n *Names) sum(endpoints []EndpointSum) (sum uint64) {
 	for _, endpoint := range endpoints {
 		if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
@@ -240,7 +240,7 @@ func (n *Names) sum(endpoints []EndpointSum) (sum uint64) {
 	return sum
 }
 
-// Count is the number of changes with an action.
+// Count returns the number of changes with an action.
 func (c *Copies) Count(action Action) (n int) {
 	for i := range c.Changes {
 		if c.Changes[i].Action == action {
@@ -250,35 +250,35 @@ func (c *Copies) Count(action Action) (n int) {
 	return n
 }
 
-// IsComplete reports whether everything that Kubernetes has published has a copy, be it one to update.
+// IsComplete reports whether everything that Kubernetes has published has a copy, even an outdated one.
 func (c *Copies) IsComplete() bool {
 	return c.Sources > 0 && c.Contested == 0 && c.Count(Create)+c.Count(Wait) == 0
 }
 
-// copySuffix ends the name of a copy, which follows from that of its source, so that it is never made twice.
+// copySuffix ends the name of a copy. The name follows from that of its source, so that no copy is made twice.
 const copySuffix = "-named"
 
-// CopyName is the name of the copy of an EndpointSlice.
+// CopyName returns the name of the copy of an EndpointSlice.
 func CopyName(source string) string { return source + copySuffix }
 
-// SourceName is the name of what an EndpointSlice is a copy of, by its own: the same if it is no copy.
+// SourceName returns the name of the source of a copy, by the copy's name; the same name if it is no copy.
 func SourceName(name string) string { return strings.TrimSuffix(name, copySuffix) }
 
-// IsCopy reports whether an EndpointSlice is one of a Published Service, by the UID of that: one that the Service
-// controls, or a copy that nothing does, as after `kubectl delete service --cascade=orphan`.
+// IsCopy reports whether an EndpointSlice belongs to a Published Service, by the UID of that: the Service controls it,
+// or it is a copy that nothing controls, as after `kubectl delete service --cascade=orphan`.
 func IsCopy(slice EndpointSlice, published types.UID) bool {
 	controller := slice.Controller()
 	return controller.UID == published || controller == (Controller{}) &&
 		strings.HasSuffix(slice.GetName(), copySuffix) && slice.Manager() == v1alpha1.EndpointSliceManager
 }
 
-// CopyOf returns the name of the LocalService of a copy. Its Service has that name, whatever has become of the labels.
+// CopyOf returns the name of the LocalService of a copy. Its Service has the same name, even if the labels are lost.
 func CopyOf(slice *discoveryv1.EndpointSlice) string {
 	return cmp.Or(ControllerOf(slice).Name, slice.Labels[v1alpha1.OwnerLabelKey])
 }
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes
-// without one are left out.
+// without a hostname are left out.
 func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	out := change.Source.Get()
 	ls := n.localService
@@ -302,8 +302,8 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	return out
 }
 
-// copyLabels are the labels of a copy, whose Service has the name of the LocalService. That of headless Services keeps
-// kube-proxy from watching it.
+// copyLabels returns the labels of a copy, whose Service has the name of the LocalService. The label of headless
+// Services keeps kube-proxy from watching it.
 func copyLabels(localService string) map[string]string {
 	return map[string]string{
 		discoveryv1.LabelServiceName: localService,

@@ -1,5 +1,5 @@
-// Package plan decides which Services a LocalService should have, and what to write so that it has them. It has no
-// client and no state: everything is a function of API objects, and none of them is changed.
+// Package plan decides which Services a LocalService should have, and what to write to get there. It has no client and
+// no state: everything is a function of API objects, and none of them is changed.
 package plan
 
 import (
@@ -23,7 +23,7 @@ const (
 	// Adopt makes the LocalService the controller of a Service that it had before and nothing controls now, and brings
 	// the Service up to date.
 	Adopt Action = "Adopt"
-	// Replace deletes and recreates a Service, because a field differs that the API does not let change.
+	// Replace deletes and recreates a Service, because a field differs that an update cannot change.
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"
@@ -46,24 +46,24 @@ type Change struct {
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service
-	// IfNodeGone has a Delete happen only if the API server knows no node of the Service any more.
+	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
 	IfNodeGone bool
 }
 
-// Plan is what to do to bring the Services of a LocalService to its spec.
+// Plan is what to do to bring the Services of a LocalService in line with its spec.
 type Plan struct {
-	// Changes has an entry for every Service that is not as it should be, by name.
+	// Changes has an entry for every Service that is not as it should be, sorted by name.
 	Changes []Change
 	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
 	Owned, InPlace int
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
 	// endpoint.
 	Nodes, Ready int
-	// ContestedFields are the names of fields that are left as somebody else sets them, in Services that are up to date
-	// but for those, with EndpointsField for copies.
+	// ContestedFields are the names of fields that are left as something else sets them, in Services that are otherwise
+	// up to date. EndpointsField stands for copies.
 	ContestedFields []string
-	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. While the LocalService
-	// has another mode already, they are kept as long as it has the Services.
+	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. After a change of mode,
+	// they are kept as long as the LocalService has the Services.
 	IsHostnames bool
 	Copies      Copies
 	// Retirement is about the Services of the previous mode.
@@ -79,24 +79,24 @@ type Input struct {
 	Templates Templates
 	// Nodes are the names of the selected nodes, each once.
 	Nodes []string
-	// Owned are the Services that the LocalService controls, by name. Those that nobody wants are deleted.
+	// Owned are the Services that the LocalService controls, by name. Those that are not wanted are deleted.
 	Owned map[string]Service
-	// Lookup returns the Service of a name that is not in Owned, or nil if the name is free.
+	// Lookup returns the Service with a name that is not in Owned, or nil if the name is free.
 	Lookup func(name string) Service
-	// NodeExists reports whether there is a node of a name, selected or not.
+	// NodeExists reports whether a node exists, selected or not.
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
-	// Names is what is published of the names of mode Hostnames. While the LocalService has another mode already, they
-	// are kept as long as it has the Services.
+	// Names are the names of mode Hostnames, and what is published of them. After a change of mode, they are kept as
+	// long as the LocalService has the Services.
 	Names *Names
-	// Capacity returns how many Services there are when there are so many more. It is nil where nobody asks.
+	// Capacity counts the Services as if there were more of them. It is nil if nobody needs it.
 	Capacity func(more int) Capacity
-	// Now is the time, by which the Services of the previous mode are retired.
+	// Now is the current time, which decides when the Services of the previous mode are deleted.
 	Now time.Time
 }
 
-// Compute compares the Services that should be with those that are.
+// Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
 		IsHostnames: in.Templates[0].purpose != ForNode}
@@ -143,8 +143,8 @@ func Compute(in Input) Plan {
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	if plan.InPlace == 0 && plan.Count(Wait) > 0 {
-		// The first Service to be replaced is kept by a finalizer: nothing else that serves goes before its successor
-		// is there.
+		// A finalizer keeps the first Service to be replaced: no other that serves is deleted before its successor
+		// exists.
 		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
 	}
 	if plan.IsHostnames {
@@ -157,7 +157,7 @@ func Compute(in Input) Plan {
 	return plan
 }
 
-// orphans are the deletions of the owned Services that nobody wants.
+// orphans returns the deletions of the owned Services that are not wanted.
 func orphans(in Input) []Change {
 	wanted := make(map[string]bool, len(in.Nodes))
 	for _, template := range in.Templates {
@@ -179,14 +179,14 @@ func orphans(in Input) []Change {
 	return changes
 }
 
-// comparison compares Services with a template, each Content that they share once.
+// comparison compares Services with a template, and each Content that they share only once.
 type comparison struct {
 	*Template
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the Service that a node has now, "" if it is as it should be, and then the fields that
-// are left as somebody else sets them.
+// of returns what to do about the current Service of a node. If nothing is to be done, action is "", and contested has
+// the fields that are left as something else sets them.
 func (c *comparison) of(current Service, node string) (action Action, contested []string) {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
@@ -206,7 +206,7 @@ func (c *comparison) of(current Service, node string) (action Action, contested 
 		c.compared[content] = diff
 	}
 	switch {
-	case holder == Orphan && c.isLeft(controllerField): // What does not become ours is not changed.
+	case holder == Orphan && c.isLeft(controllerField): // A Service that does not become ours is not changed.
 	case diff.isImmutable:
 		return Replace, nil
 	case holder == Orphan:
@@ -221,7 +221,7 @@ func (c *comparison) of(current Service, node string) (action Action, contested 
 	return "", diff.contested
 }
 
-// Count is the number of changes with one of some actions.
+// Count returns the number of changes with one of some actions.
 func (p *Plan) Count(actions ...Action) int {
 	n := 0
 	for i := range p.Changes {
@@ -232,7 +232,7 @@ func (p *Plan) Count(actions ...Action) int {
 	return n
 }
 
-// With are the changes with one of some actions.
+// With returns the changes with one of some actions.
 func (p *Plan) With(actions ...Action) []Change {
 	return p.where(func(change *Change) bool { return slices.Contains(actions, change.Action) })
 }

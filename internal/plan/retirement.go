@@ -9,23 +9,23 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// RetireAfter is how long the names of a mode stay after those of the next one answer: DNS servers and clients may
-// remember for as long that a name does not exist. It is what kubeadm sets up, and most others, too.
+// RetireAfter is how long the names of the previous mode stay after the new ones answer: DNS servers and clients may
+// cache that a name does not exist. 30 seconds is what kubeadm, and most others, set up.
 const RetireAfter = 30 * time.Second
 
 // Retirement is how far the Services of the previous mode are from being deleted.
 type Retirement struct {
 	// Services is their number.
 	Services int
-	// Unanswered is the number of nodes that are reached through them only, -1 while that is not known because the new
-	// names are not complete.
+	// Unanswered is the number of nodes that only they reach, -1 while the new names are not complete, and it is not
+	// known.
 	Unanswered int
-	// Again is when to look again, 0 for not before something changes.
+	// Again is when to plan again, 0 if not before something changes.
 	Again time.Duration
 }
 
-// retire takes the deletion of the Services of the previous mode out of a plan until nobody needs them any more: all
-// that is reached by their names is reached by the new ones, and has been for a while.
+// retire removes the deletions of the previous mode's Services from a plan until nobody needs them any more: the new
+// names reach everything that the old ones reach, and have done so for a while.
 func (p *Plan) retire(in *Input) {
 	if p.Unselected != nil {
 		p.Retirement = Retirement{Services: p.Unselected.Retiring, Unanswered: -1}
@@ -52,7 +52,7 @@ func (p *Plan) retire(in *Input) {
 		isDue = true
 	}
 	p.Retirement = r
-	// As long as the names are there, the Source keeps them up to date.
+	// As long as the names are published, the Source keeps them up to date.
 	source := ServiceName(ls.Name, Source, "")
 	hasNames := in.Names.Published != nil
 	p.Changes = p.where(func(change *Change) bool {
@@ -60,8 +60,8 @@ func (p *Plan) retire(in *Input) {
 	})
 }
 
-// LeftToRetire returns how long the names of the previous mode still have to stay, and whether that is known: not
-// before the status of a LocalService reports that the new ones answer.
+// LeftToRetire returns how long the names of the previous mode still have to stay, and whether that is known: only once
+// the status of the LocalService reports that the new ones answer.
 func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration, known bool) {
 	retiring := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
 	if retiring == nil || retiring.Status != metav1.ConditionTrue || retiring.ObservedGeneration != ls.Generation {
@@ -71,7 +71,7 @@ func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration,
 	return max(retiring.LastTransitionTime.Add(RetireAfter+precision).Sub(now), 0), true
 }
 
-// unanswered counts the nodes that are reached by a name of the previous mode, and by none of the new one.
+// unanswered counts the nodes that a name of the previous mode reaches, and none of the new one.
 func (p *Plan) unanswered(in *Input) (n int) {
 	for _, node := range in.Nodes {
 		byService := in.Ready[ServiceName(in.Templates[0].owner.Name, ForNode, node)]

@@ -17,7 +17,7 @@ import (
 // ownNode stands for the node in the node label and the selector of a Content. No label can have this value.
 const ownNode = "\x00"
 
-// Service is what a plan reads of a Service that exists.
+// Service is what a plan reads of an existing Service.
 type Service interface {
 	GetNamespace() string
 	GetName() string
@@ -25,7 +25,7 @@ type Service interface {
 	GetResourceVersion() string
 	// Created is when the Service was created.
 	Created() time.Time
-	// Node is the name of the node that the Service says it is for, in its annotation; "" if it does not.
+	// Node is the name of the node that the Service's annotation names; "" if there is none.
 	Node() string
 	// Controller is the object that controls the Service, the zero value if none does.
 	Controller() Controller
@@ -43,7 +43,7 @@ type SharedContent interface {
 }
 
 // Content is what Services for different nodes can have in common: all of a Service but its identity, its addresses,
-// and its node, for which ownNode stands. Whoever decides by a Content decides for all Services that share it.
+// and its node, for which ownNode stands. A decision about a Content is one about all Services that share it.
 type Content struct {
 	Labels          map[string]string
 	Annotations     map[string]string // without that of the node
@@ -69,7 +69,7 @@ func ContentOf(service *corev1.Service, nodeLabelKey string) *Content {
 	return c
 }
 
-// service is the Service with this Content of a node. Identity and addresses are the caller's to add.
+// service returns a node's Service with this Content. The caller adds its identity and addresses.
 func (c *Content) service(node, nodeLabelKey string) *corev1.Service {
 	value := naming.NodeLabelValue(node)
 	s := &corev1.Service{
@@ -87,7 +87,7 @@ func (c *Content) service(node, nodeLabelKey string) *corev1.Service {
 	return s
 }
 
-// replaceValue returns a copy of m in which the value of a key is to where it was from.
+// replaceValue returns a copy of m in which key has the value to if it had the value from.
 func replaceValue(m map[string]string, key, from, to string) map[string]string {
 	out := maps.Clone(m)
 	if value, found := m[key]; found && value == from {
@@ -96,7 +96,7 @@ func replaceValue(m map[string]string, key, from, to string) map[string]string {
 	return out
 }
 
-// Whole is a Service as the API server has it, without what no plan reads: times, managed fields and status.
+// Whole returns a Service as the API server has it, without what no plan reads: times, managed fields and status.
 func Whole(s Service, nodeLabelKey string) *corev1.Service {
 	whole := s.Content().Get().service(s.Node(), nodeLabelKey)
 	whole.Namespace, whole.Name = s.GetNamespace(), s.GetName()
@@ -127,13 +127,13 @@ func (c *Controller) IsLocalService() bool {
 	return c.Kind == v1alpha1.Kind && c.APIVersion == v1alpha1.SchemeGroupVersion.String()
 }
 
-// apiService makes a Service of one as the API server returns it.
+// apiService is a Service as the API server returns it.
 type apiService struct {
 	*corev1.Service
 	content *Content
 }
 
-// FromAPI makes a Service of one as the API server returns it, which must not change any more.
+// FromAPI makes a Service from one that the API server returned, which must not change afterwards.
 func FromAPI(service *corev1.Service, nodeLabelKey string) Service {
 	return apiService{service, ContentOf(service, nodeLabelKey)}
 }
@@ -151,7 +151,7 @@ func (s apiService) ClusterIPs() []string {
 	return s.Spec.ClusterIPs
 }
 
-// Get makes a Content one that nobody shares.
+// Get makes Content a SharedContent that is not shared.
 func (c *Content) Get() *Content { return c }
 
 // Holder says who holds the Service name that a node of a LocalService needs.
@@ -165,15 +165,15 @@ const (
 	// Orphan: the Service was generated for the LocalService and the node, and nothing controls it any more, as after
 	// `kubectl delete localservice --cascade=orphan`. It is adopted.
 	Orphan Holder = "Orphan"
-	// Predecessor: an earlier LocalService of the same name controls the Service. That is gone, so the garbage
-	// collector deletes the Service, or has orphaned it, of which the cache has not heard yet.
+	// Predecessor: an earlier LocalService of the same name controls the Service. It is gone, so the garbage collector
+	// deletes the Service, or has orphaned it, which the cache has not observed yet.
 	Predecessor Holder = "Predecessor"
 	// Foreign: the Service is somebody else's.
 	Foreign Holder = "Foreign"
 )
 
-// HolderOf reports who holds the name of a LocalService's Service for a purpose; node is "" where that is no node's,
-// and service nil if there is none of the name. It goes by the UID in the controller reference, never by a name or
+// HolderOf reports who holds the name of a LocalService's Service for a purpose; node is "" unless the purpose is
+// ForNode, and service is nil if the name is free. It goes by the UID in the controller reference, never by a name or
 // label alone, which anybody may write.
 func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey string, service Service) Holder {
 	if service == nil {

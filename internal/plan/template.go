@@ -21,15 +21,15 @@ type Purpose string
 const (
 	// ForNode is a Service that selects the pods of a node: mode Services.
 	ForNode Purpose = ""
-	// Source is the Service that selects the pods of all nodes, and so has Kubernetes publish them: mode Hostnames.
+	// Source is the Service that selects the pods of all nodes, so that Kubernetes publishes them: mode Hostnames.
 	Source Purpose = v1alpha1.HostnamesSource
 	// Published is the Service that has the names of the nodes: mode Hostnames. It selects nothing, or Kubernetes would
-	// publish the pods there once more, without the names.
+	// publish the pods there again, without the names.
 	Published Purpose = v1alpha1.HostnamesPublished
 )
 
-// ServiceName returns the name of the Service that a LocalService has for a purpose. node is that of a Service for a
-// node, "" for the others.
+// ServiceName returns the name of the Service that a LocalService has for a purpose. node is "" unless the purpose is
+// ForNode.
 func ServiceName(localService string, purpose Purpose, node string) string {
 	switch purpose {
 	case Source:
@@ -40,13 +40,13 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 	return naming.ServiceName(localService, node)
 }
 
-// Templates are those of a LocalService: one for the Services of its nodes, or with mode Hostnames one for each of the
-// two Services that it has then.
+// Templates are the templates of a LocalService: one for the Services of its nodes or, in mode Hostnames, one for each
+// of its two Services.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService. Contested fields are left as they are, because somebody else
-// sets them as often as they are written: the names are those that Mismatches returns. Its error says what is wrong
-// with a spec that the API's own validation let pass, in words for the LocalService's author.
+// NewTemplates returns the templates of a LocalService. Contested fields, by the names that Mismatches returns, are
+// left unchanged, because something else sets them as often as they are written. The error says what is wrong with a
+// spec that the API's own validation accepted, in words for the LocalService's author.
 func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, contested ...string) (Templates, error) {
 	purposes := []Purpose{ForNode}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
@@ -64,7 +64,7 @@ func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, contested ...s
 	return templates, nil
 }
 
-// nodes are those that have a Service each, of the selected ones.
+// nodes returns the selected nodes if each has its own Service, otherwise "" alone.
 func (t Templates) nodes(selected []string) []string {
 	if t[0].purpose == ForNode {
 		return selected
@@ -72,7 +72,7 @@ func (t Templates) nodes(selected []string) []string {
 	return []string{""}
 }
 
-// isOfOtherMode reports whether a Service of the LocalService that nobody wants is one of another mode than it has now.
+// isOfOtherMode reports whether an unwanted Service of the LocalService belongs to another mode than the current one.
 func (t Templates) isOfOtherMode(service string) bool {
 	ls := t[0].owner.Name
 	return t[0].purpose != ForNode || service == ServiceName(ls, Source, "") ||
@@ -85,8 +85,8 @@ type Template struct {
 	purpose      Purpose
 	nodeLabelKey string
 	want         Content
-	hasVariables bool     // what is wanted is another Content for each node: see wantFor
-	contested    []string // names of fields that are left as they are
+	hasVariables bool     // the wanted Content depends on the node: see wantFor
+	contested    []string // names of fields that are left unchanged
 }
 
 // unreadableKey is the key of an annotation that no object of an API server can have.
@@ -145,7 +145,7 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 	case Published:
 		t.want.Spec.Selector = nil
 		t.want.Annotations[v1alpha1.GroupByAnnotationKey] = ls.Spec.GroupBy
-		// What is left of a selector that somebody has given it for a while is not to be published.
+		// Endpoints that remain after somebody set a selector for a while must not be mirrored.
 		t.want.Labels[discoveryv1.LabelSkipMirror] = "true"
 	}
 	if purpose != ForNode {
@@ -168,7 +168,7 @@ func (t *Template) appendName(dst []byte, node string) []byte {
 // Namespace returns the namespace of the Services.
 func (t *Template) Namespace() string { return t.owner.Namespace }
 
-// Wants reports whether the LocalService wants a Service of a name for a node with labels.
+// Wants reports whether the LocalService wants a Service with a name for a node with labels.
 func (t *Template) Wants(node string, labels Labels, name string) bool {
 	return t.purpose == ForNode && Selects(t.owner, labels) && t.name(node) == name
 }
@@ -205,7 +205,7 @@ func (t *Template) Service(node string) *corev1.Service {
 	return service
 }
 
-// Restored is a Service that has been deleted, ready to be created again.
+// Restored returns a deleted Service, ready to be created again.
 func (t *Template) Restored(service Service) *corev1.Service {
 	restored := Whole(service, t.nodeLabelKey)
 	restored.UID, restored.ResourceVersion = "", ""
@@ -214,8 +214,8 @@ func (t *Template) Restored(service Service) *corev1.Service {
 
 func (t *Template) isLeft(field string) bool { return slices.Contains(t.contested, field) }
 
-// Mismatches returns the names of the fields in which a Service is not as its node should have it, but for those that
-// are left.
+// Mismatches returns the names of the fields in which a Service differs from what its node should have, except for
+// contested ones.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
 	names := t.compare(ContentOf(service, t.nodeLabelKey), node).mismatches
 	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isLeft(annotationsField) {
@@ -226,9 +226,9 @@ func (t *Template) Mismatches(service *corev1.Service, node string) []string {
 
 // difference is how a Content differs from what a template would have.
 type difference struct {
-	// mismatches and contested are the names of the fields that differ: those to write, and those that are left.
+	// mismatches and contested are the names of the fields that differ: those to write, and those to leave unchanged.
 	mismatches, contested []string
-	// isImmutable is true if the API does not let one of the mismatches be changed.
+	// isImmutable is true if an update cannot fix one of the mismatches.
 	isImmutable bool
 }
 
@@ -247,16 +247,16 @@ func (t *Template) compare(have *Content, node string) (d difference) {
 	return d
 }
 
-// Patch returns the JSON merge patch that brings a Service in place to what its node should have. It holds only what
-// differs, so that fields set by others, and fields that this program's version of the API does not know, survive; and
-// the resource version, so that it never overwrites what it has not seen.
+// Patch returns the JSON merge patch that updates a Service to what its node should have. It holds only what differs,
+// so that fields set by others, and fields that this program's version of the API does not know, survive; and the
+// resource version, so that it never overwrites a change that it has not seen.
 func (t *Template) Patch(service Service, node string) ([]byte, error) {
 	live := Whole(service, t.nodeLabelKey)
 	after, err := json.Marshal(t.changed(live, node))
 	if err != nil {
 		return nil, err
 	}
-	live.ResourceVersion = "" // So it is in the difference.
+	live.ResourceVersion = "" // So that the patch has it.
 	before, err := json.Marshal(live)
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 }
 
-// changed is a Service with everything that the template decides as a node should have it, and all else as it is.
+// changed returns a Service with everything that the template decides as a node should have it, and the rest unchanged.
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content, wanted := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
 	for _, f := range allFields {

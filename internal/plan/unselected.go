@@ -14,8 +14,8 @@ import (
 type Unselected struct {
 	// Selector is the nodeSelector, as kubectl takes it.
 	Selector string
-	// Kept is the number of Services that stay although nothing wants them, and Retiring that of those among them which
-	// belong to the previous mode.
+	// Kept is the number of Services that stay although they are not wanted, and Retiring how many of those belong to
+	// the previous mode.
 	Kept, Retiring int
 }
 
@@ -24,8 +24,8 @@ func (in *Input) selectsNothing() bool {
 	return len(in.Nodes) == 0 && len(in.localService().Spec.NodeSelector) > 0
 }
 
-// keepUnselected takes the deletions out of a plan of a LocalService that selects no node, but for those of Services
-// whose node is gone. These are deleted only if the API server knows no such node either.
+// keepUnselected removes the deletions from the plan of a LocalService that selects no node, except for Services whose
+// node is gone. These are deleted only if the API server does not have the node either.
 func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
 	kept := &Unselected{Selector: labels.FormatLabels(in.localService().Spec.NodeSelector)}
 	changes = slices.DeleteFunc(changes, func(change Change) bool {
@@ -49,7 +49,7 @@ func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
 	return changes, kept
 }
 
-// localService is the LocalService that the plan is for.
+// localService returns the LocalService that the plan is for.
 func (in *Input) localService() *v1alpha1.LocalService { return in.Templates[0].owner }
 
 // createsNothing reports whether a LocalService that selects no node has nothing to bring up to date. In mode Hostnames

@@ -8,8 +8,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// hasVariables reports whether a value of spec.serviceMetadata is another one for each node. All that begins with $( is
-// read, an escape too: the CustomResourceDefinition lets nothing else pass that begins so.
+// hasVariables reports whether a value of spec.serviceMetadata has variables, or escapes, to expand. It looks only for
+// $(, because the CustomResourceDefinition accepts no other text that begins so.
 func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 	for _, values := range []map[string]string{m.Labels, m.Annotations} {
 		for _, value := range values {
@@ -21,7 +21,7 @@ func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 	return false
 }
 
-// wantFor is what the Service of a node should be.
+// wantFor returns what the Service of a node should be.
 func (t *Template) wantFor(node string) *Content {
 	if !t.hasVariables {
 		return &t.want
@@ -37,8 +37,7 @@ func (t *Template) wantFor(node string) *Content {
 	return &want
 }
 
-// expand returns a copy of all in which the values that the LocalService's author has given have their variables
-// expanded.
+// expand returns a copy of all, with the variables expanded in the values that the LocalService's author has given.
 func expand(all, given map[string]string, variables *strings.Replacer) map[string]string {
 	expanded := maps.Clone(all)
 	for key, value := range given {

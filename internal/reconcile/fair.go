@@ -2,9 +2,9 @@ package reconcile
 
 import "sync"
 
-// fairQueue holds the keys that wait, for each tenant in the order in which they came. The tenants take turns: one with
-// thousands of keys has the others wait for one of them at a time. Nor does one have all workers, however long its keys
-// take: keys of a tenant that has its share wait until one of those is done. It is a workqueue.Queue.
+// fairQueue holds the keys that wait, for each tenant in the order of their arrival. The tenants take turns: behind one
+// with thousands of keys, the others wait for one of these at a time. No tenant gets all workers, however long its keys
+// take: when it has its share, its other keys wait until one is done. It is a workqueue.Queue.
 type fairQueue[K comparable] struct {
 	tenant func(K) string
 
@@ -13,27 +13,27 @@ type fairQueue[K comparable] struct {
 	running map[string]int // by tenant; never 0
 	waiting map[string][]K // by tenant; never empty
 	turns   []string       // the tenants of which a key may be taken out
-	ready   int            // how many keys those are: more of a tenant wait for others of it
+	ready   int            // how many keys may be taken out; the rest wait for others of their tenant
 }
 
 func newFairQueue[K comparable](tenant func(K) string) *fairQueue[K] {
 	return &fairQueue[K]{tenant: tenant, share: 1, running: map[string]int{}, waiting: map[string][]K{}}
 }
 
-// setWorkers sets the number of workers, of which one in four, or at least one, is reserved for other tenants. No key
-// must be waiting.
+// setWorkers sets the number of workers. A tenant leaves one in four, and at least one, to the others. No key must be
+// waiting.
 func (q *fairQueue[K]) setWorkers(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.share = max(n-max(n/4, 1), 1)
 }
 
-// free is how many keys of a tenant may be taken out.
+// free returns how many keys of a tenant may be taken out.
 func (q *fairQueue[K]) free(tenant string) int {
 	return min(len(q.waiting[tenant]), q.share-q.running[tenant])
 }
 
-// update makes a change that concerns one tenant. However many tenants there are, it looks at no other.
+// update makes a change that concerns one tenant. Its cost does not depend on the number of tenants.
 func (q *fairQueue[K]) update(tenant string, change func()) {
 	before := q.free(tenant)
 	change()
@@ -55,7 +55,7 @@ func (q *fairQueue[K]) Push(key K) {
 	q.update(tenant, func() { q.waiting[tenant] = append(q.waiting[tenant], key) })
 }
 
-// Len is the number of keys that wait for a worker, and not for others of their tenant.
+// Len returns the number of keys that wait for a worker, and not for others of their tenant.
 func (q *fairQueue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +81,7 @@ func (q *fairQueue[K]) Pop() K {
 	return keys[0]
 }
 
-// done makes room for another key of the same tenant. It wakes no worker: the one that calls it is free to take that.
+// done makes room for another key of the same tenant. It wakes no worker: its caller is free to take that key.
 func (q *fairQueue[K]) done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

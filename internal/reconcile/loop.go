@@ -24,9 +24,8 @@ const (
 	MaxBackoff = 2 * time.Minute
 )
 
-// Func brings the object of a key to what it should be. It is never called for one key from two workers at a time.
-// Its error says what was attempted on which object: the loop logs it and calls again later; see Stale and Terminal for
-// when.
+// Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error says what was
+// attempted on which object: the loop logs it and calls again later; see Stale and Terminal for when.
 type Func[K comparable] func(ctx context.Context, key K) error
 
 // Loop calls a Func for every key that is added.
@@ -39,8 +38,8 @@ type Loop[K comparable] struct {
 	running   atomic.Bool
 }
 
-// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns, and
-// none has all workers.
+// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns, and no
+// tenant gets all workers.
 func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string, reconcile Func[K]) *Loop[K] {
 	fair := newFairQueue(tenant)
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Clock: clk, Queue: fair})
@@ -54,12 +53,11 @@ func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string,
 	}
 }
 
-// Add has a key reconciled soon. A key that is waiting already is not added twice. Before Run it does nothing, because
-// Run begins with all keys: the queue of an instance that does not lead must not fill up.
+// Add enqueues a key. A key that is already waiting is not added twice. Before Run it does nothing, because Run begins
+// with all keys: the queue of an instance that does not lead must not fill up.
 func (l *Loop[K]) Add(key K) { l.AddAfter(key, 0) }
 
-// AddAfter has a key reconciled after a while, or earlier if it is added for an earlier time. Before Run it does
-// nothing.
+// AddAfter enqueues a key after a delay, or earlier if it is added for an earlier time. Before Run it does nothing.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
@@ -69,14 +67,14 @@ func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
 // Running reports whether Run has begun.
 func (l *Loop[K]) Running() bool { return l.running.Load() }
 
-// Len is the number of keys that are waiting.
+// Len returns the number of keys that are waiting.
 func (l *Loop[K]) Len() int { return l.queue.Len() }
 
-// Run reconciles all keys, and then those that are added, with so many workers until ctx is done. It returns when all
-// of them have stopped: what is under way then is finished; what is waiting is not begun.
+// Run reconciles all keys, and then those that are added, with a number of workers, until ctx is done. It returns when
+// all workers have stopped: they finish keys under way, and do not begin waiting ones.
 func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) {
 	l.fair.setWorkers(workers)
-	l.running.Store(true) // Before the keys are listed, so that none that comes meanwhile is lost.
+	l.running.Store(true) // Before the keys are listed, so that none added meanwhile is lost.
 	for key := range all() {
 		l.queue.Add(key)
 	}
@@ -107,7 +105,7 @@ func (l *Loop[K]) processNext(ctx context.Context) (more bool) {
 		return true // Shutting down: let the queue drain.
 	}
 	defer func() {
-		// One object that nobody thought of must not stop the work on all others.
+		// One unforeseen object must not stop the work on all others.
 		if r := recover(); r != nil {
 			more = true
 			l.handle(ctx, key, fmt.Errorf("panic: %v\n%s", r, debug.Stack()))

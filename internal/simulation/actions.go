@@ -20,13 +20,13 @@ const (
 	finalizer = "example.com/simulated"
 )
 
-// Where things happen. There are names of which one begins another, and one that no Service can have.
+// Where things happen. Some names are prefixes of others, and one is no valid Service name.
 var (
 	namespaces = []string{"a", "b"}
 	nodes      = []string{"n0", "n1", "n2", "n0-n1", "n3.example.com", "n4"}
 )
 
-// actions are what a step can do to the objects of the API server, by its Do. An action that cannot be done, as when
+// actions are what a step can do to the objects of the API server, by its Do. An action that fails, for example because
 // the API server refuses it, does nothing.
 var actions = map[string]func(w *world, s Step) error{
 	"add-node":      func(w *world, s Step) error { return w.server.Create(userName, newNode(s.On)) },
@@ -74,7 +74,7 @@ func newNode(name string) *corev1.Node {
 		"zone": zone}}}
 }
 
-// returnNode removes a node, which comes back after a while.
+// returnNode removes a node, and adds it again after a while.
 func returnNode(w *world, s Step) error {
 	if err := w.remove(newNode(s.On)); err != nil {
 		return err
@@ -93,7 +93,7 @@ func labelNode(w *world, s Step) error {
 	})
 }
 
-// newLS is a LocalService with specs, which are named one after the other.
+// newLS returns a LocalService to which the named specs are applied one after the other.
 func newLS(key, how string) *v1alpha1.LocalService {
 	ls := &v1alpha1.LocalService{ObjectMeta: metaOf(key)}
 	for _, name := range append([]string{"headless", "port-80", "app-demo"}, strings.Split(how, ",")...) {
@@ -104,7 +104,7 @@ func newLS(key, how string) *v1alpha1.LocalService {
 	return ls
 }
 
-// applyLS creates a LocalService, or gives the one that there is the spec of a new one.
+// applyLS creates a LocalService, or gives the existing one the spec of a new one.
 func applyLS(w *world, s Step) error {
 	ls := newLS(s.On, s.How)
 	if Get[*v1alpha1.LocalService](w.server, ls.Namespace, ls.Name) == nil {
@@ -131,7 +131,7 @@ func editLS(w *world, s Step) error {
 	})
 }
 
-// takeBackLS gives a LocalService the spec back that it had before the last edit.
+// takeBackLS restores the spec that a LocalService had before the last edit.
 func takeBackLS(w *world, s Step) error {
 	previous, known := w.previous[s.On]
 	if !known {
@@ -142,7 +142,7 @@ func takeBackLS(w *world, s Step) error {
 		func(ls *v1alpha1.LocalService) { ls.Spec = *previous.DeepCopy() })
 }
 
-// spoilLS gives a LocalService a spec that an older CustomResourceDefinition let pass.
+// spoilLS gives a LocalService a spec that an older CustomResourceDefinition accepted.
 func spoilLS(w *world, s Step) error {
 	key := metaOf(s.On)
 	w.server.setLenient(true)
@@ -168,8 +168,7 @@ func recreateLS(w *world, s Step) error {
 	return w.server.Create(userName, newLS(s.On, s.How))
 }
 
-// forgeService creates a Service that somebody has an interest in: under a name that a LocalService wants, or with what
-// ours have.
+// forgeService creates a Service that interferes: under a name that a LocalService wants, or with the marks of ours.
 func forgeService(w *world, s Step) error {
 	service := &corev1.Service{ObjectMeta: metaOf(s.On), Spec: corev1.ServiceSpec{
 		ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "theirs"}}}
@@ -179,13 +178,13 @@ func forgeService(w *world, s Step) error {
 	switch s.How {
 	case "lookalike": // has our label, and another selector
 		service.Labels = map[string]string{v1alpha1.OwnerLabelKey: owner}
-	case "orphan": // is as one that was left by an earlier LocalService
+	case "orphan": // like one that an earlier LocalService orphaned
 		service.Labels = map[string]string{v1alpha1.OwnerLabelKey: owner}
 		service.Spec.Selector[v1alpha1.DefaultNodeLabelKey] = node
-	case "claims": // says that it is of a LocalService of this name, which it is not
+	case "claims": // claims a LocalService of this name as its owner, with a false UID
 		ref.UID = types.UID("forged")
 		service.OwnerReferences = []metav1.OwnerReference{ref}
-	case "claims-other": // says that it is of the LocalService of this name in the other namespace
+	case "claims-other": // claims the LocalService of this name in the other namespace
 		for _, ls := range List[*v1alpha1.LocalService](w.server) {
 			if ls.Namespace != service.Namespace && ls.Name == owner {
 				ref.UID = ls.UID
@@ -196,7 +195,7 @@ func forgeService(w *world, s Step) error {
 	return w.server.Create(userName, service)
 }
 
-// serviceEdits are what somebody changes of a Service that is ours.
+// serviceEdits are external changes to our Services, by name.
 var serviceEdits = map[string]func(*corev1.Service){
 	"selector": func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "demo", v1alpha1.DefaultNodeLabelKey: "elsewhere"}
@@ -210,7 +209,7 @@ var serviceEdits = map[string]func(*corev1.Service){
 		metav1.SetMetaDataLabel(&s.ObjectMeta, "example.com/theirs", "1")
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "example.com/theirs", "1")
 	},
-	"as-n0": func(s *corev1.Service) { // has of the variables in specs what is for another node, most likely
+	"as-n0": func(s *corev1.Service) { // has the values of n0 for the variables in specs
 		if s.Labels["team"] != "" && s.Annotations["example.com/note"] != "" {
 			s.Labels["team"], s.Annotations["example.com/note"] = "of-n0", "n0 is not $(NODE_NAME)"
 		}
@@ -220,7 +219,7 @@ var serviceEdits = map[string]func(*corev1.Service){
 	"selects":   func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo"} },
 }
 
-// someService is the Service of a key or, if there is none, another one of its namespace.
+// someService returns the Service of a key or, if there is none, another one of its namespace.
 func (w *world) someService(on string) metav1.ObjectMeta {
 	key := metaOf(on)
 	if Get[*corev1.Service](w.server, key.Namespace, key.Name) != nil {
@@ -235,8 +234,8 @@ func (w *world) someService(on string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: key.Namespace, Name: all[hash(on)%uint64(len(all))].Name}
 }
 
-// dropService deletes a Service. If that is the Source, copies of what it published stay until its successor has been
-// there for a while.
+// dropService deletes a Service. If that is the Source, the copies of its EndpointSlices stay until its successor has
+// existed for a while.
 func dropService(w *world, s Step) error {
 	w.disturb(overlap, settleTime)
 	return w.remove(&corev1.Service{ObjectMeta: w.someService(s.On)})
@@ -247,7 +246,7 @@ func editService(w *world, s Step) error {
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
 }
 
-// slice is the EndpointSlice of a Service with a number: those that are copies have names that end so, others do not.
+// slice returns the first EndpointSlice of a Service, nil if there is none.
 func (w *world) slice(on string) *discoveryv1.EndpointSlice {
 	key := metaOf(on)
 	for _, slice := range List[*discoveryv1.EndpointSlice](w.server) {
@@ -282,7 +281,7 @@ func dropSlice(w *world, s Step) error {
 	return nil
 }
 
-// addPod creates a pod that is bound to a node and runs there. Its template may have a node label that is not true.
+// addPod creates a pod that is bound to a node and runs there. Its template may have a false node label.
 func addPod(w *world, s Step) error {
 	node, flaw, _ := strings.Cut(s.How, ",")
 	w.pods++
@@ -296,7 +295,7 @@ func addPod(w *world, s Step) error {
 		pod.Labels["app"] = "other"
 	}
 	setReady(pod, flaw != "starting")
-	_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}) // if there is one
+	_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}) // if it exists
 	return w.server.Create(userName, pod)
 }
 

@@ -11,14 +11,14 @@ import (
 // nil for a new object.
 type Admission func(old, object Object) error
 
-// Admit has admission plug-ins change, or refuse, what is created and updated. It replaces those from before.
+// Admit sets the admission plug-ins that change or refuse what replicas write. It replaces the previous ones.
 func (s *APIServer) Admit(plugins ...Admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admission = plugins
 }
 
-// admit has the plug-ins look at an object that is to be stored. They exempt the cluster's own controllers and users.
+// admit calls the plug-ins for an object that is to be stored. The cluster's own controllers and users are exempt.
 func (s *APIServer) admit(t *table, by string, old, object Object) error {
 	if !isReplica(by) || t.name == "leases" || t.name == "events" {
 		return nil

@@ -88,7 +88,7 @@ func metadataOf(object runtime.Object) runtime.Object {
 	return partial
 }
 
-// entry is an object as it is stored, and encoded once for all who ask for it in the same form.
+// entry is an object as it is stored, and encoded only once for each form.
 type entry struct {
 	object  Object
 	encoded [4][]byte
@@ -102,7 +102,7 @@ func (e *entry) in(f form) []byte {
 	return e.encoded[i]
 }
 
-// event returns an event of a watch, in the frame that the form has.
+// event returns an event of a watch, in the framing of the form.
 func (f form) event(kind watch.EventType, object []byte) []byte {
 	event := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}
 	if !f.protobuf {
@@ -115,7 +115,7 @@ func (f form) event(kind watch.EventType, object []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(encoded))), encoded...)
 }
 
-// list returns the answer to a list request.
+// list returns the response to a list request.
 func (f form) list(t *table, entries []*entry, version string) []byte {
 	listMeta := metav1.ListMeta{ResourceVersion: version}
 	if f.metadataOnly {

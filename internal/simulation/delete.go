@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// delete deletes an object, or begins to: see metav1.DeleteOptions.
+// delete deletes an object, or marks it as being deleted: see metav1.DeleteOptions.
 func (s *APIServer) delete(by string, t *table, key types.NamespacedName, options *metav1.DeleteOptions) error {
 	stored := t.objects[key]
 	if stored == nil {
@@ -51,7 +51,7 @@ func (s *APIServer) delete(by string, t *table, key types.NamespacedName, option
 	return nil
 }
 
-// setPropagation gives an object the finalizer that asks the garbage collector for what the options say.
+// setPropagation adds the finalizer that asks the garbage collector for the propagation in the options.
 func setPropagation(object Object, options *metav1.DeleteOptions) {
 	finalizers := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool {
 		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents

@@ -17,7 +17,7 @@ func (g *guard) demandOf(key types.NamespacedName) *demand {
 	return g.names[key]
 }
 
-// update takes in what a write asks for.
+// update records what a write asks for.
 func (g *guard) update(w Write) {
 	if w.Resource == "services" {
 		if !isReplica(w.By) {
@@ -69,7 +69,7 @@ func (g *guard) update(w Write) {
 	}
 }
 
-// formOfSpec is what cannot be changed of a Service, as a spec asks for it, and formOfService as one has it.
+// formOfSpec returns the immutable fields of a Service that a spec asks for, and formOfService those of a Service.
 func formOfSpec(spec *v1alpha1.LocalServiceSpec) string {
 	if spec.Mode == v1alpha1.ModeHostnames || spec.ClusterIP == corev1.ClusterIPNone {
 		return fmt.Sprint("headless", spec.IPFamilies)

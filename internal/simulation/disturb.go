@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is the number of the
-// replica, or what is concerned.
+// faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is what is
+// concerned.
 var faultActions = map[string]func(ctx context.Context, w *world, s Step){
 	"wait":    func(context.Context, *world, Step) {},
 	"stall":   func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
@@ -57,7 +57,7 @@ func (w *world) breakWatches(s Step, compact bool) {
 	}
 }
 
-// fail has requests fail: On is verb,resource,name.
+// fail makes requests fail: On is verb,resource,name.
 func fail(_ context.Context, w *world, s Step) {
 	w.disturb(s.For, retryTime)
 	parts := append(strings.Split(s.On, ","), "", "")
@@ -73,8 +73,8 @@ func fail(_ context.Context, w *world, s Step) {
 	}
 }
 
-// pause has the replica that works pause: what it was about to ask, about its Lease too, arrives when that is over, and
-// what happens it learns then. In two minutes it loses its Lease.
+// pause pauses the first replica: its requests, including those for its Lease, arrive when the pause is over, and so do
+// its watch events. In a pause of two minutes it loses its Lease.
 func pause(_ context.Context, w *world, s Step) {
 	w.disturb(s.For, retryTime)
 	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
@@ -83,7 +83,7 @@ func pause(_ context.Context, w *world, s Step) {
 	e.Fail(Fault{Outcome: Paused, Until: time.Now().Add(s.For)})
 }
 
-// crashReplica has the first replica crash at a write, and another one start in its place.
+// crashReplica makes the first replica crash at a write, and starts another one in its place.
 func crashReplica(ctx context.Context, w *world, s Step) {
 	w.disturb(0, retryTime)
 	w.guard.excuse(time.Minute, 0)

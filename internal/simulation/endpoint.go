@@ -19,7 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Endpoint is the API server as one replica reaches it: it has latencies, watches and faults of its own.
+// Endpoint is the API server as one replica reaches it, with its own latencies, watches and faults.
 type Endpoint struct {
 	server *APIServer
 	name   string // of the replica
@@ -29,7 +29,7 @@ type Endpoint struct {
 	served counter
 }
 
-// NewEndpoint returns an endpoint of the API server for a replica. The latencies of requests follow from the seed.
+// NewEndpoint returns an endpoint of the API server for a replica. The seed determines the latencies of requests.
 func (s *APIServer) NewEndpoint(name string, seed uint64) *Endpoint {
 	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}}
 	e.served.byRequest = map[string]int{}
@@ -44,7 +44,7 @@ func (e *Endpoint) Config() *rest.Config {
 	return &rest.Config{Host: "http://simulated", Transport: e, QPS: -1}
 }
 
-// request is what a request asks for.
+// request is a parsed request.
 type request struct {
 	*http.Request
 	table       *table
@@ -52,7 +52,7 @@ type request struct {
 	subresource string
 }
 
-// verb is that of RBAC.
+// verb returns the verb of RBAC.
 func (r *request) verb() string {
 	switch {
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
@@ -83,7 +83,7 @@ func (r *request) String() string {
 	return out
 }
 
-// parse finds out what a request asks for. The table is nil for paths that are none of a resource.
+// parse parses a request. The table is nil if the path is not that of a resource.
 func (s *APIServer) parse(r *http.Request) *request {
 	out := &request{Request: r}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -136,7 +136,7 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 }
 
-// nameFromBody tells of a creation what it creates, so that faults and latencies can be of it.
+// nameFromBody reads the name of the object to create from the body, so that faults and latencies can depend on it.
 func nameFromBody(r *request) error {
 	body, err := readBody(r.Request)
 	if err != nil {
@@ -166,7 +166,7 @@ func sleep(r *http.Request, d time.Duration) error {
 	}
 }
 
-// latency is half of how long a request takes. Every request has its own, so that no two happen at one moment.
+// latency returns half the duration of a request. Every request has its own, so that no two happen at the same moment.
 func (e *Endpoint) latency(r *request) time.Duration {
 	what := r.String()
 	n := e.served.next(what)
@@ -174,7 +174,7 @@ func (e *Endpoint) latency(r *request) time.Duration {
 	return least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
 }
 
-// serve carries out a request that is no watch.
+// serve carries out a request other than a watch.
 func (e *Endpoint) serve(r *request) *http.Response {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
@@ -225,7 +225,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 	return answer(r.Request, code, f.contentType(), f.encode(object))
 }
 
-// refuse has observers look at a write that is refused.
+// refuse reports a refused write to the observers.
 func (e *Endpoint) refuse(r *request, sent Object, err error) {
 	if r.Method == http.MethodGet {
 		return
@@ -244,7 +244,7 @@ func (r *request) update(by string) update {
 	return update{table: r.table, by: by, key: r.key, subresource: r.subresource}
 }
 
-// patch applies the patch that a request sends. A strategic merge patch, which only events are sent, is taken for a
+// patch applies the patch that a request sends. A strategic merge patch, which is sent only for events, is treated as a
 // merge patch.
 func (r *request) patch(old Object) (Object, error) {
 	patch, err := readBody(r.Request)
@@ -303,7 +303,7 @@ func answer(r *http.Request, code int, contentType string, body []byte) *http.Re
 		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body))}
 }
 
-// refusal is the answer that tells an error.
+// refusal returns the response for an error.
 func refusal(r *http.Request, err error) *http.Response {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

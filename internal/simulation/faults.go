@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Outcome is what becomes of a request instead of what it asks for.
+// Outcome is what happens to a request instead of what it asks for.
 type Outcome string
 
 const (
@@ -25,7 +25,7 @@ const (
 	Busy        Outcome = "busy"
 	Internal    Outcome = "internal"
 	Unavailable Outcome = "unavailable"
-	// Unsent is a connection that breaks before the request arrives, and Lost one that breaks before the answer does.
+	// Unsent is a connection that breaks before the request arrives, and Lost one that breaks before the response does.
 	Unsent Outcome = "unsent"
 	Lost   Outcome = "lost"
 	// Hang is a request that is neither carried out nor answered, until the connection breaks, and Late one that is
@@ -40,7 +40,7 @@ var outcomes = []string{string(Forbidden), string(Invalid), string(Conflict), st
 	string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late)}
 
 const (
-	// lateBy is how much later a late request is carried out, and hangsFor how long a connection stays that hangs.
+	// lateBy is how much later a late request is carried out, and hangsFor how long a hanging connection stays.
 	lateBy   = 20 * time.Second
 	hangsFor = time.Minute
 )
@@ -50,11 +50,11 @@ var errConnection = errors.New("simulated: connection reset by peer")
 // Fault is something that goes wrong with some requests of an endpoint.
 type Fault struct {
 	Outcome Outcome
-	// Verbs and Resource choose the requests. A resource may have a subresource, as localservices/status. Empty ones
-	// are for all but watches.
+	// Verbs and Resource choose the requests. A resource may have a subresource, as in localservices/status. Empty ones
+	// match all requests but watches.
 	Verbs    []string
 	Resource string
-	// Name is in the names of the objects.
+	// Name is a substring of the names of the objects.
 	Name  string
 	Until time.Time
 }
@@ -69,16 +69,16 @@ func (f *Fault) hits(r *request) bool {
 		strings.Contains(r.key.String(), f.Name)
 }
 
-// Request is a request that an endpoint was asked for.
+// Request is a request that an endpoint has received.
 type Request struct {
 	At   time.Time
 	What string
-	// Code is that of the answer, 0 for none.
+	// Code is the code of the response, 0 for none.
 	Code    int
 	IsWrite bool
 }
 
-// faults are those of an endpoint.
+// faults are the faults of an endpoint.
 type faults struct {
 	mu       sync.Mutex
 	current  []Fault
@@ -88,22 +88,22 @@ type faults struct {
 	requests []Request
 }
 
-// crash is at which write a replica ends.
+// crash says at which write a replica crashes.
 type crash struct {
-	writes  int // that are still carried out
+	writes  int // that are carried out before it
 	after   bool
 	crashed chan struct{}
 }
 
-// Fail has a fault happen from now on.
+// Fail makes a fault happen from now on.
 func (e *Endpoint) Fail(f Fault) {
 	e.faults.mu.Lock()
 	defer e.faults.mu.Unlock()
 	e.faults.current = append(e.faults.current, f)
 }
 
-// Crash has the replica cut off at its next write but some: before that is carried out, or after. The channel is closed
-// then.
+// Crash cuts the replica off after a number of writes, at the next one: before or after it is carried out. The channel
+// is closed then.
 func (e *Endpoint) Crash(writes int, after bool) (crashed <-chan struct{}) {
 	e.faults.mu.Lock()
 	defer e.faults.mu.Unlock()
@@ -134,12 +134,12 @@ func (e *Endpoint) Heal() {
 	}
 }
 
-// WithoutStreamedLists has the API server refuse them, as it does before Kubernetes 1.34.
+// WithoutStreamedLists makes the API server refuse streamed lists, as before Kubernetes 1.34.
 func (e *Endpoint) WithoutStreamedLists() { e.faults.noLists = true }
 
 func (f *faults) hasStreamedLists() bool { return !f.noLists }
 
-// Requests are those that the endpoint was asked for since a time, without watches.
+// Requests returns the requests that the endpoint has received since a time, without watches.
 func (e *Endpoint) Requests(since time.Time) []Request {
 	e.faults.mu.Lock()
 	defer e.faults.mu.Unlock()
@@ -222,7 +222,7 @@ func carryOutLate(r *request, by time.Duration, do func() (*http.Response, error
 	}
 	done := make(chan result, 1)
 	late := r.Request
-	r.Request = r.Clone(r.Context()) // The client may take the request back.
+	r.Request = r.Clone(r.Context()) // The client may cancel the request.
 	r.Body = late.Body
 	time.AfterFunc(by, func() {
 		response, err := do()
@@ -236,7 +236,7 @@ func carryOutLate(r *request, by time.Duration, do func() (*http.Response, error
 	}
 }
 
-// error is the refusal that an outcome stands for.
+// error returns the refusal that an outcome stands for.
 func (o Outcome) error(r *request) error {
 	resource, name, because := r.table.groupResource(), r.key.Name, errors.New("simulated")
 	switch o {
@@ -258,7 +258,7 @@ func fieldForbidden(path, message string) *field.Error {
 	return field.Forbidden(field.NewPath(path), message)
 }
 
-// counter counts how often something was asked for.
+// counter counts how often each request was received.
 type counter struct {
 	mu        sync.Mutex
 	byRequest map[string]int

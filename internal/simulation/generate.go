@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// How often something happens in a history after it has begun, be it a burst of several things: so it has 30 steps or
+// How often something happens in a history after its beginning. A burst counts as one, so there are often 30 steps or
 // more.
 const (
 	fewest = 20
 	most   = 30
 )
 
-// Generator returns random histories. What they shrink to is short, and has as little in it as possible.
+// Generator returns a generator of random histories. They shrink to histories that are short and simple.
 func Generator() *rapid.Generator[*History] {
 	return rapid.Custom(func(t *rapid.T) *History {
 		d := &drawing{T: t, menu: drawMenu(t)}
@@ -30,7 +30,7 @@ func Generator() *rapid.Generator[*History] {
 		if rapid.IntRange(0, 15).Draw(t, "replicas") == 15 {
 			h.Replicas = 2
 		}
-		// Half of the histories have nothing going wrong between the replicas and the API server.
+		// In half of the histories, nothing goes wrong between the replicas and the API server.
 		isCalm := rapid.Bool().Draw(t, "calm")
 		h.Steps = beginning(d)
 		for _, steps := range rapid.SliceOfN(step(d, isCalm), fewest, most).Draw(t, "steps") {
@@ -40,7 +40,7 @@ func Generator() *rapid.Generator[*History] {
 	})
 }
 
-// beginning is what most histories begin with, so that there is something to go wrong.
+// beginning returns what most histories begin with, so that something can go wrong.
 func beginning(d *drawing) []Step {
 	var out []Step
 	for _, kind := range []func(*drawing) Step{apply, runPod, apply, runPod} {
@@ -55,7 +55,7 @@ var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second,
 	150 * time.Second}
 
-// step is what happens next: one thing or, often, a burst of things while some watch tells nothing, or tells it late.
+// step returns what happens next: one thing or, often, a burst of things while some watch is stalled or late.
 func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 	usual := offered(d.menu, "do", often)
 	kinds := usual
@@ -107,7 +107,7 @@ func pod(d *drawing) string {
 
 func spec(d *drawing) string { return d.of("spec", slices.Sorted(maps.Keys(specs))...) }
 
-// kind is a kind of steps, by its name.
+// kind is a kind of step, by its name.
 type kind struct {
 	name string
 	make func(d *drawing) Step
@@ -125,7 +125,7 @@ func do(do string, on func(d *drawing) string, how ...string) kind {
 	}}
 }
 
-// variants are what a spec becomes in one go.
+// variants returns the changes that one edit makes to a spec.
 func variants(d *drawing, most int) string {
 	out := spec(d)
 	for range rapid.IntRange(0, most-1).Draw(d.T, "more") {
@@ -140,7 +140,7 @@ func apply(d *drawing) Step { return Step{Do: "apply", On: local(d), How: varian
 
 func recreate(d *drawing) Step { return Step{Do: "recreate", On: local(d), How: variants(d, 3)} }
 
-// spoil has somebody change a Service that is ours, most likely.
+// spoil changes a Service, most likely one of ours.
 var spoil = do("edit-service", service, slices.Sorted(maps.Keys(serviceEdits))...)
 
 func runPod(d *drawing) Step {
@@ -156,7 +156,7 @@ func nothing(*drawing) string { return "" }
 
 func quotas(d *drawing) string { return d.of("namespace", "a", "b") }
 
-// often is what people and clusters do: what they do more often is there more often.
+// often is what people and clusters do. What they do more often appears more often.
 var often = []kind{
 	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
 	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),

@@ -12,50 +12,50 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reaction is how long ago what a write rests on may be: a sync reads, decides, asks and writes.
+// reaction is how old the state that a write is based on may be: a sync reads, decides, asks and writes.
 const reaction = 3 * time.Second
 
-// guard looks at every write of the controllers when it takes place.
+// guard checks every write of the controllers when it takes place.
 type guard struct {
 	server *APIServer
 	story  *story
 
 	mu       sync.Mutex
 	failures []Failure
-	// excused is until when a write may rest on what was so long ago, and slow until when one may take place so late.
+	// excused is until when a write may be based on an older state, and slow until when one may take place later.
 	excused, slow time.Time
 	allowed       int // creations and deletions of a name, more than changes ask for
 
 	events []time.Time // of the last minute
 
 	names map[types.NamespacedName]*demand
-	// traces are what replicas have done last to Services.
+	// traces are the last creations and deletions of Services by replicas.
 	traces map[types.NamespacedName]trace
-	// spoiled is when somebody has changed an EndpointSlice last.
+	// spoiled is when a user last changed an EndpointSlice.
 	spoiled time.Time
-	// edited is when a LocalService was edited last: what was asked for before may still be done.
+	// edited is when a LocalService was last edited: the previous spec may still be carried out for a while.
 	edited  map[types.NamespacedName]time.Time
 	gone    map[types.UID]time.Time // LocalServices that are deleted, or being deleted
-	owners  map[types.UID]string    // the namespaces of all LocalServices that there have been
-	seen    map[string]bool         // the UIDs and keys of all objects that there have been
-	changed time.Time               // when anything was last that is asked for follows from
+	owners  map[types.UID]string    // the namespaces of all LocalServices that ever existed
+	seen    map[string]bool         // the UIDs and keys of all objects that ever existed
+	changed time.Time               // when anything last changed on which demands depend
 }
 
-// demand is what has been asked for of a name.
+// demand is what has been asked for under a name.
 type demand struct {
-	signature        string // who wants it, and in which form of those that cannot be changed; "" for nobody
+	signature        string // who wants it, and with which immutable fields; "" for nobody
 	since            time.Time
-	isByNode         bool      // a node has come or gone then
-	touched          time.Time // when somebody else has changed it last
+	isByNode         bool      // a node was added or removed then
+	touched          time.Time // when somebody else last changed it
 	stays            time.Time // since when a Service has had to stay; zero if it need not
-	form             string    // the last signature of somebody
+	form             string    // the last signature that was not ""
 	creates, deletes int       // that were asked for
 	created, deleted int
-	// mistaken is how often it was created for nobody, while that could not be known.
+	// mistaken is how often it was created for nobody while the controller could not know.
 	mistaken int
 }
 
-// mostMistaken is how often a name may be.
+// mostMistaken is the most that mistaken may be.
 const mostMistaken = 3
 
 func newGuard(server *APIServer, story *story) *guard {
@@ -93,7 +93,7 @@ func (g *guard) failure(s *story) *Failure {
 	return &f
 }
 
-// excuse lets writes rest on old caches for a while, and take place late.
+// excuse allows writes that are based on old caches, or take place late, for a while.
 func (g *guard) excuse(old, late time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +105,7 @@ func (g *guard) excuse(old, late time.Duration) {
 	}
 }
 
-// count counts an event. There must not be many more than changes.
+// count counts an event. There must not be many more events than changes.
 func (g *guard) count(replica string) {
 	g.mu.Lock()
 	g.events = slices.DeleteFunc(append(g.events, time.Now()), func(at time.Time) bool {
@@ -121,7 +121,7 @@ func (g *guard) count(replica string) {
 // mostEvents is how many there may be in a minute.
 const mostEvents = 100
 
-// allow lets every name be created and deleted so many times more.
+// allow allows n more creations and deletions of every name.
 func (g *guard) allow(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +158,7 @@ func (g *guard) look(w Write) {
 	}
 }
 
-// checkRate checks that a replica has not asked much more often than there was a reason to.
+// checkRate checks that a replica has not sent many more requests than it had reasons for.
 func (g *guard) checkRate(e *Endpoint) {
 	const most, window = 600, time.Minute
 	requests := e.Requests(time.Time{})

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// History is what happens in a world: how that begins, and what is done in it, step by step.
+// History is what happens in a world: how it begins, and what is done in it, step by step.
 type History struct {
-	// Seed is that of latencies.
+	// Seed is the seed of latencies.
 	Seed uint64
-	// Replicas is how many there are of the controllers: 1, or 2 that elect a leader.
+	// Replicas is how many replicas of the controllers there are: 1, or 2 that elect a leader.
 	Replicas int
-	// Nodes is how many of the nodes are there at the beginning.
+	// Nodes is how many of the nodes exist at the beginning.
 	Nodes int
 	// Addresses is how many cluster IPs there are, and as many node ports.
 	Addresses int
@@ -29,7 +29,7 @@ type Step struct {
 	After time.Duration
 	// Do is what happens, on what, and how. See actions.
 	Do, On, How string
-	// For is how long it goes on, 0 for what has no end of its own.
+	// For is how long it lasts, 0 for what has no end of its own.
 	For time.Duration
 }
 
@@ -49,7 +49,7 @@ func (s Step) String() string {
 	return strings.TrimRight(strings.TrimSuffix(text, " "+none), " ")
 }
 
-// String is the form in which histories are kept: a line for how the world begins, and one for each step.
+// String returns the form in which histories are stored: a line for how the world begins, and one for each step.
 func (h *History) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t\n", h.Seed, h.Replicas, h.Nodes,
@@ -60,7 +60,7 @@ func (h *History) String() string {
 	return out.String()
 }
 
-// GoString has rapid print a history in the form of String.
+// GoString makes rapid print a history in the form of String.
 func (h *History) GoString() string { return "\n" + h.String() }
 
 // Parse reads a history in the form of String. Lines that begin with # are comments.
@@ -107,7 +107,7 @@ func (h *History) parseStep(line string) error {
 	return nil
 }
 
-// number reads a number that a step has.
+// number parses a number of a step, 0 if it is none.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

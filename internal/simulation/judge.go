@@ -35,7 +35,7 @@ func (g *guard) judge(w Write) {
 	}
 }
 
-// isSameBut reports whether an update changes only what without takes away.
+// isSameBut reports whether an update changes only what without removes.
 func (g *guard) isSameBut(w Write, without func(Object)) bool {
 	before, after := w.Before.DeepCopyObject().(Object), w.After.DeepCopyObject().(Object)
 	without(before)
@@ -98,13 +98,13 @@ func (g *guard) judgeService(w Write) {
 	}
 }
 
-// isAsWritten reports whether a Service is one that the controllers have made what it is: not one that admission has
-// changed, that is being deleted, or that was put back as somebody had changed it.
+// isAsWritten reports whether a Service can be expected to be as the controllers wrote it: admission has not changed
+// it, it is not being deleted, and it was not restored with somebody's changes.
 func (g *guard) isAsWritten(service *corev1.Service) bool {
 	return len(g.server.admission) == 0 && service.DeletionTimestamp == nil && g.server.addresses.size >= plenty
 }
 
-// checkOwner checks that a Service that exists is not made one of a LocalService that has gone: it would be deleted.
+// checkOwner checks that no existing Service is adopted for a LocalService that is gone: it would be deleted.
 func (g *guard) checkOwner(w Write, service *corev1.Service) {
 	ref := metav1.GetControllerOf(service)
 	if ref == nil {

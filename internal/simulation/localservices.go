@@ -27,7 +27,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// customResource is what the API server does with an object of a CustomResourceDefinition, by its own code.
+// customResource does with custom resources what the API server does, with the API server's own code.
 type customResource struct {
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
@@ -35,7 +35,7 @@ type customResource struct {
 	verdicts   sync.Map // *verdict, by what was asked for
 }
 
-// localServices is read once: to compile the rules takes longer than a history.
+// localServices is read once: compiling the rules takes longer than a history.
 var localServices = sync.OnceValue(func() *customResource {
 	_, file, _, _ := runtime.Caller(0)
 	c, err := readCRD(filepath.Join(filepath.Dir(file), "..", "..", "artifacts", "examples", "crd.yaml"))
@@ -71,14 +71,14 @@ func readCRD(file string) (*customResource, error) {
 	return c, nil
 }
 
-// verdict is what becomes of an object: what is stored of it, or what is wrong with it.
+// verdict is the result for an object: what is stored, or what is wrong with it.
 type verdict struct {
 	stored   []byte
 	problems field.ErrorList
 }
 
-// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. To evaluate the
-// rules takes longer than all else, and histories have few specs, so verdicts are kept.
+// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. Evaluating the
+// rules takes longer than all else, and histories have few specs, so verdicts are cached.
 func (c *customResource) admit(s *APIServer, object *v1alpha1.LocalService) error {
 	asked, err := json.Marshal(&v1alpha1.LocalService{TypeMeta: object.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{Name: object.Name}, Spec: object.Spec})
@@ -155,15 +155,15 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 	return nil
 }
 
-// setLenient has the API server store what the CustomResourceDefinition refuses, or not any more.
+// setLenient sets whether the API server stores what the CustomResourceDefinition refuses.
 func (s *APIServer) setLenient(is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isLenient = is
 }
 
-// applyStatus is a server-side apply of a status by its one manager, which owns all that it has applied: what it does
-// not apply any more is removed. Conditions of others stay.
+// applyStatus carries out a server-side apply of a status by its one manager, which owns everything that it has
+// applied: what it no longer applies is removed. Conditions of others stay.
 func applyStatus(old, applied *v1alpha1.LocalService) *v1alpha1.LocalService {
 	out := old.DeepCopy()
 	conditions := applied.Status.Conditions

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// managerName is who the cluster's own controllers are, and kubeletName who ends pods.
+	// managerName is the name of the cluster's own controllers, and kubeletName that of who ends pods.
 	managerName = "kube-controller-manager"
 	kubeletName = "kubelet"
-	// sliceManager is who manages the EndpointSlices of Services that select pods.
+	// sliceManager manages the EndpointSlices of Services that select pods.
 	sliceManager = "endpointslice-controller.k8s.io"
-	// maxEndpoints is how many endpoints an EndpointSlice has at most: few, so that there are several of a Service.
+	// maxEndpoints is how many endpoints an EndpointSlice has at most: few, so that a Service has several of them.
 	maxEndpoints = 2
 )
 
@@ -59,8 +59,8 @@ func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 	}
 }
 
-// concernsManager reports whether there may be something to do for the cluster's own controllers after a write: most
-// are of statuses, events and leases.
+// concernsManager reports whether the cluster's own controllers may have something to do after a write: most writes are
+// of statuses, events and leases.
 func concernsManager(w *Write) bool {
 	switch w.Resource {
 	case "leases", "events":
@@ -78,7 +78,7 @@ func (s *APIServer) hasTerminatingPods() bool {
 // collected are the resources whose objects have owners here.
 var collected = []string{"services", "endpointslices", "localservices"}
 
-// collectGarbage deletes what has lost all of its owners, and carries out what deletions ask for about dependents.
+// collectGarbage deletes what has lost all of its owners, and carries out the propagation policies of deletions.
 func (s *APIServer) collectGarbage() {
 	for _, name := range collected {
 		t := s.tables[name]
@@ -108,7 +108,7 @@ func (s *APIServer) collect(t *table, object Object) {
 	}
 }
 
-// owner returns what an owner reference is of, nil if there is no such object.
+// owner returns the object of an owner reference, nil if it does not exist.
 func (s *APIServer) owner(namespace string, ref metav1.OwnerReference) Object {
 	for _, t := range s.tables {
 		e := t.objects[types.NamespacedName{Namespace: namespace, Name: ref.Name}]
@@ -162,7 +162,7 @@ func (s *APIServer) edit(t *table, object Object, change func(Object)) {
 	})
 }
 
-// publishEndpoints keeps the EndpointSlices of all Services that select pods.
+// publishEndpoints maintains the EndpointSlices of all Services that select pods.
 func (s *APIServer) publishEndpoints() {
 	byService := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, slice := range list[*discoveryv1.EndpointSlice](s) {
@@ -252,7 +252,7 @@ func sliceOf(service *corev1.Service, endpoints []discoveryv1.Endpoint) *discove
 	return slice
 }
 
-// emptyNamespaces deletes what is in namespaces that are being deleted, and then those.
+// emptyNamespaces deletes the content of namespaces that are being deleted, and then the namespaces.
 func (s *APIServer) emptyNamespaces() {
 	for _, namespace := range list[*corev1.Namespace](s) {
 		if namespace.DeletionTimestamp == nil {
@@ -273,7 +273,7 @@ func (s *APIServer) emptyNamespaces() {
 	}
 }
 
-// endPods removes the pods whose time to end is over, and those of nodes that are gone.
+// endPods removes the pods whose grace period is over, and those of nodes that are gone.
 func (s *APIServer) endPods() {
 	for _, pod := range list[*corev1.Pod](s) {
 		isLost := pod.Spec.NodeName != "" &&
@@ -285,5 +285,5 @@ func (s *APIServer) endPods() {
 	}
 }
 
-// podIP is the address of a pod: its own as long as it lives.
+// podIP returns the address of a pod, which no other pod has.
 func podIP(n int) string { return fmt.Sprintf("10.244.%d.%d", n/250, n%250+2) }

@@ -18,7 +18,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// oracle says what is not as it should be, when all has come to rest.
+// oracle says what is not as it should be, once everything has come to rest.
 type oracle struct {
 	*snapshot
 	found []problem
@@ -26,7 +26,7 @@ type oracle struct {
 
 type problem struct{ kind, what string }
 
-// problems are what is wrong now. The lock of the API server must be held.
+// problems returns what is wrong now. The lock of the API server must be held.
 func problems(server *APIServer) []problem {
 	o := &oracle{snapshot: newSnapshot(server)}
 	for _, ls := range o.locals {
@@ -80,7 +80,7 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 	o.checkStatus(ls, nodes, services, ready, conflicts)
 }
 
-// checkService compares a Service with what the API server would make of the one that is wanted.
+// checkService compares a Service with what the API server would make from the wanted one.
 func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, node string) {
 	name, want := keyOf(have), serviceOf(ls, have.Name, node)
 	have = have.DeepCopy()
@@ -104,7 +104,7 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 	}
 }
 
-// checkHostnames compares what is published with the pods, and returns how many names there are, and answer.
+// checkHostnames compares what is published with the pods, and returns how many names exist, and how many answer.
 func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names, ready int) {
 	want, answers := o.endpoints(ls)
 	have := map[string]bool{}
@@ -113,7 +113,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			slice.Labels[v1alpha1.HostnamesLabelKey] == ""
 		if slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name || isHidden ||
 			metav1.GetControllerOfNoCopy(slice) == nil {
-			continue // What nobody controls, somebody has made so; and what of Kubernetes' own has lost its label.
+			continue // Users have removed the owner, or the label of Kubernetes' own.
 		}
 		for _, e := range slice.Endpoints {
 			have[fmt.Sprint(valueOf(e.Hostname), e.Addresses[0], *e.Conditions.Ready)] = true
@@ -149,7 +149,7 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 		v1alpha1.ConditionConflicted: isConflicted,
 		v1alpha1.ConditionContested:  false, v1alpha1.ConditionStalled: isConflicted}
 	if !isConflicted && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring) == nil {
-		want[v1alpha1.ConditionProgressing] = false // Otherwise the Services of another mode may still be there.
+		want[v1alpha1.ConditionProgressing] = false // Otherwise Services of another mode may still exist.
 	}
 	for kind, is := range want {
 		if meta.IsStatusConditionTrue(status.Conditions, kind) != is {
@@ -158,7 +158,7 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	}
 }
 
-// checkInvalid checks that the status says that the spec is invalid. Its numbers are those from before.
+// checkInvalid checks that the status says that the spec is invalid. Its numbers are the previous ones.
 func (o *oracle) checkInvalid(ls *v1alpha1.LocalService) {
 	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonInvalidSpec ||

@@ -16,25 +16,25 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Program runs one replica of the controllers against an API server, until ctx is done. It returns when all of its work
+// Program runs one replica of the controllers against an API server, until ctx is done. It returns when all its work
 // has ended.
 type Program func(ctx context.Context, replica Replica)
 
-// Replica is what a program is run as.
+// Replica is what a program gets to run as one replica.
 type Replica struct {
 	Config *rest.Config
 	// Elect is whether it has to be elected before it works.
 	Elect bool
 	// Log is where its log goes, and Record where its events do.
 	Log func(line string)
-	// Shuffle is what rand.Shuffle is, the same each time that the history is played.
+	// Shuffle is like rand.Shuffle, with the same result each time that the history is played.
 	Shuffle func(n int, swap func(i, j int))
 	Record  func(object, eventType, reason, note string)
-	// Remembers takes what returns what the program remembers of objects that are gone, by their UIDs and keys.
+	// Remembers takes a function that returns what the program remembers of gone objects, by their UIDs and keys.
 	Remembers func(func(gone map[string]bool) []string)
 }
 
-// Failure is what is wrong with the controllers, as a history has shown.
+// Failure is what a history has shown to be wrong with the controllers.
 type Failure struct {
 	// Kind is the same for all failures of a kind, and What says what it is about.
 	Kind, What string
@@ -54,11 +54,11 @@ type world struct {
 	replicas []*replica
 	started  int
 	previous map[string]v1alpha1.LocalServiceSpec // before the last edit, by key
-	pods     int                                  // that there have been
+	pods     int                                  // that were created
 
-	mu      sync.Mutex // of what follows, which is noted at every write
-	changed time.Time  // when somebody else than a replica last wrote
-	quietAt time.Time  // when what went wrong has been made up for
+	mu      sync.Mutex // of the fields below, which every write updates
+	changed time.Time  // when anybody but a replica last wrote
+	quietAt time.Time  // when the controllers have recovered from all faults
 }
 
 // replica is a running program.
@@ -72,15 +72,14 @@ type replica struct {
 	remembers func(gone map[string]bool) []string
 }
 
-// Play has a history happen, and returns what is wrong, nil for nothing. It must be called in a bubble of
-// testing/synctest.
+// Play plays a history, and returns what is wrong, nil for nothing. It must be called in a bubble of testing/synctest.
 func Play(ctx context.Context, h *History, program Program) *Failure {
 	w := &world{history: h, server: NewAPIServer(h.Addresses), program: program,
 		previous: map[string]v1alpha1.LocalServiceSpec{}}
 	w.story = newStory(w.server)
 	w.guard = newGuard(w.server, w.story)
 	if h.Addresses < plenty {
-		w.guard.allow(plenty) // What is replaced where no address is left is put back, each time that it is tried.
+		w.guard.allow(plenty) // Without a free address, every attempt to replace a Service restores it.
 	}
 	w.server.Observe(w.note)
 	stopManager, managed := make(chan struct{}), make(chan struct{})
@@ -108,7 +107,7 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	return w.guard.failure(w.story)
 }
 
-// note notes a write that has taken place.
+// note records a write that has taken place.
 func (w *world) note(write Write) {
 	if !isReplica(write.By) {
 		w.mu.Lock()
@@ -139,7 +138,7 @@ func (w *world) play(ctx context.Context) {
 	w.vanish()
 }
 
-// wait has time pass. If it is long, and nothing has gone wrong for a while, all must be as it should be then.
+// wait lets time pass. If it is long, and nothing has gone wrong for a while, everything must be as it should be then.
 func (w *world) wait(d time.Duration) {
 	if w.isImpossible() {
 		w.disturb(d, retryTime)
@@ -147,7 +146,7 @@ func (w *world) wait(d time.Duration) {
 	time.Sleep(d)
 	w.server.mu.Lock()
 	var found []problem
-	// Pods may end, and names retire, some time after what led to it.
+	// Pods may end, and names retire, some time after their cause.
 	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
 		found = problems(w.server)
 	}
@@ -157,7 +156,7 @@ func (w *world) wait(d time.Duration) {
 	}
 }
 
-// isImpossible reports whether something keeps the controllers from what they should do.
+// isImpossible reports whether something keeps the controllers from doing what they should.
 func (w *world) isImpossible() bool {
 	return w.server.addresses.size < plenty || len(List[*corev1.ResourceQuota](w.server)) > 0 ||
 		slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
@@ -172,16 +171,16 @@ func (w *world) isImpossible() bool {
 const (
 	// plenty of addresses are enough for all Services.
 	plenty = 100
-	// settleTime is how long changes may take, however many.
+	// settleTime is how long changes may take, however many there are.
 	settleTime = 15 * time.Second
-	// retryTime is how long after a fault something may be tried again: the longest backoff, and once more, when what
-	// it waited for has become possible by that.
+	// retryTime is how long after a fault a write may be tried again: the longest backoff twice, because one write may
+	// wait for another.
 	retryTime = 4*time.Minute + settleTime
-	// contestedTime is how long fields are left alone that admission has changed: two minutes, and once more at most.
+	// contestedTime is how long fields that admission has changed are left unchanged: two minutes, at most twice.
 	contestedTime = 2 * retryTime
 )
 
-// disturb notes that something goes wrong for so long, which is made up for in another time.
+// disturb records that something goes wrong for the time d, from which the controllers recover within another time.
 func (w *world) disturb(d, within time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +229,7 @@ func (w *world) step(ctx context.Context, s Step) {
 	w.guard.fail("a step that is none", "%s", s)
 }
 
-// heal ends all that goes wrong, and all that makes it impossible that everything becomes as it should be.
+// heal ends all faults, and everything that keeps the controllers from reaching the desired state.
 func (w *world) heal() {
 	w.story.add("everything goes well again")
 	if len(w.server.admission) > 0 {
@@ -260,8 +259,7 @@ func (w *world) heal() {
 	w.disturb(0, retryTime)
 }
 
-// settle waits until everything is as it should be, which must not take longer than what was refused last is tried
-// again.
+// settle waits until everything is as it should be, which must not take longer than the last retry of a refused write.
 func (w *world) settle() {
 	var found []problem
 	looked := -1
@@ -281,11 +279,11 @@ func (w *world) settle() {
 		w.guard.fail("never: "+p.kind, "%s", p.what)
 	}
 	if left := time.Until(w.quiet()); left > 0 {
-		time.Sleep(left) // What was refused is tried once more.
+		time.Sleep(left) // What was refused is tried again.
 	}
 }
 
-// isRetiring reports whether a LocalService still has names of the mode that it had before.
+// isRetiring reports whether a LocalService still has names of its previous mode.
 func (w *world) isRetiring() bool {
 	return slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
 		return meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
@@ -305,7 +303,7 @@ func (w *world) rest() {
 	}
 	for _, r := range w.replicas {
 		for _, request := range r.endpoint.Requests(since) {
-			// Events are tried again, and told to be over, by client-go.
+			// client-go retries events, and ends their series.
 			if !strings.Contains(request.What, " leases") && !strings.Contains(request.What, " events") {
 				w.guard.fail("a request at rest", "%s: %s", r.name, request.What)
 			}

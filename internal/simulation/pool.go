@@ -1,10 +1,10 @@
 package simulation
 
-// pool is a range of numbers of which each is allocated once.
+// pool is a range of numbers, each of which can be allocated once.
 type pool struct {
 	size int
 	used map[int]bool
-	next int // as Kubernetes, it does not give out at once what was given back
+	next int // like Kubernetes, it does not immediately reuse what was released
 }
 
 func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }

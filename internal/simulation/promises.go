@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// liveness is how long ago a node may have come back whose Service is deleted: nodes are read live before.
+	// liveness is how long ago a node may have returned whose Service is deleted: nodes are read live before that.
 	liveness = 1500 * time.Millisecond
-	// overlap is how long the names of the previous mode stay when those of the new one answer.
+	// overlap is how long the names of the previous mode stay after those of the new one answer.
 	overlap = 30 * time.Second
-	// oneRequest is how long the longest takes with which nothing goes wrong.
+	// oneRequest is how long the longest request takes without faults.
 	oneRequest = 8 * time.Millisecond
 )
 
-// trace is what a replica has done to a Service.
+// trace is the last creation or deletion of a Service by a replica.
 type trace struct {
 	by  string
 	at  time.Time
 	uid types.UID // "" for a deletion
 }
 
-// refused is called for every write of a replica that the API server has refused by itself.
+// refused is called for every write of a replica that the API server has refused without a fault.
 func (g *guard) refused(r Refused) {
 	last, since := g.traces[r.Key], g.demandOf(r.Key).since
 	if r.Resource != "services" || r.Verb != "create" || r.DryRun || last.by != r.By || g.isSlow() {
@@ -45,7 +45,7 @@ func (g *guard) refused(r Refused) {
 	}
 }
 
-// isAsMade reports whether an object is the one that a replica has made, and not being deleted.
+// isAsMade reports whether an object is the one that a replica created, and not being deleted.
 func isAsMade(object Object, made trace) bool {
 	return object != nil && object.GetUID() == made.uid && object.GetDeletionTimestamp() == nil
 }
@@ -56,7 +56,7 @@ func isOfSame(a, b Object) bool {
 	return one != nil && other != nil && one.UID == other.UID
 }
 
-// follow notes what a replica has done to a Service.
+// follow records what a replica has done to a Service.
 func (g *guard) follow(w Write) {
 	switch w.Verb() {
 	case "create":
@@ -66,7 +66,7 @@ func (g *guard) follow(w Write) {
 	}
 }
 
-// checkNodePorts checks that a port that stays keeps its node port, which clients know.
+// checkNodePorts checks that a port that stays keeps its node port, because clients know that.
 func (g *guard) checkNodePorts(w Write, before, after *corev1.Service) {
 	for _, was := range before.Spec.Ports {
 		for _, is := range after.Spec.Ports {
@@ -78,8 +78,8 @@ func (g *guard) checkNodePorts(w Write, before, after *corev1.Service) {
 	}
 }
 
-// checkOverlap checks that a Service of the previous mode is deleted only when whoever answers by its name has answered
-// by one of the new mode for a while.
+// checkOverlap checks that a Service of the previous mode is deleted only after whatever answers by its name has
+// answered by a name of the new mode for a while.
 func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 	s := newSnapshot(g.server)
 	ls := s.owner(service)
@@ -95,7 +95,7 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 		})
 		d := g.demandOf(key)
 		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction {
-			continue // No name answers, or somebody has deleted the new one.
+			continue // Nothing answers, or somebody has deleted the new Service.
 		}
 		successor := s.services[key]
 		if successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap {
@@ -104,7 +104,7 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 	}
 }
 
-// checkCopyDeleted checks that no address is taken away that answers by a name.
+// checkCopyDeleted checks that no address that answers by a name is removed.
 func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 	s := newSnapshot(g.server)
 	published := s.services[types.NamespacedName{Namespace: slice.Namespace,

@@ -32,8 +32,8 @@ func (w *world) start(ctx context.Context) {
 	}()
 }
 
-// shuffle goes by the time: what happens at one moment happens in no certain order, and must not change what comes
-// later.
+// shuffle depends on the time alone: what happens at one moment happens in no certain order, and must not affect what
+// comes later.
 func (r *replica) shuffle(n int, swap func(i, j int)) {
 	rand.New(rand.NewPCG(r.seed, uint64(time.Now().UnixNano()))).Shuffle(n, swap)
 }
@@ -50,7 +50,7 @@ func (r *replica) end() {
 	<-r.done
 }
 
-// revive starts another replica for each that has ended by itself, as one that has lost its lease does.
+// revive starts another replica for each that has ended by itself, as one does that has lost its Lease.
 func (w *world) revive(ctx context.Context) {
 	for _, r := range slices.Clone(w.replicas) {
 		select {

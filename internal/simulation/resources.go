@@ -24,18 +24,18 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// definition is what the API server knows of one resource, and does to its objects.
+// definition is what the API server knows about one resource, and does to its objects.
 type definition struct {
 	name      string
 	kind      schema.GroupVersionKind
 	newObject func() Object
 	// prepareCreate and prepareUpdate fill in defaults, and say what is wrong with an object. afterCreate and
-	// afterUpdate allocate what it needs, when nothing else can refuse it any more. Each may be nil.
+	// afterUpdate allocate what it needs, once nothing else can refuse it. Each may be nil.
 	prepareCreate func(s *APIServer, object Object) error
 	afterCreate   func(s *APIServer, object Object, dryRun bool) error
 	prepareUpdate func(s *APIServer, subresource string, old, object Object) error
 	afterUpdate   func(s *APIServer, old, object Object) error
-	// needsVersion is set where an update must say of which resource version it is.
+	// needsVersion is set if an update must name the resource version that it changes.
 	needsVersion bool
 }
 
@@ -72,7 +72,7 @@ func (r *definition) invalid(name string, problems ...*field.Error) error {
 	return apierrors.NewInvalid(r.kind.GroupKind(), name, problems)
 }
 
-// keepMetadata gives an object that is to be stored the metadata that no update changes, and says which it tried to.
+// keepMetadata restores the metadata that no update may change, and returns an error about invalid changes.
 func (r *definition) keepMetadata(old, object Object) error {
 	if uid := object.GetUID(); uid != old.GetUID() {
 		if uid != "" {
@@ -102,7 +102,7 @@ func validateMetadata(object Object) field.ErrorList {
 		field.NewPath("metadata"))
 }
 
-// gracePeriod is how long an object goes on after it was asked to be deleted. Only pods do, once they are bound.
+// gracePeriod returns how long an object lives after a request to delete it. Only bound pods do.
 func (r *definition) gracePeriod(object Object, options *metav1.DeleteOptions) time.Duration {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod || pod.Spec.NodeName == "" {
@@ -114,8 +114,8 @@ func (r *definition) gracePeriod(object Object, options *metav1.DeleteOptions) t
 	return 30 * time.Second
 }
 
-// createInNamespace refuses what is created in a namespace that there is not, or that is being deleted, and what has
-// metadata that nothing can have.
+// createInNamespace refuses objects in a namespace that does not exist or is being deleted, and objects with invalid
+// metadata.
 func createInNamespace(s *APIServer, object Object) error {
 	t := s.tableOf(object)
 	namespace := s.tables["namespaces"].objects[keyOf(&metav1.ObjectMeta{Name: object.GetNamespace()})]
@@ -206,7 +206,7 @@ func validateEndpointSlice(s *APIServer, slice *discoveryv1.EndpointSlice) error
 	return nil
 }
 
-// protocols are those that ports can have.
+// protocols are the protocols that ports can have.
 var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
 // validatePorts says what is wrong with the ports of a Service.

@@ -61,7 +61,7 @@ func updateService(s *APIServer, subresource string, old, object Object) error {
 	return s.validateServiceUpdate(before, after)
 }
 
-// allocateForUpdate allocates what an updated Service needs and gives back what it does not, as the last step: after it
+// allocateForUpdate allocates what an updated Service needs and releases what it does not, as the last step: after it
 // nothing is refused.
 func allocateForUpdate(s *APIServer, old, object Object) error {
 	before, after := old.(*corev1.Service), object.(*corev1.Service)
@@ -93,7 +93,7 @@ func needsNodePorts(service *corev1.Service) bool {
 		spec.Type == corev1.ServiceTypeLoadBalancer && *spec.AllocateLoadBalancerNodePorts
 }
 
-// keepNodePorts gives ports that an update names as before the node ports that they had.
+// keepNodePorts gives ports whose names an update does not change the node ports that they had.
 func keepNodePorts(before, after *corev1.Service) {
 	if !needsNodePorts(before) || !needsNodePorts(after) {
 		return
@@ -113,7 +113,7 @@ func keepNodePorts(before, after *corev1.Service) {
 	}
 }
 
-// dropByType drops from an update what only the type from before has, unless the update changes it.
+// dropByType drops from an update what only the previous type has, unless the update changes it.
 func dropByType(before, after *corev1.Service) {
 	if before.Spec.Type == after.Spec.Type {
 		return
@@ -160,7 +160,7 @@ func defaultService(service *corev1.Service) {
 		if len(spec.IPFamilies) == 0 {
 			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 		}
-		if isWithoutPods(service) { // Whoever writes its endpoints may do so for both families.
+		if isWithoutPods(service) { // Its endpoints are written by others, who may do so for both families.
 			spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicyRequireDualStack))
 			if len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
 				other := map[corev1.IPFamily]corev1.IPFamily{corev1.IPv4Protocol: corev1.IPv6Protocol,
@@ -267,7 +267,7 @@ func (s *APIServer) validateServiceUpdate(before, after *corev1.Service) error {
 	return nil
 }
 
-// allocate gives a Service its address and its node ports. A dry run does not find out that none is left.
+// allocate gives a Service its address and its node ports. A dry run does not detect that none is left.
 func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
 	spec, n := &service.Spec, s.addressOf(service)
 	isNew := s.tables["services"].objects[keyOf(service)] == nil
@@ -284,7 +284,7 @@ func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
 	case isNew && spec.ClusterIP != corev1.ClusterIPNone && s.addresses.used[n]:
 		return s.tables["services"].invalid(service.Name, field.Invalid(field.NewPath("spec", "clusterIPs"),
 			spec.ClusterIPs, "failed to allocate IP: provided IP is already allocated"))
-	case isNew && spec.ClusterIP != corev1.ClusterIPNone && !dryRun: // as of a Service that is put back as it was
+	case isNew && spec.ClusterIP != corev1.ClusterIPNone && !dryRun: // as for a Service that is restored
 		s.addresses.used[n] = true
 	}
 	if hasAddress(service) {
@@ -308,7 +308,7 @@ func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
 	return nil
 }
 
-// noNodePort is one that nobody gets, for dry runs.
+// noNodePort returns a node port that is never allocated, for dry runs.
 func (s *APIServer) noNodePort() int32 { return int32(firstNodePort + s.nodePorts.size) }
 
 func (s *APIServer) addressOf(service *corev1.Service) int {

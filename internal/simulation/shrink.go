@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Shrink returns the shortest history that it finds, from one that has failed, which still fails in the same way. It
-// tries at most so many.
+// Shrink shortens a history that has failed, and returns the shortest that it finds which still fails in the same way.
+// It plays no more than most histories.
 func Shrink(h *History, failure *Failure, most int, play func(*History) *Failure) (*History, *Failure) {
 	try := func(smaller *History) bool {
 		if most--; most < 0 {
@@ -39,7 +39,7 @@ func Shrink(h *History, failure *Failure, most int, play func(*History) *Failure
 	return h, failure
 }
 
-// shorten leaves steps out: many at a time first, and then one by one, from the end.
+// shorten leaves out steps: first many at a time, and then one by one, from the end.
 func shorten(current func() *History, try func(*History) bool) {
 	for size := len(current().Steps); size > 0; size /= 2 {
 		for end := len(current().Steps); end > 0; end -= size {
@@ -58,7 +58,7 @@ func (h *History) clone() *History {
 	return &out
 }
 
-// simpler makes a history simpler but for its steps.
+// simpler are ways to make a history simpler, other than its steps.
 var simpler = []func(*History){
 	func(h *History) { h.Replicas = 1 },
 	func(h *History) { h.Streamed = true },
@@ -67,7 +67,7 @@ var simpler = []func(*History){
 	func(h *History) { h.Nodes = 0 },
 }
 
-// simplerSteps makes a step simpler.
+// simplerSteps are ways to make a step simpler.
 var simplerSteps = []func(*Step){
 	func(s *Step) { s.After = 0 },
 	func(s *Step) { s.How = s.How[strings.Index(s.How, ",")+1:] },

@@ -7,7 +7,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// specs are what the spec of a LocalService can be changed to, by name.
+// specs are the changes that a step can make to the spec of a LocalService, by name.
 var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"headless":  func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = "", corev1.ClusterIPNone },
 	"addresses": func(s *v1alpha1.LocalServiceSpec) { s.Type, s.ClusterIP = "", "" },
@@ -37,7 +37,7 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"app-demo":    func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo"} },
 	"app-other":   func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "other"} },
 	"ipv6": func(s *v1alpha1.LocalServiceSpec) {
-		s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} // The cluster has none: all that is created is refused.
+		s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} // The cluster has no IPv6: every creation is refused.
 	},
 	"ipv4": func(s *v1alpha1.LocalServiceSpec) { s.IPFamilies = nil },
 	"hostnames": func(s *v1alpha1.LocalServiceSpec) {
@@ -49,7 +49,7 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"services": func(s *v1alpha1.LocalServiceSpec) { s.Mode, s.GroupBy = v1alpha1.ModeServices, "" },
 }
 
-// invalidSpecs are what a spec can be changed to that a CustomResourceDefinition of before let pass, by name.
+// invalidSpecs are changes that only an older CustomResourceDefinition accepted, by name.
 var invalidSpecs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"no-selector": func(s *v1alpha1.LocalServiceSpec) { s.Selector = nil },
 	"own-label":   func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo", rack: "n0"} },

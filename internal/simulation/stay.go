@@ -14,7 +14,7 @@ import (
 )
 
 // mayStay reports whether a LocalService may have a Service: one that it wants, or one of the previous mode as long as
-// its names cannot be given up.
+// its names have to stay.
 func (s *snapshot) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	_, isWanted := s.names(ls)[service.Name]
 	return isWanted || s.isKept(ls, service) ||
@@ -32,8 +32,8 @@ func (s *snapshot) isTaken(ls *v1alpha1.LocalService) bool {
 	return false
 }
 
-// hasOwnPods reports whether a Service of the previous mode, also one left behind, publishes other pods than that
-// would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
+// hasOwnPods reports whether a Service of the previous mode, even an orphaned one, publishes other pods than the new
+// ones would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
 func (s *snapshot) hasOwnPods(ls *v1alpha1.LocalService) bool {
 	for key, service := range s.services {
 		isOf := metav1.IsControlledBy(service, ls) || service.Labels[v1alpha1.OwnerLabelKey] == ls.Name
@@ -74,7 +74,7 @@ func (s *snapshot) isKeptAt(key types.NamespacedName) bool {
 	return owner != nil && s.isKept(owner, service)
 }
 
-// stay notes since when a Service of this name has had to stay: because it is wanted, always in the same form, or kept.
+// stay records since when a Service of this name has had to stay: it is wanted, always in the same form, or kept.
 func (d *demand) stay(signature string, isKept bool) {
 	isOther := signature != "" && signature != d.form
 	switch {
@@ -89,7 +89,7 @@ func (d *demand) stay(signature string, isKept bool) {
 }
 
 // checkKept checks that a replica writes nothing for a LocalService whose spec is invalid, and deletes nothing of a
-// node that exists while a nodeSelector matches nothing. What was wanted until then was never to be deleted.
+// node that exists while a nodeSelector matches nothing. What was wanted until then never had to be deleted.
 func (g *guard) checkKept(w Write, d *demand) {
 	s, service := newSnapshot(g.server), w.After
 	if service == nil {

@@ -31,14 +31,14 @@ type Object interface {
 type APIServer struct {
 	mu        sync.Mutex
 	version   int64 // the resource version of the last write, of all resources
-	written   int   // how many writes there have been but for leases and events, which most are at rest
+	written   int   // the number of writes, without leases and events, which are most at rest
 	uids      int
 	tables    map[string]*table // by the plural name of the resource
 	byType    map[reflect.Type]*table
 	addresses *pool
 	nodePorts *pool
 	admission []Admission
-	isLenient bool // stores what the CustomResourceDefinition refuses, which an older one let pass
+	isLenient bool // stores what the CustomResourceDefinition refuses, and an older one accepted
 	observers []func(Write)
 	refusals  []func(Refused)
 	changed   chan struct{} // closed at the next write that concerns the cluster's own controllers
@@ -70,12 +70,12 @@ type Write struct {
 	Before, After Object
 }
 
-// Refused is a write that the API server has refused by itself, and not because something went wrong.
+// Refused is a write that the API server has refused by itself, not because of a fault.
 type Refused struct {
 	By, Verb, Resource string
 	Key                types.NamespacedName
 	DryRun             bool
-	Sent, Stored       Object // what was to be created, and what there is with this key; nil for none
+	Sent, Stored       Object // the object to create, and the one that exists with this key; nil for none
 	Err                error
 }
 
@@ -90,7 +90,7 @@ func (w *Write) Verb() string {
 	return "update"
 }
 
-// NewAPIServer returns an API server with nothing in it, which has so many cluster IPs and node ports.
+// NewAPIServer returns an empty API server. addresses is the number of cluster IPs, and of node ports.
 func NewAPIServer(addresses int) *APIServer {
 	s := &APIServer{version: 1, tables: map[string]*table{}, byType: map[reflect.Type]*table{},
 		changed: make(chan struct{}), addresses: newPool(addresses), nodePorts: newPool(addresses)}
@@ -101,13 +101,13 @@ func NewAPIServer(addresses int) *APIServer {
 	return s
 }
 
-// usualLag is how much later than a write a watch tells it, when nothing goes wrong. Every resource has its own, so
-// that what happens next does not depend on which of two watches is read first.
+// usualLag returns how long after a write a watch reports it, without faults. Every resource has its own, so that what
+// happens next does not depend on which of two watches is read first.
 func usualLag(resource string) time.Duration {
 	return 5*time.Millisecond + time.Duration(hash(resource)%uint64(time.Millisecond))
 }
 
-// isReplica reports whether a writer is a replica of the controllers, whose names begin so.
+// isReplica reports whether a writer is a replica of the controllers, according to its name.
 func isReplica(by string) bool { return strings.HasPrefix(by, "replica") }
 
 // Observe calls observer after each write that has taken place. It may call list, but no method of the API server.
@@ -172,7 +172,7 @@ func (s *APIServer) Create(by string, object Object) error {
 	return err
 }
 
-// Update has an actor change an object. It returns an error if there is none.
+// Update changes an object for an actor. It returns an error if there is none.
 func Update[T Object](s *APIServer, by, namespace, name string, change func(T)) error {
 	return updateObject(s, by, namespace, name, "", change)
 }
@@ -196,7 +196,7 @@ func updateObject[T Object](s *APIServer, by, namespace, name, subresource strin
 	return err
 }
 
-// Delete has an actor delete an object.
+// Delete deletes an object for an actor.
 func (s *APIServer) Delete(by string, object Object, options metav1.DeleteOptions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func keyOf(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// create stores a new object, or only says whether it would. s.mu must be held, as for all that follows.
+// create stores a new object, or with dryRun only says whether it would. s.mu must be held, as for all functions below.
 func (s *APIServer) create(by string, t *table, object Object, dryRun bool) (Object, error) {
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		s.uids++
@@ -246,7 +246,7 @@ func (s *APIServer) create(by string, t *table, object Object, dryRun bool) (Obj
 	return object, nil
 }
 
-// update is one of an object: conditions are on the object that is stored.
+// update says which object to update, and for whom.
 type update struct {
 	*table
 	by          string
@@ -254,7 +254,7 @@ type update struct {
 	subresource string
 }
 
-// update stores what change makes of an object, which it must not change itself.
+// update stores what change returns for an object. change must not modify its argument.
 func (s *APIServer) update(u update, change func(old Object) (Object, error)) (Object, error) {
 	stored := u.objects[u.key]
 	if stored == nil {
@@ -277,7 +277,7 @@ func (s *APIServer) update(u update, change func(old Object) (Object, error)) (O
 		object.SetResourceVersion(old.GetResourceVersion())
 	}
 	if u.name == "localservices" && u.subresource == "status" {
-		object.SetUID(old.GetUID()) // Of a custom resource only the status is taken then: a wrong UID is not noticed.
+		object.SetUID(old.GetUID()) // Only the status of a custom resource is taken: a wrong UID is ignored.
 	}
 	if err := u.keepMetadata(old, object); err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ func (s *APIServer) update(u update, change func(old Object) (Object, error)) (O
 	return object, nil
 }
 
-// wake has the watches of the resource look what there is to tell.
+// wake wakes the watches of the resource, to look for changes.
 func (t *table) wake() {
 	close(t.changed)
 	t.changed = make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// story is what happened in a world, in order. It is written down as it happens, and told only if something is wrong.
+// story is what happened in a world, in order. It is recorded as it happens, and formatted only if something is wrong.
 type story struct {
 	mu     sync.Mutex
 	begun  time.Time
@@ -39,7 +39,7 @@ func (s *story) add(format string, args ...any) {
 	})
 }
 
-// String tells what happened last.
+// String returns what happened last.
 func (s *story) String() string {
 	const most = 400
 	s.mu.Lock()
@@ -51,7 +51,7 @@ func (s *story) String() string {
 	return out.String()
 }
 
-// String tells what a write did, in short.
+// String returns in short what a write did.
 func (w *Write) String() string {
 	text := fmt.Sprintf("%s %s %s", w.Verb(), w.Resource, strings.TrimPrefix(w.Key.String(), "/"))
 	if w.Verb() == "update" {
@@ -60,7 +60,7 @@ func (w *Write) String() string {
 	return text
 }
 
-// differences are the paths of the fields in which two states of an object differ.
+// differences returns the paths of the fields in which two states of an object differ.
 func differences(before, after Object) []string {
 	var out []string
 	a, b := toFields(before), toFields(after)

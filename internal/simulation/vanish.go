@@ -9,7 +9,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// vanish deletes everything in one of four histories, after which no Service of a LocalService must be there.
+// vanish deletes everything in one of four histories. Then no Service of a LocalService may exist.
 func (w *world) vanish() {
 	if w.guard.hasFailed() || w.history.Seed%4 > 0 {
 		return
@@ -29,10 +29,10 @@ func (w *world) vanish() {
 	}
 }
 
-// memorable is how long something may be remembered of what is gone.
+// memorable is how long a replica may remember something about objects that are gone.
 const memorable = 30 * time.Minute
 
-// forget deletes the rest, too, after which the replicas must not remember anything of it for long.
+// forget deletes the rest, too. Then the replicas must not remember anything about it for long.
 func (w *world) forget() {
 	for _, pod := range List[*corev1.Pod](w.server) {
 		_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})

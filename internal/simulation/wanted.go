@@ -19,7 +19,7 @@ import (
 
 const rack = v1alpha1.DefaultNodeLabelKey
 
-// snapshot is what is stored at one moment, and which Services LocalServices want by then: what
+// snapshot is what is stored at one moment, and which Services LocalServices want at that moment: what
 // docs/reference/behaviour.md promises, from LocalServices, nodes and pods alone.
 type snapshot struct {
 	locals   []*v1alpha1.LocalService // without those that are being deleted
@@ -30,13 +30,13 @@ type snapshot struct {
 	wanted   map[types.NamespacedName][]want
 }
 
-// want is that a LocalService wants a Service: of a node or, with mode Hostnames, of none.
+// want is a Service that a LocalService wants: for a node or, in mode Hostnames, for none.
 type want struct {
 	ls   *v1alpha1.LocalService
 	node string
 }
 
-// newSnapshot looks at what is stored. The lock of the API server must be held.
+// newSnapshot takes a snapshot. The lock of the API server must be held.
 func newSnapshot(server *APIServer) *snapshot {
 	s := &snapshot{locals: list[*v1alpha1.LocalService](server), nodes: list[*corev1.Node](server),
 		pods: list[*corev1.Pod](server), slices: list[*discoveryv1.EndpointSlice](server),
@@ -54,7 +54,7 @@ func newSnapshot(server *APIServer) *snapshot {
 	return s
 }
 
-// owner is the LocalService that controls an object, nil for none.
+// owner returns the LocalService that controls an object, nil for none.
 func (s *snapshot) owner(object Object) *v1alpha1.LocalService {
 	i := slices.IndexFunc(s.locals, func(ls *v1alpha1.LocalService) bool {
 		return ls.Namespace == object.GetNamespace() && metav1.IsControlledBy(object, ls)
@@ -70,7 +70,7 @@ func isSelected(ls *v1alpha1.LocalService, node *corev1.Node) bool {
 	return labels.SelectorFromSet(ls.Spec.NodeSelector).Matches(labels.Set(node.Labels))
 }
 
-// names are those of the Services that a LocalService wants, with their nodes.
+// names returns the names of the Services that a LocalService wants, with their nodes.
 func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 	names := map[string]string{}
 	if isInvalid(&ls.Spec) {
@@ -94,11 +94,11 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 	return names
 }
 
-// sourceName is the name of the Service that selects the pods with mode Hostnames. The other one has that of its
+// sourceName returns the name of the Service that selects the pods in mode Hostnames. The other one has the name of its
 // LocalService.
 func sourceName(ls string) string { return naming.ServiceName(ls, "/hostnames") }
 
-// hostname is the name that a node has with mode Hostnames, "" for none.
+// hostname returns the name that a node has in mode Hostnames, "" for none.
 func hostname(ls *v1alpha1.LocalService, node *corev1.Node) string {
 	switch {
 	case ls.Spec.GroupBy == "":
@@ -109,7 +109,7 @@ func hostname(ls *v1alpha1.LocalService, node *corev1.Node) string {
 	return naming.Hostname(node.Labels[ls.Spec.GroupBy])
 }
 
-// serviceOf is a Service that a LocalService wants.
+// serviceOf returns a Service that a LocalService wants.
 func serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OwnerLabelKey: ls.Name},
 		Annotations: map[string]string{}}}
@@ -136,7 +136,7 @@ func serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
 	return s
 }
 
-// expand puts the name of a node in place of the variables in serviceMetadata.
+// expand replaces the variables in serviceMetadata with the name of a node.
 func expand(metadata map[string]string, node string) map[string]string {
 	out := map[string]string{}
 	for key, value := range metadata {
@@ -150,7 +150,7 @@ func expand(metadata map[string]string, node string) map[string]string {
 	return out
 }
 
-// shared are the pairs of all that part has, too, be it with another value.
+// shared returns the pairs of all whose keys part has, too, even with another value.
 func shared(all, part map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool { _, is := part[key]; return !is })
@@ -169,7 +169,7 @@ func modeOf(ls *v1alpha1.LocalService) v1alpha1.Mode {
 	return cmp.Or(ls.Spec.Mode, v1alpha1.ModeServices)
 }
 
-// modeOfService is with which mode a LocalService has a Service of this name.
+// modeOfService returns the mode in which a LocalService has a Service of this name.
 func modeOfService(owner, service string) v1alpha1.Mode {
 	if service == owner || service == sourceName(owner) {
 		return v1alpha1.ModeHostnames
@@ -177,7 +177,7 @@ func modeOfService(owner, service string) v1alpha1.Mode {
 	return v1alpha1.ModeServices
 }
 
-// answering are the pods that answer by the name of a node.
+// answering returns the pods that answer by the name of a node.
 func (s *snapshot) answering(ls *v1alpha1.LocalService, node string) (out []*corev1.Pod) {
 	for _, pod := range s.pods {
 		if pod.Spec.NodeName == node && selects(ls, pod) && isEndpoint(ls, pod) {
@@ -196,7 +196,7 @@ func isEndpoint(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
 	return isReady(pod) || ls.Spec.PublishNotReadyAddresses && isPublished(pod)
 }
 
-// endpoints are what a LocalService publishes with mode Hostnames, and its names, by whether anything answers by them.
+// endpoints returns what a LocalService publishes in mode Hostnames, and for each name whether anything answers.
 func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[string]bool) {
 	published, answers = map[string]bool{}, map[string]bool{}
 	keepsAll := s.selectsNothing(ls) && len(s.names(ls)) > 0

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// bookmarkInterval is how often a watch tells up to which version it has told all.
+	// bookmarkInterval is how often a watch reports the version up to which it has sent all changes.
 	bookmarkInterval = time.Minute
 	// freshTimeout is how long the API server waits for its watch cache before it gives up.
 	freshTimeout = 3 * time.Second
@@ -34,7 +34,7 @@ type view struct {
 	streams      map[*stream]bool
 }
 
-// Stall has the watches of a resource tell nothing for a while, and then all of it.
+// Stall makes the watches of a resource send nothing for a while, and then everything.
 func (e *Endpoint) Stall(resource string, d time.Duration) {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
@@ -45,15 +45,15 @@ func (e *Endpoint) Stall(resource string, d time.Duration) {
 	v.stalledUntil = time.Now().Add(d)
 }
 
-// Lag has the watches of a resource tell everything so much later, from now on.
+// Lag makes the watches of a resource send everything with this delay, from now on.
 func (e *Endpoint) Lag(resource string, d time.Duration) {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
 	e.views[resource].lag = d
 }
 
-// Break ends the watches of a resource, so that clients begin them anew: from where they were or, if the log is
-// compacted, with a list.
+// Break ends the watches of a resource, so that clients restart them: from where they were or, if the log is compacted,
+// with a list.
 func (e *Endpoint) Break(resource string, compact bool) {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *selection) matches(e *entry) bool {
 	return s.fields.Matches(set)
 }
 
-// list answers a list request: with what there is or, for resource version 0, with what the watch cache has.
+// list answers a list request: with what is stored or, for resource version 0, with what the watch cache has.
 func (e *Endpoint) list(r *request) *http.Response {
 	selected, err := r.selection()
 	if err != nil {
@@ -119,7 +119,7 @@ func (e *Endpoint) list(r *request) *http.Response {
 	return answer(r.Request, http.StatusOK, f.contentType(), f.list(r.table, entries, strconv.FormatInt(version, 10)))
 }
 
-// snapshot is what a stalled view sees.
+// snapshot returns what a stalled view sees.
 func (v *view) snapshot() ([]*entry, int64) {
 	old := table{definition: v.definition, objects: map[types.NamespacedName]*entry{}}
 	version := int64(1)
@@ -134,7 +134,7 @@ func (v *view) snapshot() ([]*entry, int64) {
 	return old.sorted(), version
 }
 
-// stream is a watch: the body of its answer. What it tells is taken from the log when it is read.
+// stream is the body of the response to a watch. Its events are taken from the log when it is read.
 type stream struct {
 	endpoint  *Endpoint
 	view      *view
@@ -162,7 +162,7 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 	if isList && !e.faults.hasStreamedLists() {
 		return refusal(r.Request, e.server.noStreamedLists(r)), nil
 	}
-	if isList { // It is never older than what is stored when it is asked for.
+	if isList { // A streamed list is never older than what is stored at the request.
 		deadline := time.Now().Add(freshTimeout)
 		for e.isStalled(v) {
 			if time.Now().After(deadline) {
@@ -205,13 +205,13 @@ func (e *Endpoint) isStalled(v *view) bool {
 	return v.isStalled()
 }
 
-// noStreamedLists is what an API server before Kubernetes 1.34 answers.
+// noStreamedLists returns the error of an API server before Kubernetes 1.34.
 func (s *APIServer) noStreamedLists(r *request) error {
 	return r.table.invalid("", fieldForbidden("sendInitialEvents", "sendInitialEvents is forbidden for watch unless "+
 		"the WatchList feature gate is enabled"))
 }
 
-// begin has a stream tell all that there is first, and that this was all.
+// begin makes a stream start with everything that is stored, and then a bookmark that says so.
 func (s *stream) begin() {
 	s.position = len(s.view.log)
 	for _, e := range s.view.sorted() {
@@ -223,7 +223,7 @@ func (s *stream) begin() {
 		map[string]string{metav1.InitialEventsAnnotationKey: "true"})...)
 }
 
-// bookmark is an event that says up to which version all has been told.
+// bookmark returns an event with the version up to which all changes have been sent.
 func (s *stream) bookmark(version int64, annotations map[string]string) []byte {
 	object := s.view.newObject()
 	object.GetObjectKind().SetGroupVersionKind(s.view.kind)
@@ -233,7 +233,7 @@ func (s *stream) bookmark(version int64, annotations map[string]string) []byte {
 	return s.form.event(watch.Bookmark, s.form.encode(object))
 }
 
-// Read tells what has happened, when it is time to.
+// Read returns the next events once they are due.
 func (s *stream) Read(p []byte) (int, error) {
 	for {
 		s.endpoint.server.mu.Lock()
@@ -264,7 +264,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// fill puts into the buffer what is to be told by now, and returns how long to wait at most until there is more.
+// fill adds the events that are due to the buffer, and returns how long to wait at most until there may be more.
 func (s *stream) fill() time.Duration {
 	now := time.Now()
 	ends := s.ends.Sub(now)
@@ -288,7 +288,7 @@ func (s *stream) fill() time.Duration {
 	return min(ends, bookmarkInterval)
 }
 
-// tell tells a change: one of which the selection saw nothing before is new to it, and the reverse.
+// tell adds the event of a change: an object that the selection did not match before is added, and the reverse.
 func (s *stream) tell(c *change) {
 	was, is := s.selection.matches(c.before), s.selection.matches(c.after)
 	switch {

@@ -19,7 +19,7 @@ const (
 	clusterIPServicesPerNamespace = 1000
 )
 
-// nearCapacity reports whether there are to be more Services than a cluster is known to stand.
+// nearCapacity reports whether there will be more Services than a cluster is known to support.
 func nearCapacity(c *plan.Capacity) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}
 	var atLeast string

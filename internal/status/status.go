@@ -18,7 +18,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Report is what a sync found, in its plan, and what became of that. It is made once, at the end of the sync.
+// Report is what a sync found, in its plan, and what it did. It is made once, at the end of the sync.
 type Report struct {
 	plan.Plan
 	// Written is the number of Services that are in place and up to date because the sync has written them.
@@ -36,12 +36,12 @@ func (r *Report) isWriting() bool {
 	return len(r.Refused) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
 }
 
-// isUnpublished reports whether Kubernetes has not published the pods yet that mode Hostnames names.
+// isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
 func (r *Report) isUnpublished() bool {
 	return r.IsHostnames && r.Copies.Sources == 0 && r.Count(plan.Conflict) == 0
 }
 
-// waitingCopies is the number of EndpointSlices whose predecessor is still to be deleted.
+// waitingCopies returns the number of EndpointSlices whose predecessor is still to be deleted.
 func (r *Report) waitingCopies() int {
 	if !r.IsHostnames {
 		return 0
@@ -49,7 +49,7 @@ func (r *Report) waitingCopies() int {
 	return r.Copies.Count(plan.Wait)
 }
 
-// Status returns the status that the report leads to. Where nothing has changed it equals old, timestamps included.
+// Status returns the status that follows from the report. If nothing has changed, it equals old, timestamps included.
 func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alpha1.LocalServiceStatus {
 	status := *old.DeepCopy()
 	status.ObservedGeneration = generation
@@ -68,7 +68,7 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	// Ready can be looked for; of Stalled it is a convention that it is there only while it is True.
+	// By convention, Stalled is present only while it is True. Ready is always present.
 	if isStalled(&ready) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled,
 			Status: metav1.ConditionTrue, ObservedGeneration: generation, Reason: ready.Reason, Message: ready.Message})
@@ -86,8 +86,8 @@ func ReportsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
 		ready.ObservedGeneration == ls.Generation
 }
 
-// setRetiring sets the condition since when the Services of the previous mode are not needed any more. A change of the
-// spec resets it. Pods that come and go do not: they are not known under both names at the same moment.
+// setRetiring sets the condition that shows since when the Services of the previous mode are not needed any more. A
+// change of the spec resets it. Pods that come and go do not: they do not get both names at the same moment.
 func (r *Report) setRetiring(status *v1alpha1.LocalServiceStatus, generation int64) {
 	if r.Invalid != nil {
 		return
@@ -161,7 +161,7 @@ func (r *Report) ready() metav1.Condition {
 	return c
 }
 
-// answering says where no pod is ready: the Services are the controller's part, and the pods are not.
+// answering says where no pod is ready. Ready is True all the same: pods are not the controller's part.
 func (r *Report) answering(noun string) string {
 	switch {
 	case r.Ready >= r.Nodes:
@@ -251,16 +251,16 @@ const notPermitted = "mode Hostnames needs the permission to write EndpointSlice
 	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
 	"hostnames.yaml of the release, and the names are published within 10 seconds; or use mode: Services"
 
-// isNotPermitted reports whether a write was refused because nobody has granted the controller to write EndpointSlices:
-// an admission policy says no with the same code, and in other words.
+// isNotPermitted reports whether a write was refused because the controller lacks the permission to write
+// EndpointSlices. An admission policy refuses with the same code, but in other words.
 func isNotPermitted(err error) bool {
 	e, ok := errors.AsType[*WriteError](err)
 	return ok && e.Kind == EndpointSliceKind && apierrors.IsForbidden(e.Err) &&
 		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
 }
 
-// Same reports whether two statuses say the same. The numbers of NearCapacity alone say nothing new: they change with
-// every Service of the cluster.
+// Same reports whether two statuses say the same. The numbers of NearCapacity do not count: they change with every
+// Service of the cluster.
 func Same(before, after *v1alpha1.LocalServiceStatus) bool {
 	near := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionNearCapacity)
 	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionNearCapacity)
@@ -271,8 +271,8 @@ func Same(before, after *v1alpha1.LocalServiceStatus) bool {
 	return apiequality.Semantic.DeepEqual(before, after)
 }
 
-// Changed are the conditions that say something else than before. Other numbers in a message are nothing new where the
-// API server, or what others do, changes them all the time.
+// Changed returns the conditions that differ from those before. Numbers in a message do not count where the API server,
+// or what others do, changes them all the time.
 func Changed(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, condition.Type)
@@ -282,11 +282,11 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 }
 
 func sameMessage(a, b *metav1.Condition) bool {
-	if a.Reason == v1alpha1.ReasonWriteFailed { // Which Services were tried, and how many, is nothing new.
+	if a.Reason == v1alpha1.ReasonWriteFailed { // It does not matter which Services were tried, and how many.
 		return causes(a.Message).Equal(causes(b.Message))
 	}
 	switch a.Reason {
-	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace: // Which pods are ready, the columns show.
+	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace: // The columns show which pods are ready.
 		return true
 	case v1alpha1.ReasonManyServices, v1alpha1.ReasonManyEnvironmentVariables, v1alpha1.ReasonEnoughCapacity,
 		v1alpha1.ReasonNoNodesSelected:
@@ -304,7 +304,7 @@ func withoutNumbers(s string) string {
 	}, s)
 }
 
-// Warnings are the conditions that have begun to need attention, or changed while they do.
+// Warnings returns the conditions that have begun to need attention, or have changed while they do.
 func Warnings(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(Changed(before, after), func(c metav1.Condition) bool { return !needsAttention(&c) })
 }

@@ -36,7 +36,7 @@ type WriteError struct {
 	Err             error
 }
 
-// what is what was attempted on which kind of object: "create Service".
+// what returns what was attempted, on which kind of object: "create Service".
 func (e *WriteError) what() string { return infinitive(e.Action) + " " + cmp.Or(e.Kind, "Service") }
 
 // Error says what was attempted, on which object, and why it failed.
@@ -46,11 +46,11 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// elided stands in messages for a name of which there are many.
+// elided replaces the name in a message that stands for many objects.
 const elided = "…"
 
-// reason is why the write failed, in the words of the API server, about an object of that name: a dry run has the
-// object under a generated name, and a cause is the same for many objects.
+// reason returns why the write failed, in the words of the API server, as if the object had this name: a dry run uses a
+// generated name, and a cause is the same for many objects.
 func (e *WriteError) reason(name string) string { return rename(e.Err.Error(), e.Name, name) }
 
 // rename replaces the name of an object in a message, and names generated from it.
@@ -58,12 +58,12 @@ func rename(message, from, to string) string {
 	const longestBase = 58 // of a name that the API server generates
 	base := from + "-"
 	generated := regexp.QuoteMeta(base[:min(len(base), longestBase)]) + `[a-z0-9]{5}\b`
-	// A name may be a word of the message, such as quota: it is one only in quotes, or after the namespace.
+	// A name may also be a word of the message, such as quota: it counts only in quotes, or after the namespace.
 	return regexp.MustCompile(`(["'/])(?:`+generated+"|"+regexp.QuoteMeta(from)+`)(["'/ ,:;]|$)`).
 		ReplaceAllString(message, "${1}"+to+"${2}")
 }
 
-// cause is what the errors of the same kind of write have in common: their text without the names of the Services.
+// cause returns what the errors of the same kind of write have in common: their text without the names of the Services.
 func cause(err error) string {
 	e, isWrite := errors.AsType[*WriteError](err)
 	if !isWrite {
@@ -78,7 +78,7 @@ var (
 	counted = regexp.MustCompile(`[0-9]+ (writes failed: |× )`)
 )
 
-// causes are the causes in a message of Summarize, without objects and numbers.
+// causes returns the causes in a message of Summarize, without objects and numbers.
 func causes(message string) sets.Set[string] {
 	if one := single.FindStringSubmatch(message); one != nil {
 		message = one[1] + ": " + rename(message[len(one[0]):], one[2], elided)
@@ -95,8 +95,7 @@ func causes(message string) sets.Set[string] {
 // moreCauses ends a message that does not have all causes.
 const moreCauses = " more causes"
 
-// Summarize groups writes that failed by cause and counts them, in an order that depends on nothing else. Of a single
-// one it names the Service.
+// Summarize groups failed writes by cause and counts them, sorted by cause. For a single one, it names the Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*WriteError](errs[0]); isWrite {

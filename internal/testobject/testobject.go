@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// LocalService is a headless LocalService default/demo, edited.
+// LocalService returns the headless LocalService default/demo, edited.
 func LocalService(edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
 	ls := &v1alpha1.LocalService{
 		ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1,
@@ -27,8 +27,8 @@ func LocalService(edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
 	return ls
 }
 
-// Stored is a Service as the API server stores it: defaults filled in, addresses and ports allocated, and with a
-// status that somebody has written.
+// Stored returns a Service as the API server stores it: with defaults, allocated addresses and ports, and a status that
+// somebody has written.
 func Stored(service *corev1.Service) *corev1.Service {
 	s := service.DeepCopy()
 	s.UID = types.UID("uid-" + s.Name)
@@ -73,14 +73,14 @@ func Stored(service *corev1.Service) *corev1.Service {
 	return s
 }
 
-// ForeignService is a Service of somebody else, with a label of ours.
+// ForeignService returns a Service of somebody else, with a label of ours.
 func ForeignService(name string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
 		UID:    types.UID("foreign-" + name),
 		Labels: map[string]string{v1alpha1.OwnerLabelKey: "demo"}}}
 }
 
-// Specs are LocalServices that use every field, by what is special about them.
+// Specs are changes to LocalServices that together use every field, by what is special about them.
 var Specs = map[string]func(*v1alpha1.LocalService){
 	"headless":           func(*v1alpha1.LocalService) {},
 	"headless, no ports": func(ls *v1alpha1.LocalService) { ls.Spec.Ports = nil },

@@ -12,12 +12,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// maxRefusals is how many writes of a kind in a row may fail before no more are begun. Where the API server refuses
-// everything, as beyond a quota, little is tried; where it refuses some, the others are made, because the order is
-// random. Of replacements, which take away what serves, the first that fails is the last.
+// maxRefusals is how many writes of a kind in a row may fail before no more are begun. If the API server refuses
+// everything, as beyond a quota, little is tried; if it refuses some, the others are made, because the order is random.
+// Replacements, which delete what serves, stop at the first failure.
 const maxRefusals = 10
 
-// batch is what became so far of the writes of one kind.
+// batch is the progress of the writes of one kind.
 type batch struct {
 	action                   plan.Action
 	accepted, failed, inARow int
@@ -35,7 +35,7 @@ func (b *batch) isGivenUp() bool {
 	return b.inARow >= maxRefusals || b.action == plan.Replace && b.failed > 0
 }
 
-// attempt identifies a change of a Service. What cannot be replaced can perhaps be created, once it is gone.
+// attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later.
 func (w *execution) attempt(change *plan.Change) Attempt {
 	return attempt(w.ls, string(change.Action)+" "+change.Name)
 }
@@ -73,7 +73,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 		w.out.Refused = append(w.out.Refused, putOff)
 	}
 	for _, group := range [][]plan.Change{fresh, untried, refused} {
-		if action != plan.Replace { // What a finalizer keeps stays first: no other goes while the cache lags.
+		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
 		due = append(due, group...)
@@ -81,7 +81,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 	return due
 }
 
-// wait takes in that a change has to wait for a while, and reports whether it has.
+// wait records how long a change has to wait, and reports whether it has to.
 func (w *execution) wait(left time.Duration) bool {
 	if left > 0 && (w.out.RetryAfter == 0 || left < w.out.RetryAfter) {
 		w.out.RetryAfter = left
@@ -89,9 +89,9 @@ func (w *execution) wait(left time.Duration) bool {
 	return left > 0
 }
 
-// conclude has those changes of the batch wait that were refused, all for the same time, so that they are tried again
-// in one sync. Of the rest, which were not begun, those wait as well that were refused before, where little else was
-// accepted; and all, where nothing was.
+// conclude makes the refused changes of the batch wait, all for the same time, so that one sync tries them again. The
+// rest were not begun. If no change was accepted, all of them wait; if the batch was given up, those wait that were
+// refused before.
 func (w *execution) conclude(rest []plan.Change) {
 	b := &w.batch
 	for _, r := range b.refused {
@@ -118,7 +118,7 @@ func (w *execution) conclude(rest []plan.Change) {
 	}
 }
 
-// failed takes in a write that failed.
+// failed records a write that failed.
 func (w *execution) failed(change *plan.Change, err error) {
 	w.batch.failed, w.batch.inARow, w.batch.last = w.batch.failed+1, w.batch.inARow+1, err
 	switch {
@@ -135,8 +135,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 	}
 }
 
-// refuse has an attempt wait that was refused. Nothing is remembered if the LocalService is gone, or its spec is
-// another by now.
+// refuse makes a refused attempt wait. It remembers nothing if the LocalService is gone, or its spec has changed.
 func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error)) {
 	if w.isWanted() == nil {
 		add(attempt, err)
@@ -144,8 +143,8 @@ func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error))
 	w.wait(w.Refusals.Left(attempt))
 }
 
-// contestedError has the names of fields that have come back from the API server other than they were written: an
-// admission webhook or policy sets them. They count as refused.
+// contestedError has the names of fields that the API server returned differently than they were written: an admission
+// webhook or policy sets them. They count as refused.
 type contestedError struct{ fields []string }
 
 func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
@@ -154,7 +153,7 @@ func (e *contestedError) Error() string { return "something else sets " + string
 const contestedFields = "fields"
 
 // ContestedFields returns the names of the fields of a LocalService's Services that are left as something else sets
-// them, sorted. Without that they would be written at every sync.
+// them, sorted. Otherwise every sync would write them.
 func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
 	attempt := attempt(ls, contestedFields)
 	refusal, _ := s.Refusals.Get(attempt)
@@ -165,8 +164,8 @@ func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
 	return e.fields
 }
 
-// contest takes in that fields are contested: what is still to be changed is planned again, without them. What is
-// missing is made.
+// contest records that fields are contested: the remaining changes are planned again, without them. Missing Services
+// are still created.
 func (w *execution) contest(fields []string) {
 	known := w.ContestedFields(w.ls)
 	err := &contestedError{sets.List(sets.New(known...).Insert(fields...))}

@@ -16,7 +16,7 @@ import (
 )
 
 // isCurrent returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
-// error is Stale if it was changed or deleted. It reads only metadata, which can be decoded whatever else there is.
+// error is Stale if the LocalService was changed or deleted. It reads only metadata, which can always be decoded.
 func (d *Dependencies) isCurrent(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -46,11 +46,11 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	case err != nil:
 		return nil, fmt.Errorf("is its node %s gone? %w", name, err)
 	}
-	return labels.Merge(node.Labels, nil), nil // Not nil, also where there are none.
+	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }
 
-// isWanted returns nil while the cache knows of no other spec than that of the plan. It is asked before each write, and
-// again immediately before a Service is removed, because what came before may have taken its time.
+// isWanted returns nil while the cache has no other spec than that of the plan. It is checked before each write, and
+// again immediately before a Service is deleted, because the steps in between may take time.
 func (w *execution) isWanted() error {
 	current := w.Caches.LocalServices.Get(w.ls.Namespace, w.ls.Name)
 	if current == nil || current.UID != w.ls.UID || current.DeletionTimestamp != nil ||

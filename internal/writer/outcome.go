@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
-// Outcome is what became of the changes of a plan.
+// Outcome says what became of the changes of a plan.
 type Outcome struct {
 	// Made are the names of the Services whose changes were made, by action.
 	Made map[plan.Action][]string
@@ -26,14 +26,14 @@ type Outcome struct {
 	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
 	// cache was behind: the next plan, from a newer cache, will be right.
 	Failed, Stale []error
-	// More is true if the time was over before all changes were tried.
+	// More is true if time ran out before all changes were tried.
 	More bool
-	// Stopped is why no other change was tried: the error of the context, ErrNamespaceTerminating, or one that is
+	// Stopped is why no more changes were tried: the error of the context, ErrNamespaceTerminating, or one that is
 	// Stale, because the LocalService was changed, or fields are contested.
 	Stopped error
 }
 
-// InPlace is how many more Services are in place than before.
+// InPlace returns how many more Services are in place than before.
 func (o *Outcome) InPlace() (n int) {
 	for action, names := range o.Made {
 		if action != plan.Delete && action != plan.Retire {
@@ -48,7 +48,7 @@ func (o *Outcome) IsComplete() bool { return !o.More && !o.hasFailed() }
 
 func (o *Outcome) hasFailed() bool { return len(o.Refused)+len(o.Failed)+len(o.Stale) > 0 }
 
-// Err is the error of a sync: nil if nothing failed that may pass in a moment. What was refused has its own backoff.
+// Err returns the error of a sync, nil unless a write failed that may soon succeed. Refusals have their own backoff.
 func (o *Outcome) Err(key types.NamespacedName) error {
 	switch {
 	case len(o.Failed) > 0:
@@ -60,10 +60,10 @@ func (o *Outcome) Err(key types.NamespacedName) error {
 }
 
 // mayPass reports whether a write failed for reasons that may pass in a moment: the API server could not be reached, or
-// was busy. What it has refused it will refuse again.
+// was busy. It will refuse again what it has refused.
 func mayPass(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
-	isTimeout := errors.Is(err, context.DeadlineExceeded) // What hangs must not hold up all others again and again.
+	isTimeout := errors.Is(err, context.DeadlineExceeded) // A write that hangs must not hold up others repeatedly.
 	return !answered && !isTimeout || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }

@@ -1,5 +1,5 @@
-// Package writer carries out plans: it makes many writes at a time, bounded over all who have something to write, and
-// says what became of each.
+// Package writer carries out plans: it makes many writes at a time, within one bound for all LocalServices, and reports
+// the outcome of each.
 package writer
 
 import (
@@ -7,20 +7,20 @@ import (
 	"runtime/debug"
 )
 
-// Pool bounds the writes under way. Every batch may have one write under way; more than that only as long as there
-// are few in all. So a batch whose writes hang slows others down, and never stops them.
+// Pool bounds the writes under way. Every batch may always have one write under way; more than that only while the pool
+// has room. So a batch whose writes hang slows others down, but never stops them.
 type Pool struct{ shared chan struct{} } // holds a token for each write beyond the first of its batch
 
-// NewPool makes a Pool of so many writes at a time, and one more for each batch.
+// NewPool makes a Pool for a number of writes at a time, and one more for each batch.
 func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
 
-// Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. It
-// returns how many were begun, when those have ended. It begins with one write at a time, and allows one more for each
-// that is accepted, and one less for each that is not, so that little is tried where all is refused, also from the
+// Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. When all
+// that were begun have ended, it returns their number. It starts with one write at a time, allows one more for each
+// that is accepted, and one less for each that is not, so that little is tried while all are refused, even from the
 // middle of the batch on.
 //
-// write is called with the number of the write, by several goroutines; ended with its error, one at a time. It reports
-// whether the write was accepted.
+// write is called with the number of the write, by several goroutines. ended is called with its error, one at a time,
+// and reports whether the write was accepted.
 func (p *Pool) Each(n int, mayBegin func() bool, write func(i int) error, ended func(i int, err error) bool) (
 	begun int) {
 	type end struct {
@@ -75,7 +75,7 @@ func (p *Pool) take() bool {
 	}
 }
 
-// recoverInto makes a panic an error. One object that nobody thought of must not stop the work on all others.
+// recoverInto turns a panic into an error. One unforeseen object must not stop the work on all others.
 func recoverInto(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())

@@ -16,11 +16,11 @@ const (
 	minRefusedBackoff = 10 * time.Second
 	rememberedFor     = 3 * reconcile.MaxBackoff
 	longestBackoff    = 8 // refusals in a row
-	// Of more than maxRemembered refused writes some are forgotten, and tried earlier than they need be.
+	// Beyond maxRemembered refused writes, some are forgotten, and tried again too early.
 	maxRemembered = 10000
 )
 
-// Attempt identifies a write that may be refused: another generation of its owner asks for another write.
+// Attempt identifies a write that may be refused: another generation of its owner makes another write.
 type Attempt struct {
 	Owner      types.UID
 	Generation int64
@@ -33,7 +33,7 @@ type Refusal struct {
 	RetryAt time.Time
 	// Times is how often in a row the attempt was refused.
 	Times int
-	// Untried is true if the attempt was never made, because others like it were refused, of which Err is one.
+	// Untried is true if the attempt was never made, because others like it were refused. Err is that of one of them.
 	Untried bool
 }
 
@@ -65,8 +65,8 @@ func (r *Refusals) AddLike(attempt Attempt, err error) {
 	r.add(attempt, last)
 }
 
-// AddContested records that what an attempt has written was changed by something else, as it will most likely be again:
-// the attempt waits for the longest backoff at once.
+// AddContested records that something else changed what an attempt wrote, and most likely will again: the attempt gets
+// the longest backoff at once.
 func (r *Refusals) AddContested(attempt Attempt, err error) {
 	r.add(attempt, Refusal{Err: err, Times: longestBackoff})
 }
@@ -84,7 +84,7 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 	return refusal, isRefused
 }
 
-// Left returns for how long an attempt must not be made, 0 if it may be made now.
+// Left returns how long an attempt still has to wait, 0 if it may be made now.
 func (r *Refusals) Left(attempt Attempt) time.Duration {
 	refusal, isRefused := r.Get(attempt)
 	if !isRefused {

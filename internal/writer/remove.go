@@ -15,20 +15,20 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// replace deletes a Service and creates its successor, once the API server has said that it would accept that, and
-// store it as it is. Its error is a contestedError if the successor would not be as it should, either.
+// replace deletes a Service and creates its successor, once the API server has confirmed in a dry run that it would
+// accept and store that unchanged. Its error is a contestedError if the successor would be changed.
 func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
 	successor := template.Service(change.Node)
 	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
-	// The API server looks last whether the name is free, when nothing else is left to refuse.
+	// The API server checks last whether the name is free, when nothing else is left to refuse.
 	_, err := client.Create(ctx, successor, dryRun)
 	if apierrors.IsAlreadyExists(err) {
-		// It reports what it would store only for a name that is free.
+		// It returns what it would store only if the name is free.
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
-		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies go by how a name begins.
+		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies match the prefix of a name.
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
 			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
 				return nil, &contestedError{fields}
@@ -44,7 +44,7 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
 	created, err := client.Create(ctx, successor, options)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		// A dry run does not find everything, such as an exhausted address range. The time may be used up.
+		// A dry run does not find everything, such as an exhausted address range. ctx may have expired by now.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
 		restored, backErr := client.Create(ctx, template.Restored(change.Current), options)
@@ -57,8 +57,8 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 	return created, err
 }
 
-// delete deletes a Service that no node wants, once the API server has said so: the cache of nodes may lag behind that
-// of Services.
+// delete deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag
+// behind that of Services.
 func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) error {
 	if change.Action == plan.Retire {
@@ -75,8 +75,8 @@ func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterfa
 	return remove(ctx, client, change.Current, mayRemove)
 }
 
-// remove deletes a Service as a plan has seen it. If somebody has changed it since, it may be another one's. What came
-// before may have taken its time, so mayRemove is asked at last.
+// remove deletes a Service as a plan has seen it: if somebody has changed it since, it may belong to somebody else. The
+// steps before may have taken time, so mayRemove is called last.
 func remove(ctx context.Context, client typedcorev1.ServiceInterface, current plan.Service,
 	mayRemove func() error) error {
 	if err := mayRemove(); err != nil {

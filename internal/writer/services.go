@@ -28,8 +28,8 @@ import (
 const (
 	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
 	Timeout = 30 * time.Second
-	// One sync begins writes for syncTime; where the API server is slow, for slowSyncTime, or until it has begun
-	// syncWrites, which is time for many at once. The LocalService then waits for its next turn, and is planned again.
+	// One sync begins writes for syncTime or, if the API server is slow, until it has begun syncWrites, but for at most
+	// slowSyncTime. The LocalService then waits for its next turn, and is planned again.
 	syncTime     = 500 * time.Millisecond
 	slowSyncTime = 10 * syncTime
 	syncWrites   = 64
@@ -51,11 +51,11 @@ type Dependencies struct {
 	Caches   *cache.Caches
 	Observed *cache.Observed
 	Refusals *Refusals
-	// Shuffle is rand.Shuffle, or one whose order can be repeated.
+	// Shuffle is rand.Shuffle, or one with a reproducible order.
 	Shuffle func(n int, swap func(i, j int))
 }
 
-// NewDependencies returns what the writes of one controller are made with, of which it remembers its own.
+// NewDependencies returns the Dependencies of one controller, which remembers its own writes and refusals.
 func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
 	shuffle func(n int, swap func(i, j int))) Dependencies {
 	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
@@ -69,20 +69,20 @@ type Services struct {
 	record func(regarding runtime.Object, eventType, reason, note string)
 }
 
-// NewServices makes Services with so many writes at a time, which record an event before many are deleted.
+// NewServices makes Services with a number of writes at a time, which record an event before a mass deletion.
 func NewServices(deps Dependencies, concurrency int,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Services {
 	return &Services{Dependencies: deps, pool: NewPool(concurrency), record: record}
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
-// in a quota; adoptions need none. Replacements come late, and alone, because they delete what serves; and last what
-// nobody needs any more.
+// in a quota; adoptions need none. Replacements come late, and alone, because they delete what serves. What nobody
+// needs any more comes last.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
 
-// Write makes the changes of a plan, in random order, but first those that were not refused before. Those that were
-// refused a moment ago are not tried. If there is anything to write, the LocalService is first read from the API
-// server, because the cache may lag: it may be deleted, and its Services orphaned by the same command.
+// Write makes the changes of a plan, in random order, but first those that were not refused before. Those that have to
+// wait after a refusal are not tried. If there is anything to write, the LocalService is first read from the API
+// server, because the cache may lag: one command may have deleted it and orphaned its Services.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
 	w := &execution{Services: s, ls: ls, began: s.Clock.Now(), out: Outcome{Made: map[plan.Action][]string{}}}
 	w.wait(s.Refusals.Left(attempt(ls, contestedFields)))
@@ -113,7 +113,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	return w.out
 }
 
-// announce records an event, before anything is written, of what somebody may not have meant: once, when it begins.
+// announce records an event before a mass deletion, which may be a mistake: once, when it begins.
 func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
 	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
 		s.record(ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
@@ -121,7 +121,7 @@ func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
 	}
 }
 
-// execution is the work on the changes of one plan. Only write is called by several goroutines.
+// execution makes the changes of one plan. Only write is called by several goroutines.
 type execution struct {
 	*Services
 	ls    *v1alpha1.LocalService
@@ -130,12 +130,12 @@ type execution struct {
 	writes    int // that were begun
 	batch     batch
 	refused   []error // by this sync
-	contested error   // why nothing is changed any more, if it is not
+	contested error   // why changes were stopped, if they were
 	out       Outcome
 }
 
-// mayBegin reports whether another write of the batch may begin. At least one is made, also if it took long to read the
-// LocalService.
+// mayBegin reports whether another write of the batch may begin. At least one is made, even if reading the LocalService
+// took long.
 func (w *execution) mayBegin(ctx context.Context) bool {
 	w.out.Stopped = cmp.Or(w.out.Stopped, ctx.Err(), w.isWanted())
 	taken := w.Clock.Since(w.began)
@@ -148,7 +148,7 @@ func (w *execution) mayBegin(ctx context.Context) bool {
 	return true
 }
 
-// ended takes in what became of one change, and reports whether that was accepted.
+// ended records the outcome of one change, and reports whether the change was accepted.
 func (w *execution) ended(change *plan.Change, written *corev1.Service, err error) bool {
 	isRemoval := change.Action == plan.Delete || change.Action == plan.Retire
 	contested, isContested := errors.AsType[*contestedError](err)
@@ -169,7 +169,7 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 			w.contest(fields)
 		}
 		isLasting := len(fields) == 0 || change.Action != plan.Update && change.Action != plan.Adopt
-		if isLasting { // Nobody need know of a change that admission undoes.
+		if isLasting { // A change that admission undoes is not reported.
 			w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 		}
 	}
@@ -214,7 +214,7 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 }
 
 // isOurs returns nil unless a Service was stored with another controller: the garbage collector may delete it as often
-// as it is made. One without a controller stays.
+// as it is created. One without a controller stays.
 func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
 	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
 		return apierrors.NewBadRequest(fmt.Sprintf("it was stored with the controller %s %s instead of this "+

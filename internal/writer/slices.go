@@ -23,11 +23,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Slices makes the changes of the EndpointSlices that have hostnames.
+// Slices makes the changes of EndpointSlices with hostnames.
 type Slices struct{ Dependencies }
 
-// contestedSlice is a write of an EndpointSlice that was stored in another way than was asked for: somebody, such as an
-// admission webhook, would have it so again. It counts as refused.
+// contestedSlice is a write of an EndpointSlice that was stored differently than written: something, such as an
+// admission webhook, would change it again. It counts as refused.
 type contestedSlice struct {
 	uid        types.UID
 	want, have plan.SliceSum
@@ -35,8 +35,8 @@ type contestedSlice struct {
 
 func (c *contestedSlice) Error() string { return "something else changes what is written" }
 
-// IsContested reports whether an EndpointSlice was stored in another way than it was written, when it was written as it
-// is wanted now: it is left so for a while.
+// IsContested reports whether an EndpointSlice was stored differently when it was written as it is wanted now: it is
+// left unchanged for a while.
 func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSlice, want plan.SliceSum) bool {
 	contested := contestedAttempt(ls, current.GetName())
 	refusal, _ := s.Refusals.Get(contested)
@@ -45,7 +45,7 @@ func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSli
 		c.have.Same(current.Sum())
 }
 
-// sliceAttempt identifies the write of an EndpointSlice, and contestedAttempt another one to store it as it is written.
+// sliceAttempt identifies the write of an EndpointSlice, and contestedAttempt one to have it stored as written.
 func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return attempt(ls, "EndpointSlice/"+name)
 }
@@ -54,7 +54,7 @@ func contestedAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return attempt(ls, "EndpointSlice/"+name+"/contested")
 }
 
-// Refused returns the errors of those of some changes that the API server refused when they were tried last.
+// Refused returns the errors of the changes that the API server refused when they were last tried.
 func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
 		if last, isRefused := s.Refusals.Get(sliceAttempt(ls, changes[i].Name)); isRefused {
@@ -64,7 +64,7 @@ func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (
 	return refused
 }
 
-// isStored reports whether what is stored is what was asked for, and remembers it if not.
+// isStored reports whether an EndpointSlice was stored as written, and remembers it if not.
 func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.EndpointSlice) bool {
 	want, err1 := plan.SumOf(asked)
 	have, err2 := plan.SumOf(stored)
@@ -76,9 +76,9 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 	return false
 }
 
-// Write makes a change of the names of a LocalService, unless it was refused a moment ago. It returns when to look
-// again, and whether there is something to report: it was refused, is not any more, or is contested. Its error is about
-// what may pass.
+// Write makes a change of the names of a LocalService, unless that has to wait after a refusal. It returns when to sync
+// again, and whether there is something to report: the change was refused, no longer is, or is contested. Its error is
+// one that may pass.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	again time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
@@ -112,7 +112,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	return s.Refusals.Left(attempt), true, nil
 }
 
-// SliceKey is the key under which the names of an EndpointSlice are written: that of what it is a copy of, or its own.
+// SliceKey returns the key under which an EndpointSlice is synced: that of its source if it is a copy, or its own.
 func SliceKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: plan.SourceName(name)}
 }
@@ -137,7 +137,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
 		if err = s.isCurrent(ctx, ls); err == nil {
-			err = s.isThere(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices go, and come back.
+			err = s.isThere(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
 		}
 		if err == nil {
 			err = s.isGone(ctx, client, change)
@@ -149,7 +149,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		err = client.Delete(ctx, change.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if apierrors.IsNotFound(err) {
-			err = nil // It has gone already.
+			err = nil // It is gone already.
 		}
 	}
 	if err == nil && written != nil && !isInSight(written, ls.Name) {
@@ -167,8 +167,8 @@ func isInSight(slice *discoveryv1.EndpointSlice, localService string) bool {
 	return isLabelled && plan.CopyOf(slice) == localService
 }
 
-// isGone returns nil if the API server knows nothing of what an EndpointSlice was copied from: the cache does not see
-// one that has lost its labels.
+// isGone returns nil if the source of a copy is gone from the API server: the cache does not see a source that has lost
+// its labels.
 func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	change *plan.CopyChange) error {
 	source := plan.SourceName(change.Name)
@@ -185,9 +185,9 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return fmt.Errorf("is what it was copied from gone? %w", err)
 }
 
-// isThere returns nil if the API server has a Service as the cache has it, and it is not being deleted: the garbage
-// collector would delete what belongs to it as often as it is made. Its error is Stale if the Service is gone. It asks
-// for a list, which is permitted anyway.
+// isThere returns nil if the API server has the same Service as the cache, and it is not being deleted: the garbage
+// collector would delete what belongs to it as often as it is created. Its error is Stale if the Service is gone. It
+// uses a list request, which is permitted anyway.
 func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
@@ -202,8 +202,8 @@ func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
 	return nil
 }
 
-// create creates an EndpointSlice, or takes the one that is there with its name, if that is of the same Service: the
-// cache does not see one that has lost its labels.
+// create creates an EndpointSlice, or updates the existing one of that name if it is of the same Service: the cache
+// does not see one that has lost its labels.
 func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	written, err := client.Create(ctx, slice, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
@@ -212,7 +212,7 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	}
 	live, getErr := client.Get(ctx, slice.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(getErr) {
-		return nil, err // It has gone meanwhile.
+		return nil, err // It was deleted meanwhile.
 	} else if getErr != nil {
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}

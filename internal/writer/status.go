@@ -25,7 +25,7 @@ import (
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
-// NumbersInterval is how often at most a status is written in which only numbers differ, as while nodes join.
+// NumbersInterval is the shortest time between status writes that change only numbers, as while nodes join.
 const NumbersInterval = time.Second
 
 // Statuses writes the status of LocalServices.
@@ -35,7 +35,7 @@ type Statuses struct {
 	record func(regarding runtime.Object, eventType, reason, note string)
 }
 
-// NewStatuses makes Statuses. The conditions that have begun to need attention are recorded as events.
+// NewStatuses makes Statuses, which record events for the conditions that have begun to need attention.
 func NewStatuses(deps Dependencies, client clientset.Interface,
 	record func(regarding runtime.Object, eventType, reason, note string)) *Statuses {
 	return &Statuses{Dependencies: deps, client: client, record: record}
@@ -73,8 +73,8 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 
 // write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
-	// The resource version keeps it from a successor of the same name, which would begin with conditions that are not
-	// its own, and from a LocalService that was changed: the API server does not look at the UID.
+	// The resource version protects a successor of the same name, which would begin with conditions that are not its
+	// own, and a LocalService that was changed: the API server does not check the UID.
 	object := apply.LocalService(ls.Name, ls.Namespace).WithResourceVersion(ls.ResourceVersion).
 		WithStatus(applyConfiguration(after))
 	written, err := s.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
@@ -87,7 +87,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	case apierrors.IsNotFound(err):
 		return nil
 	case plan.IsUnreadable(ls) && !isUnanswered(err):
-		return nil // The answer has the spec that cannot be decoded.
+		return nil // The response has the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
 	if strings.Contains(err.Error(), "field not declared in schema") {
@@ -100,7 +100,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	return err
 }
 
-// isUnanswered reports whether an error is not about the answer of the API server, but that there is none, or a no.
+// isUnanswered reports whether the API server refused or did not respond: other errors are about its response.
 func isUnanswered(err error) bool {
 	_, isStatus := errors.AsType[*apierrors.StatusError](err)
 	_, isNetwork := errors.AsType[*url.Error](err)

@@ -17,8 +17,8 @@ const (
 	// Service name for a separator and a hash, so that every node, whatever its name, can have a Service.
 	MaxLocalServiceLength = validation.DNS1035LabelMaxLength - 1 - hashLength
 
-	// hashLength is the number of characters, of 5 bits each, of a hash in a name. Among 5,000 nodes two equal ones
-	// have a probability of 1 in 10^8.
+	// hashLength is the number of characters, of 5 bits each, of a hash in a name. Among 5,000 nodes, the probability
+	// of two equal hashes is 1 in 10^8.
 	hashLength = 10
 )
 
@@ -30,14 +30,14 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 // It is <localService>-<node> where that is a valid Service name (a DNS label of RFC 1035: at most 63 lower case
 // letters, digits and '-'). Otherwise, for a node name that has dots or is too long, it is
 // <localService>-<readable>-<hash>: readable is as much of the node's name as fits, with '-' for each other character,
-// and hash is of the whole name. The result is always a valid Service name. Two nodes share one only if one of them is
-// called as the other one is in its hashed form.
+// and hash is of the whole name. The result is always a valid Service name. Two nodes share one only if the name of one
+// is the hashed form of the other's.
 func ServiceName(localService, node string) string {
 	var onStack [validation.DNS1035LabelMaxLength]byte
 	return string(AppendServiceName(onStack[:0], localService, node))
 }
 
-// AppendServiceName appends to dst what ServiceName returns. It serves lookups of many names, without an allocation for
+// AppendServiceName appends to dst what ServiceName returns. It is for lookups of many names, without an allocation for
 // each.
 func AppendServiceName(dst []byte, localService, node string) []byte {
 	name := append(append(append(dst, localService...), '-'), node...)
@@ -47,7 +47,7 @@ func AppendServiceName(dst []byte, localService, node string) []byte {
 	return append(dst, hashedServiceName(localService, node)...)
 }
 
-// hashedServiceName is the name of a Service where <localService>-<node> is none.
+// hashedServiceName returns the name of a Service where <localService>-<node> is not valid.
 func hashedServiceName(localService, node string) string {
 	hashed := node
 	prefix := sanitize(localService)
@@ -94,7 +94,7 @@ func NodeLabelValue(node string) string {
 	return readable + "-" + hash(node)
 }
 
-// isDNS1035Label says whether s is a valid Service name. It is validation.IsDNS1035Label without its allocations, as
+// isDNS1035Label reports whether s is a valid Service name. It is validation.IsDNS1035Label without its allocations, as
 // it runs for every node in every sync.
 func isDNS1035Label(s []byte) bool {
 	if len(s) == 0 || len(s) > validation.DNS1035LabelMaxLength || s[0] < 'a' || s[0] > 'z' || s[len(s)-1] == '-' {
@@ -108,7 +108,7 @@ func isDNS1035Label(s []byte) bool {
 	return true
 }
 
-// isDNS1123Label says whether s is a valid hostname: validation.IsDNS1123Label without its allocations.
+// isDNS1123Label reports whether s is a valid hostname: validation.IsDNS1123Label without its allocations.
 func isDNS1123Label(s string) bool {
 	if len(s) == 0 || len(s) > validation.DNS1123LabelMaxLength || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -121,7 +121,7 @@ func isDNS1123Label(s string) bool {
 	return true
 }
 
-// isLabelValue says whether s, as a node's name, is a valid label value and not empty: validation.IsValidLabelValue
+// isLabelValue reports whether s, as a node's name, is a valid label value and not empty: validation.IsValidLabelValue
 // without its allocations.
 func isLabelValue(s string) bool {
 	if len(s) == 0 || len(s) > validation.LabelValueMaxLength || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
@@ -143,8 +143,8 @@ func isLabelChar[C byte | rune](c C) bool {
 	return isAlphanumeric(c) || c == '-'
 }
 
-// sanitize replaces by '-' what can stand neither in a DNS label nor in also, and trims what may not begin or end a
-// name.
+// sanitize replaces with '-' what is neither valid in a DNS label nor listed in also, and trims what may not begin or
+// end a name.
 func sanitize(s string, also ...rune) string {
 	s = strings.Map(func(r rune) rune {
 		if isLabelChar(r) || slices.Contains(also, r) {

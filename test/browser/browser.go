@@ -1,5 +1,5 @@
-// Package browser opens the page of `kubectl localservice view` in a real browser, Debian's chromium. Its own tests are
-// of the page, with what they make up; those with clusters are in test/integration and test/e2e.
+// Package browser opens the page of `kubectl localservice view` in a real browser, Debian's chromium. Its own tests
+// give the page made-up data; those with clusters are in test/integration and test/e2e.
 package browser
 
 import (
@@ -20,7 +20,7 @@ import (
 type Page struct {
 	t   testing.TB
 	ctx context.Context
-	// about is what to tell where something is not as it should be.
+	// about is what to print if something is not as it should be.
 	about func() string
 }
 
@@ -63,7 +63,7 @@ func Open(t testing.TB, url string, width, height int64) *Page {
 	return p
 }
 
-// start starts a browser that knows nothing and asks nobody else.
+// start starts a browser with an empty profile that contacts no other server.
 func start(t testing.TB) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -78,7 +78,7 @@ func start(t testing.TB) context.Context {
 		chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancelBrowser := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil { // It waits until the browser has ended.
+		if err := chromedp.Cancel(ctx); err != nil { // Waits until the browser has ended.
 			t.Logf("close the browser: %v", err)
 		}
 		cancelBrowser()
@@ -98,7 +98,7 @@ func (p *Page) Do(actions ...chromedp.Action) {
 	}
 }
 
-// Try is Do with the error.
+// Try is Do, but returns the error.
 func (p *Page) Try(actions ...chromedp.Action) error {
 	ctx, cancel := context.WithTimeout(p.ctx, framework.DefaultTimeout)
 	defer cancel()
@@ -128,14 +128,14 @@ func Eventually[T any](p *Page, expression string, want T) {
 	}
 }
 
-// Cell is an expression for the state and the text of a cell, such as "Healthy 1/1"; "" if it is empty, or not drawn.
+// Cell returns an expression for a cell's state and text, such as "Healthy 1/1"; "" if it is empty, or not drawn.
 func Cell(column, row string) string {
 	return fmt.Sprintf(`((e) => !e ? "" : e.dataset.state + " " + e.textContent)`+
 		`([...document.querySelectorAll(".cell")].find((e) => e.column === %s && e.row === %s && e.dataset.state))`,
 		quote(column), quote(row))
 }
 
-// quote is a text as a literal of JavaScript.
+// quote returns a text as a JavaScript literal.
 func quote(text string) string {
 	literal, err := json.Marshal(text)
 	if err != nil {

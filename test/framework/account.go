@@ -38,9 +38,9 @@ var accountKinds = map[string]schema.GroupVersionResource{
 	"RoleBinding":        rbacv1.SchemeGroupVersion.WithResource("rolebindings"),
 }
 
-// ControllerKubeconfig is a kubeconfig with the controller's credentials, whose permissions are those in
-// artifacts/deploy: the controllers of all tests run with it, unless a test says that it needs another one. The account
-// is made when it is first asked for.
+// ControllerKubeconfig returns a kubeconfig with the controller's credentials, whose permissions are those in
+// artifacts/deploy. The controllers of all tests run with it, unless a test sets another one. The first call creates
+// the account.
 func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *Cluster) MustControllerKubeconfig(t testing.TB) string {
 	return kubeconfig
 }
 
-// Grant creates the accounts and permissions in files of artifacts/deploy, and nothing else that is there. What exists
-// already stays.
+// Grant creates the accounts and permissions in files of artifacts/deploy, but no other objects. What exists already
+// stays unchanged.
 func (c *Cluster) Grant(ctx context.Context, files ...string) error {
 	for _, file := range files {
 		objects, err := readManifest(file)
@@ -97,7 +97,7 @@ func (c *Cluster) Grant(ctx context.Context, files ...string) error {
 	return nil
 }
 
-// NewAccount makes an account with some permissions, in a namespace that exists, and returns a kubeconfig of it.
+// NewAccount creates an account with some permissions, in an existing namespace, and returns a kubeconfig for it.
 func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions) string {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
@@ -126,7 +126,7 @@ func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions
 	return c.AccountKubeconfig(t, namespace, name)
 }
 
-// waitGranted waits until the API server, which learns of roles by a watch, lets an account do what it may.
+// waitGranted waits until the API server, which watches roles, grants an account its permissions.
 func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Permissions) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -148,7 +148,7 @@ func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Per
 	})
 }
 
-// AccountKubeconfig is a kubeconfig with the credentials of a service account, which must exist.
+// AccountKubeconfig returns a kubeconfig with the credentials of a service account, which must exist.
 func (c *Cluster) AccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
 	path, err := c.accountKubeconfig(t.Context(), t.TempDir(), namespace, name)
@@ -174,7 +174,7 @@ func (c *Cluster) accountKubeconfig(ctx context.Context, dir, namespace, name st
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
-// AccountToken is a token of a service account, which must exist.
+// AccountToken returns a token of a service account, which must exist.
 func (c *Cluster) AccountToken(t testing.TB, namespace, name string) string {
 	t.Helper()
 	token, err := c.accountToken(t.Context(), namespace, name)

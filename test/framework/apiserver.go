@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// NewSecondAPIServer runs another API server on the data of a cluster, as while a control plane with several is being
-// upgraded. Its flags are those of the cluster's own but one, such as --emulated-version. It is returned as a cluster,
-// whose clients ask the second one, and ends with the test. The cluster must be ControlPlaneOnly.
+// NewSecondAPIServer runs another API server on the data of a cluster, as during the upgrade of a control plane with
+// several. Its flags are those of the cluster's own without one, such as --emulated-version. It is returned as a
+// cluster whose clients use the second API server, and ends with the test. The cluster must be ControlPlaneOnly.
 func (c *Cluster) NewSecondAPIServer(t testing.TB, without string) *Cluster {
 	t.Helper()
 	second, err := c.startSecondAPIServer(without)
@@ -77,7 +77,7 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 	return second, err
 }
 
-// APIServerPid is the number of the process of the cluster's own API server.
+// APIServerPid returns the process ID of the cluster's own API server.
 func (c *Cluster) APIServerPid() (int, error) {
 	pids, err := c.Pids("kube-apiserver")
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Cluster) APIServerPid() (int, error) {
 	return pids[0], nil
 }
 
-// Pids are the numbers of the cluster's processes of a program, at least one.
+// Pids returns the IDs of the cluster's processes of a program, at least one.
 func (c *Cluster) Pids(program string) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Cluster) Pids(program string) ([]int, error) {
 	return pids, nil
 }
 
-// isParentOf reports whether a process was begun by the cluster, or by one that was.
+// isParentOf reports whether a process was started by the cluster, directly or indirectly.
 func (c *Cluster) isParentOf(pid int) bool {
 	for pid > 1 {
 		if pid == c.Pid() {
@@ -133,7 +133,7 @@ func argsOf(pid int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), err
 }
 
-// freePort is a port of 127.0.0.1 that was free a moment ago.
+// freePort returns a port of 127.0.0.1 that was free a moment ago.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

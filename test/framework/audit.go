@@ -19,11 +19,11 @@ import (
 // controllerAgent begins the user agent of the controller's requests.
 const controllerAgent = "local-service-controller/"
 
-// Request is a request that the API server has answered, as its audit log tells it. ObjectRef and ResponseStatus are
-// never nil.
+// Request is a request that the API server has answered, from its audit log. ObjectRef and ResponseStatus are never
+// nil.
 type Request = auditv1.Event
 
-// Resource is the resource that a request is about, with the subresource if there is one: localservices/status.
+// Resource returns the resource that a request is about, with the subresource if there is one: localservices/status.
 func Resource(r *Request) string {
 	if r.ObjectRef.Subresource != "" {
 		return r.ObjectRef.Resource + "/" + r.ObjectRef.Subresource
@@ -37,9 +37,9 @@ func Failed(r *Request) bool { return r.ResponseStatus.Code >= http.StatusBadReq
 // Succeeded reports whether a request had its effect.
 func Succeeded(r *Request) bool { return !Failed(r) }
 
-// Audit is the API server's log of all requests that it has answered. The log is written before the answer is
-// complete, so whoever has an answer finds the request in the log. Whoever sees only the effect of a request may be
-// quicker than the log.
+// Audit is the API server's log of all requests that it has answered. The log is written before the response is
+// complete, so a client that has the response finds the request in the log. A client that sees only the effect of a
+// request may be ahead of the log.
 type Audit struct {
 	path string
 
@@ -51,21 +51,21 @@ type Audit struct {
 // Mark is a position in an audit log.
 type Mark int
 
-// Mark is the position after the last request so far.
+// Mark returns the position after the last request so far.
 func (a *Audit) Mark() Mark { return Mark(len(a.Since(0))) }
 
-// Since are the requests after a mark.
+// Since returns the requests after a mark.
 func (a *Audit) Since(mark Mark) Requests {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.read(); err != nil {
-		// The tests that count nothing must not go on as if there was nothing.
+		// Tests that expect no requests must not pass.
 		panic(fmt.Sprintf("the audit log cannot be read: %v", err))
 	}
 	return slices.Clip(a.requests[mark:])
 }
 
-// read takes in what has been written since it was last called.
+// read reads what has been written since the last call.
 func (a *Audit) read() error {
 	f, err := os.Open(a.path)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Audit) read() error {
 	return nil
 }
 
-// parseRequest takes in a line of the log, without what nobody asks for: there may be a million of them.
+// parseRequest parses a line of the log, without fields that nobody needs: there may be a million lines.
 func parseRequest(line []byte) (Request, error) {
 	var r Request
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -117,7 +117,7 @@ func parseRequest(line []byte) (Request, error) {
 // Requests are requests to the API server, in the order of its answers.
 type Requests []Request
 
-// Where are the requests for which keep is true.
+// Where returns the requests for which keep is true.
 func (rs Requests) Where(keep func(*Request) bool) Requests {
 	var kept Requests
 	for i := range rs {
@@ -131,35 +131,35 @@ func (rs Requests) Where(keep func(*Request) bool) Requests {
 // IsByController reports whether a request is one of a local-service-controller.
 func IsByController(r *Request) bool { return strings.HasPrefix(r.UserAgent, controllerAgent) }
 
-// ByController are the requests of local-service-controllers.
+// ByController returns the requests of local-service-controllers.
 func (rs Requests) ByController() Requests { return rs.Where(IsByController) }
 
-// By are the requests of clients whose user agent begins like this.
+// By returns the requests of clients whose user agent has this prefix.
 func (rs Requests) By(agent string) Requests {
 	return rs.Where(func(r *Request) bool { return strings.HasPrefix(r.UserAgent, agent) })
 }
 
-// Namespace are the requests about a namespace.
+// Namespace returns the requests about a namespace.
 func (rs Requests) Namespace(namespace string) Requests {
 	return rs.Where(func(r *Request) bool { return r.ObjectRef.Namespace == namespace })
 }
 
-// Resource are the requests about a resource, such as services or localservices/status.
+// Resource returns the requests about a resource, such as services or localservices/status.
 func (rs Requests) Resource(resource string) Requests {
 	return rs.Where(func(r *Request) bool { return Resource(r) == resource })
 }
 
-// Name are the requests about an object of this name. The request that creates an object does not always name it.
+// Name returns the requests about an object with this name. A request that creates an object does not always name it.
 func (rs Requests) Name(name string) Requests {
 	return rs.Where(func(r *Request) bool { return r.ObjectRef.Name == name })
 }
 
-// Verb are the requests with one of these verbs.
+// Verb returns the requests with one of these verbs.
 func (rs Requests) Verb(verbs ...string) Requests {
 	return rs.Where(func(r *Request) bool { return slices.Contains(verbs, r.Verb) })
 }
 
-// First is when the first of the requests was received, the zero time if there is none.
+// First returns when the first of the requests was received, the zero time if there is none.
 func (rs Requests) First() (first time.Time) {
 	for i := range rs {
 		if received := rs[i].RequestReceivedTimestamp.Time; first.IsZero() || received.Before(first) {
@@ -169,7 +169,7 @@ func (rs Requests) First() (first time.Time) {
 	return first
 }
 
-// Last is when the last of the requests was answered, the zero time if there is none.
+// Last returns when the last of the requests was answered, the zero time if there is none.
 func (rs Requests) Last() (last time.Time) {
 	for i := range rs {
 		if answered := rs[i].StageTimestamp.Time; answered.After(last) {
@@ -179,8 +179,8 @@ func (rs Requests) Last() (last time.Time) {
 	return last
 }
 
-// Writes are the requests that change objects, whether they succeeded or not. Dry runs change none; leases and access
-// reviews are not about the controller's work.
+// Writes returns the requests that change objects, whether they succeeded or not. Dry runs change none; leases and
+// access reviews are not about the controller's work.
 func (rs Requests) Writes() Requests {
 	return rs.Where(func(r *Request) bool {
 		return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) &&

@@ -22,7 +22,7 @@ type Program struct {
 var (
 	PlaygroundProgram = Program{"playground", "PLAYGROUND_BIN", "playground"}
 	ControllerProgram = Program{"local-service-controller", "CONTROLLER_BIN", "build"}
-	PluginProgram     = Program{"kubectl-localservice", "PLUGIN_BIN", "build"} // By its name, kubectl finds it.
+	PluginProgram     = Program{"kubectl-localservice", "PLUGIN_BIN", "build"} // kubectl finds it by this name.
 	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
 	// The real one, for the recipe with it.
 	ExternalDNSProgram = Program{"external-dns", "EXTERNAL_DNS_BIN", "test-external-dns"}
@@ -31,8 +31,8 @@ var (
 	PromtoolProgram   = Program{"promtool", "PROMTOOL_BIN", "prometheus"}
 )
 
-// Path is where the binary is: where its variable says, else in bin/ of the repository. One that is not there is an
-// error that says how to build it, and never a reason to skip a test.
+// Path returns the path of the binary: that in its variable, else in bin/ of the repository. If it is missing, the
+// error says how to build it. That is never a reason to skip a test.
 func (p Program) Path() (string, error) {
 	path := os.Getenv(p.variable)
 	if path == "" {
@@ -58,7 +58,7 @@ func (p Program) Path() (string, error) {
 // productModule is the first line of the go.mod at the top of the repository. Tests and benchmark are other modules.
 const productModule = "module github.com/localservice-dev/local-service-controller\n"
 
-// moduleRoot is the directory of the product's go.mod, above the working directory.
+// moduleRoot returns the directory of the product's go.mod, above the working directory.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -88,8 +88,8 @@ func (p Program) MustPath(t testing.TB) string {
 	return path
 }
 
-// Run runs the program until it ends, with some variables beside those of this process, and returns what it prints. An
-// exit code other than 0 is an error, which has an *exec.ExitError in it and what the program has to say.
+// Run runs the program until it ends, with variables in addition to those of this process, and returns what it prints.
+// An exit code other than 0 is an error, which wraps an *exec.ExitError and has what the program prints to stderr.
 func (p Program) Run(ctx context.Context, stdin []byte, env []string, args ...string) (stdout, stderr string,
 	err error) {
 	path, err := p.Path()
@@ -116,7 +116,7 @@ func MustModuleFile(t testing.TB, elem ...string) string {
 	return path
 }
 
-// ModuleFile is the path of a file of the product's module, for example artifacts/examples/crd.yaml.
+// ModuleFile returns the path of a file of the product's module, for example artifacts/examples/crd.yaml.
 func ModuleFile(elem ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {

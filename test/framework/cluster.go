@@ -45,7 +45,7 @@ type ClusterOptions struct {
 	ControlPlaneOnly bool
 	// Nodes are the names of the nodes, by default the playground's own.
 	Nodes []string
-	// Images are images for every node, by reference, each made of one static binary.
+	// Images are images for every node, by reference, each made from one static binary.
 	Images map[string]string
 	// Args are more flags of `playground up`.
 	Args []string
@@ -67,8 +67,7 @@ func (o *ClusterOptions) args(dir string) []string {
 		args = append(args, "--image", reference+"="+binary)
 	}
 	if program := os.Getenv(controlPlaneVariable); program != "" {
-		// Before 1.36, policies that change objects are in none of the versions that are served without being asked
-		// for.
+		// Before 1.36, mutating admission policies are in none of the API versions that are served by default.
 		args = append(args, "--control-plane", program,
 			"--apiserver-flag=--feature-gates=MutatingAdmissionPolicy=true",
 			"--apiserver-flag=--runtime-config="+
@@ -77,8 +76,8 @@ func (o *ClusterOptions) args(dir string) []string {
 	return append(args, o.Args...)
 }
 
-// controlPlaneVariable has the path of a program, if the control plane is to be of another version of Kubernetes than
-// the playground is: see hack/control-plane.sh.
+// controlPlaneVariable names the variable with the path of a program, if the control plane needs another version of
+// Kubernetes than the playground has: see hack/control-plane.sh.
 const controlPlaneVariable = "CONTROL_PLANE"
 
 // Cluster is a running playground, with an administrator's clients for it.
@@ -97,23 +96,23 @@ type Cluster struct {
 
 	mu                   sync.Mutex
 	controllers          []*Controller
-	controllerKubeconfig string // "" until it is asked for
+	controllerKubeconfig string // "" until it is needed
 }
 
-// StartCluster starts a cluster with our CustomResourceDefinition. Whoever calls it stops it; NewCluster does that at
-// the end of a test.
+// StartCluster starts a cluster with our CustomResourceDefinition. The caller stops it; NewCluster does that at the end
+// of a test.
 func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
 	path, err := PlaygroundProgram.Path()
 	if err != nil {
 		return nil, err
 	}
-	// A short path: those of the unix sockets in it have little room.
+	// A short path: those of the unix sockets in it are limited in length.
 	dir, err := os.MkdirTemp("", "lsc")
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(path, opts.args(dir)...)
-	// SIGTERM lets it remove its directory. It watches its parent, too, because of --die-with-parent.
+	// SIGTERM lets it remove its directory. With --die-with-parent it also watches its parent.
 	process, err := StartProcess(cmd, syscall.SIGTERM)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -147,8 +146,8 @@ func NewCluster(t testing.TB, opts ClusterOptions) *Cluster {
 }
 
 // prepare waits until the cluster is ready, and makes clients for it. The CustomResourceDefinition is created as soon
-// as the API server answers, while its other components are starting: the garbage collector asks what resources there
-// are when it starts, and then only every 30 seconds.
+// as the API server answers, while its other components are starting: the garbage collector discovers resources when it
+// starts, and then only every 30 seconds.
 func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
 	timeout := nodesStartTimeout
 	if opts.ControlPlaneOnly {
@@ -170,7 +169,7 @@ func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
 
 var readyLine = regexp.MustCompile(`(?m)^ready: .+$`)
 
-// answers makes clients, if the kubeconfig is there already, and returns what the API server answers, "" for nothing.
+// answers makes clients, if the kubeconfig exists already, and returns what the API server answers, "" for nothing.
 func (c *Cluster) answers(ctx context.Context) string {
 	if c.Kube == nil && c.connect() != nil {
 		return ""
@@ -252,15 +251,15 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // Playground runs a command of the playground for this cluster, such as `run --node`.
 func (c *Cluster) Playground(ctx context.Context, stdin []byte, args ...string) (stdout, stderr string, err error) {
-	// Without KUBECONFIG it is the one in the directory, and what kubectl keeps goes with that.
+	// Without KUBECONFIG, kubectl uses the one in the directory, and its caches are deleted with that.
 	return PlaygroundProgram.Run(ctx, stdin, []string{"PLAYGROUND_DIR=" + c.dir, "KUBECONFIG="}, args...)
 }
 
-// Dir is the playground's directory.
+// Dir returns the playground's directory.
 func (c *Cluster) Dir() string { return c.dir }
 
-// StartController runs a controller for this cluster, beside those that run already, with the permissions in
-// artifacts/deploy, and waits until it is ready.
+// StartController runs another controller for this cluster, with the permissions in artifacts/deploy, and waits until
+// it is ready.
 func (c *Cluster) StartController(ctx context.Context, args ...string) (*Controller, error) {
 	kubeconfig, err := c.ControllerKubeconfig(ctx)
 	if err != nil {
@@ -278,7 +277,7 @@ func (c *Cluster) StartController(ctx context.Context, args ...string) (*Control
 	return controller, nil
 }
 
-// startController runs a controller whose log is printed with this cluster's state. It does not wait.
+// startController runs a controller whose log Describe prints with this cluster's state. It does not wait.
 func (c *Cluster) startController(opts ControllerOptions) (*Controller, error) {
 	controller, err := StartController(opts)
 	if err != nil {
@@ -290,8 +289,8 @@ func (c *Cluster) startController(opts ControllerOptions) (*Controller, error) {
 	return controller, nil
 }
 
-// NewController is StartController for one test: the controller is ready, and ends with the test. One that does not
-// end with exit code 0 fails the test, unless the test has ended it already.
+// NewController is StartController for one test: the controller is ready, and ends with the test. An exit code other
+// than 0 fails the test, unless the test has ended the controller already.
 func (c *Cluster) NewController(t testing.TB, args ...string) *Controller {
 	t.Helper()
 	controller := c.LaunchController(t, append([]string{"-kubeconfig=" + c.MustControllerKubeconfig(t)}, args...)...)
@@ -301,7 +300,7 @@ func (c *Cluster) NewController(t testing.TB, args ...string) *Controller {
 	return controller
 }
 
-// LaunchController is NewController without waiting until the controller is ready, and with all flags given.
+// LaunchController is NewController without waiting until the controller is ready, and with only the given flags.
 func (c *Cluster) LaunchController(t testing.TB, args ...string) *Controller {
 	t.Helper()
 	controller, err := c.startController(ControllerOptions{Args: args})
@@ -319,7 +318,7 @@ func (c *Cluster) LaunchController(t testing.TB, args ...string) *Controller {
 	return controller
 }
 
-// Controllers are the controllers that were started for this cluster, also those that have ended.
+// Controllers returns the controllers that were started for this cluster, even those that have ended.
 func (c *Cluster) Controllers() []*Controller {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,6 +339,6 @@ func (c *Cluster) Stop() error {
 		errs = append(errs, fmt.Errorf("the playground ended with exit code %d; its output ends with:\n%s",
 			exitCode, c.Tail(20)))
 	}
-	// It has removed its directory, unless it failed; what is left then was shown.
+	// It has removed its directory, unless it failed; then its output was shown.
 	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
 }

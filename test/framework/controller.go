@@ -17,10 +17,10 @@ import (
 type ControllerOptions struct {
 	// Path is the binary, by default the one that was built.
 	Path string
-	// Args are flags. The address of the HTTP server is one of 127.0.0.1 that is free, unless they name another.
+	// Args are flags. The HTTP server uses a free port of 127.0.0.1, unless they name another address.
 	Args []string
-	// Env are variables beside those of the test binary, of which none is passed on that could lead to a cluster.
-	// The cache mutation detector is switched on, unless they say otherwise.
+	// Env are additional variables. Of the test binary's own, only PATH is passed on: none may lead to a cluster. The
+	// cache mutation detector is enabled, unless Env says otherwise.
 	Env []string
 }
 
@@ -29,8 +29,8 @@ type Controller struct {
 	*Process
 }
 
-// StartController runs the controller and returns at once. Whoever calls it stops it; Cluster.NewController does that
-// at the end of a test.
+// StartController runs the controller and returns at once. The caller stops it; Cluster.NewController does that at the
+// end of a test.
 func StartController(opts ControllerOptions) (*Controller, error) {
 	if opts.Path == "" {
 		var err error
@@ -51,10 +51,10 @@ func StartController(opts ControllerOptions) (*Controller, error) {
 	return &Controller{Process: process}, nil
 }
 
-// httpAddress is where the controller's log says that it serves, as text and as JSON.
+// httpAddress matches the address that the controller logs, as text and as JSON.
 var httpAddress = regexp.MustCompile(`"?httpAddress"?[=:]"([^"]+)"`)
 
-// Address is where the HTTP server of the controller listens.
+// Address returns the address on which the controller's HTTP server listens.
 func (c *Controller) Address(ctx context.Context) (string, error) {
 	return c.WaitFor(ctx, "telling its HTTP address", func() string {
 		if m := httpAddress.FindStringSubmatch(c.Output()); m != nil {
@@ -64,7 +64,7 @@ func (c *Controller) Address(ctx context.Context) (string, error) {
 	})
 }
 
-// Get asks the controller's HTTP server for a path.
+// Get requests a path from the controller's HTTP server.
 func (c *Controller) Get(ctx context.Context, path string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -111,7 +111,7 @@ func (c *Controller) WaitLog(ctx context.Context, texts ...string) (string, erro
 	})
 }
 
-// LogLines are the lines of the controller's log that have all of these texts.
+// LogLines returns the lines of the controller's log that have all of these texts.
 func (c *Controller) LogLines(texts ...string) []string {
 	var found []string
 	for line := range strings.Lines(c.Output()) {
@@ -131,8 +131,8 @@ func containsAll(s string, texts []string) bool {
 	return true
 }
 
-// Stop ends the controller as an operator does, with SIGTERM. Another exit code than 0, and a controller that does
-// not end, are errors. Stopping twice is fine.
+// Stop ends the controller as an operator does, with SIGTERM. It is an error if the exit code is not 0, or the
+// controller does not end. Stopping twice is fine.
 func (c *Controller) Stop() error {
 	if exitCode, err := c.end(syscall.SIGTERM); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *Controller) Stop() error {
 	return nil
 }
 
-// RunProgram runs the controller's program until it ends by itself, for what it prints and its exit code.
+// RunProgram runs the controller's program until it ends by itself, and returns its exit code and what it prints.
 func RunProgram(t testing.TB, env []string, args ...string) (exitCode int, output string) {
 	t.Helper()
 	c, err := StartController(ControllerOptions{Args: args, Env: env})

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// describeTimeout bounds the look at a cluster that may be what has failed.
+	// describeTimeout bounds the description of a cluster, which may be what has failed.
 	describeTimeout = 10 * time.Second
 	// describedObjects is how many objects of each kind are described; the others are counted.
 	describedObjects = 30
-	// describedLines is how much of each controller's log is shown: so many lines that name the namespace, and so many
-	// at the end.
+	// describedLines is how many lines of each controller's log are shown: of those that name the namespace, and at the
+	// end.
 	describedLines = 40
 )
 
-// Describe is the state of a namespace, or of all with "": LocalServices, Services, nodes, pods, events, the requests
-// of the controllers, and the ends of their logs.
+// Describe returns the state of a namespace, or of all for "": LocalServices, Services, nodes, pods, events, the
+// requests of the controllers, and the ends of their logs.
 func (c *Cluster) Describe(namespace string) string {
 	// The test's own context may be done.
 	ctx, cancel := context.WithTimeout(context.Background(), describeTimeout)

@@ -1,6 +1,6 @@
 // Package framework is the harness of all tests that run programs, and of the benchmark. It alone starts clusters and
 // processes (cluster.go, controller.go, process.go, binaries.go), reads the API server's audit log (audit.go), builds
-// the objects of tests (objects.go), gives each test a place to play (scene.go, write.go), and waits (wait.go,
+// the objects of tests (objects.go), gives each test its own namespace (scene.go, write.go), and waits (wait.go,
 // eventually.go).
 //
 //	func TestMain(m *testing.M) {
@@ -22,9 +22,9 @@
 //		s.WantWrites("services", "1 delete services 200")
 //	}
 //
-// Nothing here waits for a time to pass: all waits poll for a condition until DefaultTimeout, and print the state of
-// the cluster when it passes. Writes of a test's own begin again when somebody else was quicker. Everything that is
-// started ends with the test binary, also when that is killed.
+// Nothing here sleeps: all waits poll for a condition until DefaultTimeout, and print the state of the cluster when it
+// passes. A test's own writes are retried after a conflict. Everything that is started ends with the test binary, even
+// if that is killed.
 //
 // The programs are found in bin/ of the repository, or where $PLAYGROUND_BIN, $CONTROLLER_BIN, $PLUGIN_BIN and $APP_BIN
 // say.

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// DefaultTimeout is the deadline of all that is waited for. What the controller does takes milliseconds; this is for
-// machines that are busy with something else, and for Kubernetes' garbage collector, which looks every 30 seconds for
-// resources that are new to it. A test that waits for less depends on the speed of the machine.
+// DefaultTimeout is the timeout of all waits. What the controller does takes milliseconds; this is for busy machines,
+// and for Kubernetes' garbage collector, which looks for new resources every 30 seconds. A test with a shorter timeout
+// depends on the speed of the machine.
 const DefaultTimeout = 2 * time.Minute
 
-// hopelessError is an error that waiting does not mend.
+// hopelessError is an error that waiting does not fix.
 type hopelessError struct{ error }
 
 func (e hopelessError) Unwrap() error { return e.error }
 
-// Hopeless is an error for the checks of Eventually and Poll, which do not try again then: what must never happen has.
+// Hopeless marks an error of a check for which Eventually and Poll do not try again: what must never happen has.
 func Hopeless(err error) error { return hopelessError{err} }
 
 // Eventually polls until check returns nil. If that does not happen within DefaultTimeout, it fails the test with
@@ -31,7 +31,7 @@ func (c *Cluster) Eventually(t testing.TB, namespace, what string, check func(ct
 }
 
 // Poll calls check until it returns nil, and returns its last error if that does not happen within DefaultTimeout. It
-// asks often in the beginning, and more rarely then: tests that wait must not keep the machine busy.
+// checks often at first, and less often later: tests that wait must not load the machine.
 func Poll(ctx context.Context, check func(ctx context.Context) error) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
@@ -46,7 +46,7 @@ func Poll(ctx context.Context, check func(ctx context.Context) error) error {
 			return err
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // Otherwise it only says that the time was up.
+			last = err // Otherwise it says only that time ran out.
 		}
 		select {
 		case <-ctx.Done():

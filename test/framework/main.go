@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// parallelTests is how many tests run at a time: many more than there are processors, as they mostly wait.
+// parallelTests is how many tests run at a time: many more than there are processors, because they mostly wait.
 const parallelTests = "12"
 
 // Main is the body of a TestMain: it runs setup, the tests, and what setup returns. It does not return. An error of

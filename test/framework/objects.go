@@ -11,7 +11,7 @@ import (
 // Change is a change of a LocalService.
 type Change = func(ls *v1alpha1.LocalService)
 
-// NewLocalService is a headless LocalService for the pods with the label app=name on all nodes, with some changes.
+// NewLocalService returns a headless LocalService for the pods with the label app=name on all nodes, with some changes.
 func NewLocalService(namespace, name string, changes ...Change) *v1alpha1.LocalService {
 	ls := &v1alpha1.LocalService{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
@@ -38,12 +38,12 @@ func OfType(serviceType corev1.ServiceType) Change {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.Type, ls.Spec.ClusterIP = serviceType, "" }
 }
 
-// NewNode is a node with some labels.
+// NewNode returns a node with some labels.
 func NewNode(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// NewPod is a pod that is scheduled to a node, unless that is "", with some changes. Nothing can run it.
+// NewPod returns a pod that is scheduled to a node, unless that is "", with some changes. Nothing can run it.
 func NewPod(name, node string, labels map[string]string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -60,7 +60,7 @@ func NewPod(name, node string, labels map[string]string, changes ...func(*corev1
 	return pod
 }
 
-// NewBinding schedules a pod to a node.
+// NewBinding returns the binding that schedules a pod to a node.
 func NewBinding(pod, node string, labels map[string]string) *corev1.Binding {
 	return &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod, Labels: labels},
@@ -68,7 +68,7 @@ func NewBinding(pod, node string, labels map[string]string) *corev1.Binding {
 	}
 }
 
-// NewForeignService is a Service that has nothing to do with any LocalService.
+// NewForeignService returns a Service that has nothing to do with any LocalService.
 func NewForeignService(name string, labels map[string]string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -22,13 +22,13 @@ const (
 	SecureMetricsPermissions = "metrics-secure.yaml"
 )
 
-// Permissions are what an account may do.
+// Permissions are the permissions of an account.
 type Permissions struct {
-	// Rules are in force in the whole cluster, and OwnRules in the account's namespace only.
+	// Rules apply to the whole cluster, and OwnRules only to the account's namespace.
 	Rules, OwnRules []rbacv1.PolicyRule
 }
 
-// ShippedPermissions are what files of artifacts/deploy grant to the controller.
+// ShippedPermissions returns what files of artifacts/deploy grant to the controller.
 func ShippedPermissions(files ...string) (p Permissions, err error) {
 	for _, file := range files {
 		objects, err := readManifest(file)
@@ -67,11 +67,11 @@ func ShippedPermissions(files ...string) (p Permissions, err error) {
 	return p, err
 }
 
-// Permission is to do one thing with one resource.
+// Permission is one verb on one resource.
 type Permission struct {
 	// Resource may have a subresource: pods/exec.
 	Verb, Group, Resource string
-	// Own is for the account's namespace only.
+	// Own limits it to the account's namespace.
 	Own bool
 }
 
@@ -86,7 +86,7 @@ func (p Permission) String() string {
 	return p.Verb + " " + resource
 }
 
-// Attributes are what the API server is asked whether an account of a namespace has the permission.
+// Attributes returns the attributes of an access review for the permission of an account in a namespace.
 func (p Permission) Attributes(namespace string) *authorizationv1.ResourceAttributes {
 	resource, subresource, _ := strings.Cut(p.Resource, "/")
 	attributes := &authorizationv1.ResourceAttributes{Verb: p.Verb, Group: p.Group, Resource: resource,
@@ -97,7 +97,7 @@ func (p Permission) Attributes(namespace string) *authorizationv1.ResourceAttrib
 	return attributes
 }
 
-// All are the permissions one by one.
+// All returns the permissions one by one.
 func (p Permissions) All() []Permission {
 	return append(each(p.Rules, false), each(p.OwnRules, true)...)
 }
@@ -115,7 +115,7 @@ func each(rules []rbacv1.PolicyRule, own bool) (all []Permission) {
 	return all
 }
 
-// Without is a copy without one permission.
+// Without returns a copy without one permission.
 func (p Permissions) Without(taken Permission) Permissions {
 	kept := Permissions{}
 	for _, permission := range p.All() {

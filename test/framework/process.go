@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// pollInterval is how often a condition is looked at.
+// pollInterval is how often a condition is checked.
 const pollInterval = 20 * time.Millisecond
 
 // starts hands the start of processes to one thread that lives as long as the test binary: Pdeathsig fires when the
-// *thread* that started a process ends, and Go ends threads when it likes.
+// *thread* that started a process ends, and Go may end threads at any time.
 var starts = sync.OnceValue(func() chan func() {
 	c := make(chan func())
 	go func() {
@@ -32,15 +32,15 @@ var starts = sync.OnceValue(func() chan func() {
 	return c
 })
 
-// Process is a program under test, with all that it prints.
+// Process is a program under test, with everything that it prints.
 type Process struct {
 	cmd  *exec.Cmd
 	out  *output
 	done chan struct{} // closed when it has ended
 }
 
-// StartProcess starts a program that is sent a signal when this process ends, however that comes about. What it prints
-// is kept, but for what the command says goes elsewhere.
+// StartProcess starts a program that gets a signal when this process ends, for whatever reason. Its output is kept,
+// except for stdout if the command redirects it.
 func StartProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error) {
 	out, err := newOutput()
 	if err != nil {
@@ -51,7 +51,7 @@ func StartProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error
 		cmd.Stdout = out.file
 	}
 	cmd.Stderr = out.file
-	// Of its own session, so that a Ctrl-C in the terminal reaches only the test binary, whose end ends it.
+	// In its own session, so that Ctrl-C in the terminal reaches only the test binary, whose end ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: whenParentEnds, Setsid: true}
 	started := make(chan error)
 	starts() <- func() { started <- cmd.Start() }
@@ -60,15 +60,15 @@ func StartProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error
 	}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // The exit code tells.
+		_ = cmd.Wait() // The exit code shows it.
 	}()
 	return p, nil
 }
 
-// Name is the name of the program.
+// Name returns the name of the program.
 func (p *Process) Name() string { return filepath.Base(p.cmd.Path) }
 
-// Signal sends a signal. A process that has ended already is none of its errors.
+// Signal sends a signal. It is no error if the process has ended already.
 func (p *Process) Signal(signal os.Signal) error {
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("send %v to %s: %w", signal, p.Name(), err)
@@ -76,13 +76,13 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
-// Pid is the number of the process.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the process as a crash of its machine does, and returns when it is gone.
+// Kill ends the process as a crash of its machine would, and returns when it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // Fails only if it has ended.
 	<-p.done
@@ -112,7 +112,7 @@ func (p *Process) Wait() (exitCode int, err error) {
 	}
 }
 
-// end ends the process: with a signal, and if it does not end by that in time, which is an error, by killing it.
+// end ends the process with a signal. If it does not end in time, which is an error, end kills it.
 func (p *Process) end(signal os.Signal) (exitCode int, err error) {
 	if err := p.Signal(signal); err != nil {
 		return 0, err
@@ -123,15 +123,15 @@ func (p *Process) end(signal os.Signal) (exitCode int, err error) {
 	return exitCode, err
 }
 
-// Output is all that the process has printed so far.
+// Output returns everything that the process has printed so far.
 func (p *Process) Output() string { return p.out.String() }
 
-// Tail is the last lines that the process has printed.
+// Tail returns the last lines that the process has printed.
 func (p *Process) Tail(lines int) string {
 	return LastLines(p.Output(), lines)
 }
 
-// LastLines is the end of a text.
+// LastLines returns the last lines of a text.
 func LastLines(text string, lines int) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
@@ -158,8 +158,8 @@ func (p *Process) WaitFor(ctx context.Context, what string, ready func() string)
 	}
 }
 
-// output is what a process prints: a file, so that a process that outlives this one, if only to put things in order,
-// can still print; and one without a name, so that nothing is left of it.
+// output is what a process prints: a file, so that a process that outlives this one, if only to clean up, can still
+// print; and a file without a name, so that it is not left behind.
 type output struct{ file *os.File }
 
 func newOutput() (*output, error) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Proxy is an address of this machine that leads to a cluster's API server, unless it is blocked.
+// Proxy forwards a local address to a cluster's API server, unless it is blocked.
 type Proxy struct {
 	// Kubeconfig is the cluster's, with the address of the proxy.
 	Kubeconfig string
@@ -53,7 +53,7 @@ func (c *Cluster) NewProxy(t testing.TB, kubeconfig string) *Proxy {
 	return p
 }
 
-// Block breaks all connections, and each new one at once.
+// Block breaks all connections, and every new one at once.
 func (p *Proxy) Block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *Proxy) Unblock() {
 	p.blocked = false
 }
 
-// Attempts is the number of connections that were made so far, blocked ones included.
+// Attempts returns the number of connections that were made so far, including blocked ones.
 func (p *Proxy) Attempts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,13 +116,13 @@ func (p *Proxy) forward(conn net.Conn) {
 	}
 	defer upstream.Close()
 	go func() {
-		_, _ = io.Copy(upstream, conn) // How a connection ends is for its two ends to judge.
+		_, _ = io.Copy(upstream, conn) // Only the two ends care how a connection ends.
 		_ = upstream.Close()
 	}()
 	_, _ = io.Copy(conn, upstream)
 }
 
-// reset breaks a connection as a crash does, without a goodbye.
+// reset breaks a connection as a crash does, with a reset.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// SceneLabel is the label of nodes that tells which scene they belong to.
+	// SceneLabel is the label of nodes that holds their scene.
 	SceneLabel = "scene"
 	// parallelRequests is how many requests InParallel makes at a time.
 	parallelRequests = 16
 )
 
-// scenes counts scenes, to give each a name that no other has, also with -count.
+// scenes counts scenes, to give each a unique name, even with -count.
 var scenes atomic.Int32
 
-// Scene is where a test plays: a namespace of a cluster, and nodes that only the LocalServices of this namespace
+// Scene is what a test works in: a namespace of a cluster, and nodes that only the LocalServices of this namespace
 // select. Its methods fail the test on errors that have nothing to do with what is tested.
 type Scene struct {
 	*Cluster
@@ -37,8 +37,8 @@ type Scene struct {
 	mark Mark
 }
 
-// NewScene makes a scene, whose name begins with a word about the test. With the test, its LocalServices and nodes
-// end, which would keep a controller busy; the namespace ends with the cluster.
+// NewScene makes a scene, whose name begins with a word about the test. At the end of the test, its LocalServices and
+// nodes are deleted, because they would load a controller; the namespace ends with the cluster.
 func (c *Cluster) NewScene(t testing.TB, word string) *Scene {
 	t.Helper()
 	s := c.KeepScene(t, word)
@@ -70,14 +70,14 @@ func (s *Scene) leave() {
 	}
 }
 
-// In is the scene for a subtest.
+// In returns the scene for a subtest.
 func (s *Scene) In(t testing.TB) *Scene {
 	sub := *s
 	sub.T = t
 	return &sub
 }
 
-// Ctx is done when the test ends.
+// Ctx returns a context that is done when the test ends.
 func (s *Scene) Ctx() context.Context { return s.T.Context() }
 
 // Must fails the test, with the state of the scene, on an error.
@@ -131,7 +131,7 @@ func (s *Scene) InParallel(count int, do func(i int) error) {
 	}
 }
 
-// WaitServiceAccount waits until the namespace has its service account, which pods need, and another controller makes.
+// WaitServiceAccount waits until the namespace has its service account, which pods need and another controller creates.
 func (s *Scene) WaitServiceAccount() {
 	s.T.Helper()
 	s.Eventually("the namespace has a service account", func(ctx context.Context) error {
@@ -140,13 +140,13 @@ func (s *Scene) WaitServiceAccount() {
 	})
 }
 
-// ResetCount has counting begin now.
+// ResetCount restarts counting now.
 func (s *Scene) ResetCount() { s.mark = s.Audit.Mark() }
 
-// AllRequests are everybody's requests since the count was last reset.
+// AllRequests returns all clients' requests since the count was last reset.
 func (s *Scene) AllRequests() Requests { return s.Audit.Since(s.mark) }
 
-// Requests are the controllers' requests about this namespace since the count was last reset.
+// Requests returns the controllers' requests about this namespace since the count was last reset.
 func (s *Scene) Requests() Requests { return s.AllRequests().ByController().Namespace(s.Namespace) }
 
 // WantWrites fails unless the controllers' writes of a resource since the count was reset are exactly these.
@@ -165,23 +165,23 @@ func (s *Scene) WantNoWrites(when string) {
 	}
 }
 
-// LocalServiceClient is the client for the LocalServices of the scene.
+// LocalServiceClient returns the client for the LocalServices of the scene.
 func (s *Scene) LocalServiceClient() typed.LocalServiceInterface {
 	return s.LocalServices.LocalserviceV1alpha1().LocalServices(s.Namespace)
 }
 
-// ServiceClient is the client for the Services of the scene.
+// ServiceClient returns the client for the Services of the scene.
 func (s *Scene) ServiceClient() corev1client.ServiceInterface {
 	return s.Kube.CoreV1().Services(s.Namespace)
 }
 
-// PodClient is the client for the pods of the scene.
+// PodClient returns the client for the pods of the scene.
 func (s *Scene) PodClient() corev1client.PodInterface { return s.Kube.CoreV1().Pods(s.Namespace) }
 
-// NodeName is the full name of a node of this scene.
+// NodeName returns the full name of a node of this scene.
 func (s *Scene) NodeName(name string) string { return s.Namespace + "-" + name }
 
-// AddNodes makes nodes, and returns their full names.
+// AddNodes creates nodes, and returns their full names.
 func (s *Scene) AddNodes(names ...string) []string {
 	s.T.Helper()
 	for i, name := range names {
@@ -191,13 +191,13 @@ func (s *Scene) AddNodes(names ...string) []string {
 	return names
 }
 
-// AddManyNodes makes so many nodes, several at a time.
+// AddManyNodes creates count nodes, several at a time.
 func (s *Scene) AddManyNodes(count int) {
 	s.T.Helper()
 	s.InParallel(count, func(i int) error { return s.createNode(s.NodeName(fmt.Sprintf("n%03d", i)), nil) })
 }
 
-// CreateNode makes a node with some labels beside that of the scene. Its name is a full one.
+// CreateNode creates a node with labels in addition to that of the scene. name is the full name.
 func (s *Scene) CreateNode(name string, more map[string]string) {
 	s.T.Helper()
 	s.Must(s.createNode(name, more))

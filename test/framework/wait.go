@@ -19,7 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// WaitLocalService waits until a LocalService is as check wants it, and returns it.
+// WaitLocalService waits until a LocalService passes check, and returns it.
 func (s *Scene) WaitLocalService(
 	name, what string, check func(ls *v1alpha1.LocalService) error,
 ) *v1alpha1.LocalService {
@@ -34,8 +34,8 @@ func (s *Scene) WaitLocalService(
 	return ls
 }
 
-// WaitReady waits until a LocalService reports that it is ready, as `kubectl wait` does, and knows of all nodes that it
-// selects: a controller that has not heard yet of a node that was just made may report that it is ready before.
+// WaitReady waits until a LocalService reports that it is ready, as `kubectl wait` does, and counts all nodes that it
+// selects: before a controller has observed a new node, it may report that the LocalService is ready.
 func (s *Scene) WaitReady(name string) *v1alpha1.LocalService {
 	s.T.Helper()
 	return s.WaitLocalService(name, "is ready", func(ls *v1alpha1.LocalService) error {
@@ -51,7 +51,7 @@ func (s *Scene) WaitReady(name string) *v1alpha1.LocalService {
 	})
 }
 
-// WaitStatusNodes waits until a LocalService is ready with so many nodes.
+// WaitStatusNodes waits until a LocalService is ready with a number of nodes.
 func (s *Scene) WaitStatusNodes(name string, nodes int) *v1alpha1.LocalService {
 	s.T.Helper()
 	what := fmt.Sprintf("is ready with %d nodes", nodes)
@@ -60,8 +60,7 @@ func (s *Scene) WaitStatusNodes(name string, nodes int) *v1alpha1.LocalService {
 	})
 }
 
-// WaitNotReady waits until a LocalService reports that it is not ready, for a reason, unless that is "", and with some
-// words.
+// WaitNotReady waits until a LocalService reports that it is not ready, for a reason, any for "", and with these words.
 func (s *Scene) WaitNotReady(name, reason, says string) *v1alpha1.LocalService {
 	s.T.Helper()
 	return s.WaitLocalService(name, "is not ready: "+reason, func(ls *v1alpha1.LocalService) error {
@@ -74,7 +73,7 @@ func (s *Scene) WaitNotReady(name, reason, says string) *v1alpha1.LocalService {
 	})
 }
 
-// CheckReady returns nil if a LocalService reports that it is ready, or that nothing is missing but nodes to select.
+// CheckReady returns nil if a LocalService reports that it is ready, or that only nodes to select are missing.
 func CheckReady(ls *v1alpha1.LocalService) error {
 	if ls.Status.Nodes == 0 { // It is as ready as it can be.
 		return errors.Join(
@@ -90,7 +89,7 @@ func CheckReady(ls *v1alpha1.LocalService) error {
 	)
 }
 
-// services is how many Services a LocalService has when all is in place.
+// services returns how many Services a LocalService has when all are in place.
 func services(ls *v1alpha1.LocalService) int {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		return 2
@@ -98,7 +97,7 @@ func services(ls *v1alpha1.LocalService) int {
 	return int(ls.Status.Nodes)
 }
 
-// CheckCondition compares a condition that speaks of the LocalService's present spec. Any reason will do for "".
+// CheckCondition compares a condition, which must be about the LocalService's current spec. "" stands for any reason.
 func CheckCondition(ls *v1alpha1.LocalService, name string, status metav1.ConditionStatus, reason string) error {
 	c := meta.FindStatusCondition(ls.Status.Conditions, name)
 	if c == nil {
@@ -114,7 +113,7 @@ func CheckCondition(ls *v1alpha1.LocalService, name string, status metav1.Condit
 	)
 }
 
-// OwnedServices are the Services that a LocalService controls, by name.
+// OwnedServices returns the Services that a LocalService controls, by name.
 func (s *Scene) OwnedServices(ctx context.Context, ls *v1alpha1.LocalService) (map[string]*corev1.Service, error) {
 	list, err := s.Kube.CoreV1().Services(ls.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -129,7 +128,7 @@ func (s *Scene) OwnedServices(ctx context.Context, ls *v1alpha1.LocalService) (m
 	return owned, nil
 }
 
-// MustOwn are the Services that a LocalService controls, by name; it fails unless there are so many.
+// MustOwn returns the Services that a LocalService controls, by name. It fails unless there are count.
 func (s *Scene) MustOwn(ls *v1alpha1.LocalService, count int) map[string]*corev1.Service {
 	s.T.Helper()
 	owned, err := s.OwnedServices(s.Ctx(), ls)
@@ -153,13 +152,13 @@ func (s *Scene) WaitServices(ls *v1alpha1.LocalService, names ...string) {
 	})
 }
 
-// WaitServiceExists waits until there is a Service of a name.
+// WaitServiceExists waits until there is a Service with a name.
 func (s *Scene) WaitServiceExists(name string) *corev1.Service {
 	s.T.Helper()
 	return s.waitService(name, "exists", func(*corev1.Service) error { return nil })
 }
 
-// WaitServiceReplaced waits until a Service has another UID than it had.
+// WaitServiceReplaced waits until a Service has a new UID.
 func (s *Scene) WaitServiceReplaced(old *corev1.Service) *corev1.Service {
 	s.T.Helper()
 	return s.waitService(old.Name, "is a new one", func(service *corev1.Service) error {
@@ -182,7 +181,7 @@ func (s *Scene) waitService(name, what string, check func(*corev1.Service) error
 	return service
 }
 
-// WaitServiceCount waits until there are so many Services, none of which refers to an owner.
+// WaitServiceCount waits until there are want Services, and none has an owner reference.
 func (s *Scene) WaitServiceCount(want int) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("there are %d Services", want), func(ctx context.Context) error {
@@ -199,7 +198,7 @@ func (s *Scene) WaitServiceCount(want int) {
 	})
 }
 
-// isGone returns nil for the answer that there is no such object.
+// isGone returns nil if the result is that there is no such object.
 func isGone[T any](_ T, err error) error {
 	switch {
 	case err == nil:
@@ -210,7 +209,7 @@ func isGone[T any](_ T, err error) error {
 	return err
 }
 
-// WaitServiceGone waits until there is no Service of a name.
+// WaitServiceGone waits until there is no Service with a name.
 func (s *Scene) WaitServiceGone(name string) {
 	s.T.Helper()
 	s.Eventually("Service "+name+" is gone", func(ctx context.Context) error {
@@ -218,7 +217,7 @@ func (s *Scene) WaitServiceGone(name string) {
 	})
 }
 
-// WaitLocalServiceGone waits until there is no LocalService of a name.
+// WaitLocalServiceGone waits until there is no LocalService with a name.
 func (s *Scene) WaitLocalServiceGone(name string) {
 	s.T.Helper()
 	s.Eventually("LocalService "+name+" is gone", func(ctx context.Context) error {
@@ -247,7 +246,7 @@ func (s *Scene) WaitLabelled(name, node string) {
 	})
 }
 
-// Events are the events about an object of this scene that have a reason.
+// Events returns the events about an object of this scene with a reason.
 func (s *Scene) Events(ctx context.Context, name, reason string) ([]corev1.Event, error) {
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason}
 	list, err := s.Kube.CoreV1().Events(s.Namespace).List(ctx, about)
@@ -257,7 +256,7 @@ func (s *Scene) Events(ctx context.Context, name, reason string) ([]corev1.Event
 	return list.Items, nil
 }
 
-// Equal returns an error that tells the difference, nil for none.
+// Equal returns an error with the difference, nil for none.
 func Equal[T any](what string, got, want T) error {
 	g, err1 := json.Marshal(got)
 	w, err2 := json.Marshal(want)

@@ -9,13 +9,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NewLocalService is a headless LocalService for the nodes of the scene, with some changes.
+// NewLocalService returns a headless LocalService for the nodes of the scene, with some changes.
 func (s *Scene) NewLocalService(name string, changes ...Change) *v1alpha1.LocalService {
 	forNodes := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{SceneLabel: s.Namespace} }
 	return NewLocalService(s.Namespace, name, append([]Change{forNodes}, changes...)...)
 }
 
-// Create makes a LocalService.
+// Create creates a LocalService.
 func (s *Scene) Create(name string, changes ...Change) *v1alpha1.LocalService {
 	s.T.Helper()
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
@@ -24,14 +24,14 @@ func (s *Scene) Create(name string, changes ...Change) *v1alpha1.LocalService {
 	return ls
 }
 
-// CreateReady makes a LocalService and waits until it is ready.
+// CreateReady creates a LocalService and waits until it is ready.
 func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalService {
 	s.T.Helper()
 	s.Create(name, changes...)
 	return s.WaitReady(name)
 }
 
-// Update changes a LocalService, and begins again if somebody else was quicker.
+// Update changes a LocalService, and tries again after a conflict.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
 	s.Must(s.TryUpdate(name, changes...))
@@ -53,15 +53,15 @@ func (s *Scene) TryUpdate(name string, changes ...Change) error {
 	})
 }
 
-// RetryConflicts repeats a read, change and write until nobody else has written meanwhile. The machine may be busy, so
-// there are many tries: those of retry.DefaultBackoff would be over in a moment.
+// RetryConflicts repeats a read, change and write until it meets no conflict. The machine may be busy, so it tries
+// often: the tries of retry.DefaultBackoff would be over in a moment.
 func RetryConflicts(write func() error) error {
 	backoff := retry.DefaultBackoff
 	backoff.Steps, backoff.Factor = 100, 1
 	return retry.RetryOnConflict(backoff, write)
 }
 
-// GetService is a Service as it is now.
+// GetService returns the current state of a Service.
 func (s *Scene) GetService(name string) *corev1.Service {
 	s.T.Helper()
 	service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
@@ -69,7 +69,7 @@ func (s *Scene) GetService(name string) *corev1.Service {
 	return service
 }
 
-// CreateService makes a Service.
+// CreateService creates a Service.
 func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
 	s.T.Helper()
 	created, err := s.ServiceClient().Create(s.Ctx(), service, metav1.CreateOptions{})
@@ -97,13 +97,13 @@ func (s *Scene) DeleteService(name string) {
 	s.Must(s.ServiceClient().Delete(s.Ctx(), name, metav1.DeleteOptions{}))
 }
 
-// CreatePod makes a pod that is scheduled to a node, unless that is "", with some changes.
+// CreatePod creates a pod that is scheduled to a node, unless that is "", with some changes.
 func (s *Scene) CreatePod(name, node string, labels map[string]string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	s.T.Helper()
 	return s.Launch(NewPod(name, node, labels, changes...))
 }
 
-// Launch makes a pod, as soon as that is possible in the namespace.
+// Launch creates a pod, as soon as the namespace allows it.
 func (s *Scene) Launch(pod *corev1.Pod) *corev1.Pod {
 	s.T.Helper()
 	s.WaitServiceAccount()
@@ -126,7 +126,7 @@ func (s *Scene) PatchPod(name, patch string, subresources ...string) {
 	s.Must(err)
 }
 
-// GetPod is a pod as it is now.
+// GetPod returns the current state of a pod.
 func (s *Scene) GetPod(name string) *corev1.Pod {
 	s.T.Helper()
 	pod, err := s.PodClient().Get(s.Ctx(), name, metav1.GetOptions{})

@@ -2,7 +2,7 @@ package diagnose
 
 import "reflect"
 
-// Changes returns the items of a list that are not the same in the one before, which may be nil. Names that are gone
+// Changes returns the items of a list that differ from those in the list before, which may be nil. Names that are gone
 // come last, as items with the reason NameGone.
 func Changes(before, now *NodeList) []Node {
 	type id struct{ node, hostname string }

@@ -21,7 +21,7 @@ const (
 	DNSNoAnswer       DNSResult = "NoAnswer"
 )
 
-// The codes of answers with which a server knows what it says: that the name has these addresses, or is not there.
+// The codes of definite answers: the name has these addresses, or does not exist.
 const (
 	noError     = "NOERROR"
 	unknownName = "NXDOMAIN"
@@ -29,16 +29,16 @@ const (
 
 // DNSServer is the server that was asked for the names.
 type DNSServer struct {
-	// Service and Pod are those of the server, as <namespace>/<name>.
+	// Service and Pod are the server's, as <namespace>/<name>.
 	Service string `json:"service"`
 	Pod     string `json:"pod"`
 	// KubeDNS is whether it is kube-dns, the server before CoreDNS, which does not read EndpointSlices.
 	KubeDNS bool `json:"kubeDNS"`
-	// Message says what concerns all names.
+	// Message is about all names.
 	Message string `json:"message"`
 }
 
-// DNSAnswer is what the server answers for a name, and what is to be thought of that.
+// DNSAnswer is what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
 	Result DNSResult `json:"result"`
 	// Addresses are those in the answer, sorted.
@@ -49,17 +49,17 @@ type DNSAnswer struct {
 
 // DNSReply is what a server says when it is asked for the addresses of a name.
 type DNSReply struct {
-	// Addresses are none if the server does not know the name, or no address of it.
+	// Addresses is empty if the server does not know the name, or has no address for it.
 	Addresses []string
 	// Truncated is whether there are more addresses than an answer has room for.
 	Truncated bool
-	// Code is that of the answer, such as NXDOMAIN: of one that is not NOERROR, if there are several answers.
+	// Code is the code of the answer, such as NXDOMAIN; of several answers, that of one that is not NOERROR.
 	Code string
 	// Failure says why there is no answer; "" if there is.
 	Failure string
 }
 
-// WithDNS returns a list with what a DNS server replies, by DNSName, compared with what it should.
+// WithDNS returns a list with the replies of a DNS server, by DNSName, compared with what they should be.
 func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *NodeList {
 	out := *list
 	if server.KubeDNS && list.Mode == v1alpha1.ModeHostnames {
@@ -90,7 +90,7 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 	a.Addresses = append([]string{}, slices.Compact(a.Addresses)...) // [] in JSON, not null
 	missing := without(n.DNSAddresses, a.Addresses)
 	unexpected := without(a.Addresses, n.DNSAddresses)
-	var others []string // that are of another node
+	var others []string // of another node
 	for _, address := range unexpected {
 		if nodes := nodesOf[address]; len(nodes) > 0 && !slices.Contains(nodes, n.Node) {
 			others = append(others, address+" of "+nodes[0])
@@ -122,7 +122,7 @@ func without(items, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(items), func(item string) bool { return slices.Contains(others, item) })
 }
 
-// Problems says in words what is wrong with the name, and with what DNS answers; "" if all is well.
+// Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
 func (n *Node) Problems() string {
 	problems := []string{n.Message}
 	if n.DNS != nil {
@@ -131,7 +131,7 @@ func (n *Node) Problems() string {
 	return strings.Join(slices.DeleteFunc(problems, func(p string) bool { return p == "" }), "; ")
 }
 
-// IsKubeDNS reports whether containers with these images are kube-dns. The Service of CoreDNS is called kube-dns, too.
+// IsKubeDNS reports whether containers with these images are kube-dns. The Service of CoreDNS is also named kube-dns.
 func IsKubeDNS(images ...string) bool {
 	return slices.ContainsFunc(images, func(image string) bool {
 		return strings.Contains(image[strings.LastIndexByte(image, '/')+1:], "k8s-dns-kube-dns")

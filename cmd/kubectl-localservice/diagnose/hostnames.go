@@ -17,12 +17,12 @@ import (
 // anyName stands for the names while none is known. No node has it.
 const anyName = "*"
 
-// hostnames is what is known of the names of mode Hostnames as a whole.
+// hostnames is what is known about the names of mode Hostnames as a whole.
 type hostnames struct {
 	*plan.Names
 	// isPublished is whether Kubernetes has published the pods.
 	isPublished bool
-	// outdated has the names that are not published as the pods are; and anyName, if anything is to be published.
+	// outdated has the names that are not published as the pods are, and anyName if any copy is to be changed.
 	outdated map[string]bool
 	// stale has, by Node.Name, the addresses that are published as ready although Kubernetes has no ready pod there:
 	// while no controller runs, names do not follow the pods.
@@ -38,7 +38,7 @@ func (v *view) newHostnames() *hostnames {
 	ours := map[plan.Purpose]plan.Service{}
 	for _, purpose := range []plan.Purpose{plan.Source, plan.Published} {
 		if reason, _ := v.serviceProblem(purpose, ""); reason != "" {
-			return h // That is what is told.
+			return h // That is reported instead.
 		}
 		service := v.services[plan.ServiceName(v.LocalService.Name, purpose, "")]
 		ours[purpose] = plan.FromAPI(service, v.nodeLabelKey)
@@ -59,7 +59,7 @@ func (v *view) newHostnames() *hostnames {
 	return h
 }
 
-// markStale has no endpoint count as ready that is not ready in what Kubernetes publishes.
+// markStale marks endpoints as not ready that are not ready in what Kubernetes publishes.
 func (v *view) markStale(h *hostnames) {
 	alive := map[string]bool{}
 	for _, slice := range v.EndpointSlices {
@@ -84,7 +84,7 @@ func (v *view) markStale(h *hostnames) {
 	}
 }
 
-// isReady reports whether an endpoint is ready. Unknown means ready, says the API.
+// isReady reports whether an endpoint is ready. The API treats unknown as ready.
 func isReady(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 // addOutdated adds the names that a change is about.
@@ -104,7 +104,7 @@ func (h *hostnames) addOutdated(change *plan.CopyChange) {
 	}
 }
 
-// byHostname is what an EndpointSlice says of each name.
+// byHostname returns what an EndpointSlice says about each name.
 func byHostname(slice *discoveryv1.EndpointSlice) map[string][]any {
 	out := map[string][]any{}
 	for _, e := range slice.Endpoints {
@@ -140,8 +140,8 @@ func (v *view) hostnameProblem(n *Node) (Reason, string) {
 	return "", ""
 }
 
-// nodesWithHostname are the nodes that have a name, as it is published, and those of pods where that is enough to know
-// their name. With groupBy the hostname stands for the value of the label.
+// nodesWithHostname returns the nodes that have a published name, and the pods' nodes, if their names are known without
+// labels. With groupBy, the hostname stands for the value of the label.
 func nodesWithHostname(in Input) map[string]labels.Set {
 	ls, nodes := in.LocalService, map[string]labels.Set{}
 	for _, slice := range in.EndpointSlices {

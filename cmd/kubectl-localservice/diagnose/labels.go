@@ -13,11 +13,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// nodeLabels finds out how pods come by their node label. That an admission policy is installed would not show that it
-// works, and who may see pods may often not see policies. The pods themselves show it: the controller's write is in
-// their managedFields, but a field that admission has set has no manager, and binding a pod changes no managedFields.
-// Pods that are not labelled rightly, or that somebody else has labelled, such as their template, show nothing. Nor do
-// those on nodes with names too long for a label, which the policies leave to the controller.
+// nodeLabels finds out how pods get their node label. An admission policy may be installed and not work, and users who
+// may see pods often may not see policies. The pods themselves show it: the controller's write is in their
+// managedFields, but a field that admission sets has no manager, and binding a pod changes no managedFields. Pods with
+// a wrong label, or with one that somebody else set, such as their template, show nothing. Nor do those on nodes with
+// names too long for a label, which the policies leave to the controller.
 func (v *view) nodeLabels() NodeLabels {
 	var found NodeLabels
 	byTime := func(a, b *corev1.Pod) int { return scheduled(a).Compare(scheduled(b)) }
@@ -39,12 +39,12 @@ func (v *view) nodeLabels() NodeLabels {
 	return found
 }
 
-// scheduled is when a pod got its node.
+// scheduled returns when a pod got its node.
 func scheduled(pod *corev1.Pod) time.Time {
 	return cmp.Or(podCondition(pod, corev1.PodScheduled).LastTransitionTime, pod.CreationTimestamp).Time
 }
 
-// labelOrigin is how a pod got a label, "" if that is not known.
+// labelOrigin returns how a pod got a label, "" if that is not known.
 func labelOrigin(pod *corev1.Pod, key string) LabelOrigin {
 	var managers []string
 	for i := range pod.ManagedFields {
@@ -61,24 +61,24 @@ func labelOrigin(pod *corev1.Pod, key string) LabelOrigin {
 	return AtBinding
 }
 
-// managedLabels are the labels among the fields of somebody.
+// managedLabels are the labels among the fields of one manager.
 type managedLabels struct {
 	Metadata struct {
 		Labels map[string]json.RawMessage `json:"f:labels"`
 	} `json:"f:metadata"`
 }
 
-// hasLabel reports whether a label is among the fields of somebody.
+// hasLabel reports whether a label is among the fields of one manager.
 func hasLabel(fields *metav1.FieldsV1, key string) bool {
 	var object managedLabels
 	if fields == nil || json.Unmarshal(fields.GetRawBytes(), &object) != nil {
-		return false // Not the API server's.
+		return false // Not written by the API server.
 	}
 	_, found := object.Metadata.Labels["f:"+key]
 	return found
 }
 
-// String is a line for people, "" if nothing is known.
+// String returns a line for people, "" if nothing is known.
 func (l NodeLabels) String() string {
 	const atBinding, byController = "with the binding", "by the controller"
 	var line, otherwise string

@@ -1,5 +1,5 @@
-// Package diagnose finds out, for every name that a LocalService gives its nodes, or groups of them, what answers there
-// and, if nothing does, why. It has no client in it: everything is a function of API objects, and none of them is
+// Package diagnose finds out, for every name that a LocalService gives its nodes, or groups of nodes, what answers
+// there and, if nothing does, why. It has no client: everything is a function of API objects, and none of them is
 // changed.
 package diagnose
 
@@ -19,14 +19,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Input is what a view is made of: one LocalService, and what there is in its namespace.
+// Input is what a view is made from: one LocalService, and the objects in its namespace.
 type Input struct {
 	LocalService *v1alpha1.LocalService
 	// Nodes are the nodes that the LocalService selects, with their labels.
 	Nodes map[string]labels.Set
 	// AllNodes is false if Nodes may lack some, because the user may not list them.
 	AllNodes bool
-	// Services, EndpointSlices and Pods may hold those of others, too. Of the pods, managedFields are looked at.
+	// Services, EndpointSlices and Pods may hold those of others, too. The managedFields of pods are needed.
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
@@ -36,7 +36,7 @@ type Input struct {
 	ClusterDomain string
 }
 
-// Nodes makes the view.
+// Nodes returns the state of every name of a LocalService.
 func Nodes(in Input) *NodeList {
 	v := newView(in)
 	list := &NodeList{
@@ -81,8 +81,8 @@ func (v *view) whyNoItems() string {
 	return noNodes(v.LocalService, v.Services)
 }
 
-// KnownNodes are the nodes of which the Services and EndpointSlices of the LocalService tell: all that can be known
-// without permission to list Nodes.
+// KnownNodes returns the nodes that appear in the Services and EndpointSlices of the LocalService: all that can be
+// known without the permission to list Nodes.
 func KnownNodes(in Input) map[string]labels.Set {
 	if in.LocalService.Spec.Mode == v1alpha1.ModeHostnames {
 		return nodesWithHostname(in)
@@ -97,8 +97,8 @@ func KnownNodes(in Input) map[string]labels.Set {
 	return nodes
 }
 
-// nodeLabelKey is the key of the node label that the controller uses, as the selector of a Service of the LocalService
-// tells; the default if there is none.
+// nodeLabelKey returns the key of the node label that the controller uses, from the selector of a Service of the
+// LocalService; the default if there is none.
 func nodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 	for _, service := range services {
 		node := service.Annotations[v1alpha1.NodeAnnotationKey]
@@ -122,7 +122,7 @@ type view struct {
 	services     map[string]*corev1.Service        // by name
 	endpoints    map[string][]discoveryv1.Endpoint // by Node.Name
 	pods         map[string][]*corev1.Pod          // by node; "" for those without
-	// strays are pods on another node, by value of the node label: with mode Services.
+	// strays are pods on another node than their node label says, by its value, in mode Services.
 	strays map[string][]*corev1.Pod
 	// hostnames is about mode Hostnames, nil for another mode.
 	hostnames *hostnames
@@ -179,7 +179,7 @@ type name struct {
 	pods     []*corev1.Pod
 }
 
-// names are those of the nodes, in order. Nodes without a name come last.
+// names returns the names of the nodes, in order. Nodes without a name come last.
 func (v *view) names() []name {
 	var names []name
 	groups := map[string]int{}
@@ -245,7 +245,7 @@ func endpoints(published []discoveryv1.Endpoint) (count Endpoints, addresses []s
 	ready := map[string]bool{} // by pod, or address where there is none
 	addresses = []string{}
 	for _, e := range published {
-		// Unknown means ready, says the API.
+		// The API treats unknown as ready.
 		isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
 		if len(e.Addresses) == 0 || !isReady && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
 			continue

@@ -22,7 +22,7 @@ const podsInMessage = 3
 // whyTerminating is why a pod that is being deleted is not ready.
 const whyTerminating = "Terminating"
 
-// serviceProblem finds what is wrong with a Service itself. node is that of a Service for a node.
+// serviceProblem finds what is wrong with a Service itself. node is "" unless the purpose is plan.ForNode.
 func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason, message string) {
 	ls := v.LocalService
 	if purpose != plan.ForNode {
@@ -89,7 +89,7 @@ func conflict(service *corev1.Service) string {
 	return "the name is taken by a Service of " + controller.Description()
 }
 
-// podProblem finds what is wrong with the pods of a name, given what the EndpointSlices hold of it.
+// podProblem finds what is wrong with the pods of a name, given its endpoints in the EndpointSlices.
 func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
 	value := naming.NodeLabelValue(name.node)
 	label := v.nodeLabelKey + "=" + value
@@ -183,7 +183,7 @@ func whyNotReady(pod *corev1.Pod) string {
 			return cmp.Or(c.State.Terminated.Reason, "Error") // OOMKilled
 		}
 	}
-	// Probes and readiness gates are in the condition's message. A lost node's pods are just not ready.
+	// Probes and readiness gates are in the condition's message. Pods of a lost node are just not ready.
 	return cmp.Or(ready.Message, pod.Status.Reason, "is its node down?")
 }
 
@@ -192,7 +192,7 @@ func completed(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// podCondition is a condition of a pod, the zero value if it is not there.
+// podCondition returns a condition of a pod, the zero value if it is not there.
 func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == conditionType {

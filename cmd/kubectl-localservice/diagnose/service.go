@@ -7,13 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// newNode returns a node of which nothing is known. Its lists are [] in JSON, not null.
+// newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
 func newNode(node, hostname string) Node {
 	return Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []Port{},
 		LoadBalancer: []string{}, Pods: []Pod{}}
 }
 
-// addService adds how the name is reached, as its Service says. Addresses are known already.
+// addService adds how the name is reached, according to its Service. Addresses must be known already.
 func (n *Node) addService(service *corev1.Service) {
 	n.DNSAddresses = append(n.DNSAddresses, service.Spec.ClusterIPs...)
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {

@@ -2,13 +2,13 @@ package diagnose
 
 import "cmp"
 
-// State is how a name does, at a glance.
+// State is the state of a name, at a glance.
 type State string
 
 const (
 	// Healthy: all is well.
 	Healthy State = "Healthy"
-	// Degraded: it is answered, and yet not all is well.
+	// Degraded: something answers, but not all is well.
 	Degraded State = "Degraded"
 	// Down: nothing answers, although something should.
 	Down State = "Down"
@@ -30,7 +30,7 @@ func (n *Node) State() State {
 	return Down
 }
 
-// causes are what names with the same reason have in common, in words; the other reasons speak for themselves.
+// causes are the texts for the reasons. Other reasons speak for themselves.
 var causes = map[Reason]string{
 	NodeWithoutName:       "no label that spec.groupBy names",
 	NameConflict:          "name taken by another Service",
@@ -49,8 +49,8 @@ var causes = map[Reason]string{
 	NoPods:                "no pod",
 }
 
-// Cause is a text that names with the same problem share, "" if all is well. Of pods that are not ready it is what
-// `kubectl get pods` shows of the first one: CrashLoopBackOff.
+// Cause returns a text that names with the same problem share, "" if all is well. If pods are not ready, it is what
+// `kubectl get pods` shows for the first one, such as CrashLoopBackOff.
 func (n *Node) Cause() string {
 	for _, pod := range n.Pods {
 		if n.Reason == PodsNotReady && !pod.Ready && pod.Reason != whyTerminating {

@@ -12,8 +12,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Summary holds columns of `kubectl get localservices`. Nodes and Answering are counted from the items of the list:
-// kubectl has them as the controller last reported them.
+// Summary holds columns of `kubectl get localservices`. Nodes and Answering are counted from the items of the list,
+// whereas kubectl shows what the controller last reported.
 type Summary struct {
 	// Nodes is the number of names: one for each selected node, or group of nodes.
 	Nodes int `json:"nodes"`

@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim drops what neither Nodes nor the page of view looks at, for caches. Its argument is an object that nobody else
-// has; of a pod it returns another one. It never fails, and has an error so that it is what informers call a transform.
+// Trim drops what neither Nodes nor the page of view reads, for caches. It may change its argument; for a pod it
+// returns a new object. It never fails, and returns an error only because informers expect that of a transform.
 func Trim(object any) (any, error) {
 	if pod, isPod := object.(*corev1.Pod); isPod {
 		return trimPod(pod), nil
 	}
-	if accessor, err := meta.Accessor(object); err == nil { // A tombstone, say, is no object.
+	if accessor, err := meta.Accessor(object); err == nil { // A tombstone, for example, is not an object.
 		accessor.SetManagedFields(nil)
 	}
 	return object, nil

@@ -28,12 +28,12 @@ const (
 	PodsCompleted         Reason = "PodsCompleted"
 	NodeCordoned          Reason = "NodeCordoned"
 	NoPods                Reason = "NoPods"
-	// NameGone is of a name that the LocalService does not give any more: what a watch last reports of it.
+	// NameGone is the last reason that a watch reports for a name: the LocalService no longer gives it.
 	NameGone Reason = "NameGone"
 )
 
-// NodeList is what is known of the nodes that a LocalService selects, by name, or with groupBy of their groups. No API
-// server serves it: its apiVersion and kind tell scripts which fields to expect.
+// NodeList is what is known about the nodes that a LocalService selects, by name, or with groupBy about their groups.
+// No API server serves it: its apiVersion and kind tell scripts which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -51,7 +51,7 @@ type NodeList struct {
 	Items []Node     `json:"items"`
 }
 
-// LabelOrigin is how a pod came by its node label.
+// LabelOrigin is how a pod got its node label.
 type LabelOrigin string
 
 const (
@@ -61,19 +61,19 @@ const (
 	ByController LabelOrigin = "ByController"
 )
 
-// NodeLabels counts pods by how they came by their node label. Those of which that is not known are left out.
+// NodeLabels counts pods by how they got their node label. Pods for which that is not known are left out.
 type NodeLabels struct {
-	// Newest is how the pod did that was scheduled last: whether the admission policies work. "" if not known.
+	// Newest is how the last scheduled pod got it, which shows whether the admission policies work. "" if not known.
 	Newest       LabelOrigin `json:"newest"`
 	AtBinding    int         `json:"atBinding"`
 	ByController int         `json:"byController"`
 }
 
-// Node is what is known of one node's name, or with groupBy that of a group of nodes.
+// Node is what is known about the name of one node, or with groupBy of a group of nodes.
 type Node struct {
 	// Node is the name of the node, or the value of the label that spec.groupBy names.
 	Node string `json:"node"`
-	// Service is the name of the Service, also where it is missing or somebody else's; "" for a node without a name.
+	// Service is the name of the Service, even if it is missing or somebody else's; "" for a node without a name.
 	Service string `json:"service"`
 	// Hostname is the name within the Service, with mode Hostnames.
 	Hostname string `json:"hostname"`
@@ -83,7 +83,7 @@ type Node struct {
 	Endpoints Endpoints `json:"endpoints"`
 	// Addresses are those of the ready endpoints.
 	Addresses []string `json:"addresses"`
-	// DNSAddresses are those that the cluster's DNS is to answer for DNSName: the cluster IPs of the Service or, if it
+	// DNSAddresses are those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if it
 	// is headless, the addresses of the ready endpoints.
 	DNSAddresses []string `json:"dnsAddresses"`
 	// Ports are those of the Service.
@@ -105,7 +105,7 @@ func (n *Node) HasService() bool {
 	return n.Service != "" && n.Reason != NameConflict && n.Reason != ServiceMissing && n.Reason != NameGone
 }
 
-// Name is the name within the namespace: that of the Service, or <hostname>.<service>.
+// Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
 func (n *Node) Name() string {
 	if n.Hostname == "" {
 		return n.Service
@@ -113,8 +113,8 @@ func (n *Node) Name() string {
 	return n.Hostname + "." + n.Service
 }
 
-// Endpoints counts endpoints. Each pod counts once, also with addresses of two families; one that terminates counts
-// only while it is ready.
+// Endpoints counts endpoints. Each pod counts once, even with addresses of two families; a terminating one counts only
+// while it is ready.
 type Endpoints struct {
 	Ready int `json:"ready"`
 	Total int `json:"total"`
@@ -129,7 +129,7 @@ type Port struct {
 	NodePort int32 `json:"nodePort"`
 }
 
-// Pod is what is known of a pod.
+// Pod is what is known about a pod.
 type Pod struct {
 	Name string `json:"name"`
 	// Ready is whether the pod is ready, running and not about to end.

@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// Details are all that is known of one cell.
+// Details are everything that is known about one cell.
 type Details struct {
 	*diagnose.Node
 	Pods []Pod `json:"pods"` // instead of the node's
@@ -32,7 +32,7 @@ type Pod struct {
 	Previous bool `json:"previous,omitempty"`
 }
 
-// NewPod returns what the page shows of a pod.
+// NewPod returns what the page shows about a pod.
 func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
 	p := Pod{Pod: known, Created: pod.CreationTimestamp.Time}
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
@@ -64,7 +64,7 @@ type Event struct {
 	Count   int32     `json:"count"`
 }
 
-// maxEvents is how many events the page shows of a cell.
+// maxEvents is how many events the page shows for a cell.
 const maxEvents = 10
 
 // NewEvents returns the newest events of a list, the newest first.

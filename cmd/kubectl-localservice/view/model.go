@@ -1,4 +1,4 @@
-// Package view serves a page that shows LocalServices by node: what there is as a matrix, and then what changes in it.
+// Package view serves a page that shows LocalServices by node: first the whole matrix, and then what changes in it.
 package view
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Matrix is what the page shows. It does not change once it is published: another one takes its place.
+// Matrix is what the page shows. It must not change once it is published: a new one replaces it.
 type Matrix struct {
 	Status
 	// Columns are the LocalServices, by <namespace>/<name>.
@@ -19,18 +19,18 @@ type Matrix struct {
 	Places map[string]Place
 }
 
-// Place is where a node is, as its labels say.
+// Place is where a node is, according to its labels.
 type Place struct {
 	Zone string `json:"zone,omitempty"`
 	Pool string `json:"pool,omitempty"`
 }
 
-// poolLabels are the labels by which those who run clusters say which nodes are alike, the most common first.
+// poolLabels are the labels that group similar nodes into pools, the most common first.
 var poolLabels = []string{"cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup",
 	"kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "kops.k8s.io/instancegroup",
 	"node.kubernetes.io/instance-type"}
 
-// NewPlace returns the place that the labels of a node tell of.
+// NewPlace returns the place of a node with labels.
 func NewPlace(labels map[string]string) Place {
 	p := Place{Zone: labels["topology.kubernetes.io/zone"]}
 	for _, key := range poolLabels {
@@ -44,17 +44,17 @@ type Column struct {
 	Namespace string        `json:"namespace"`
 	Name      string        `json:"name"`
 	Mode      v1alpha1.Mode `json:"mode"`
-	// GroupBy is the node label whose values the rows are, instead of nodes; "" for nodes.
+	// GroupBy is the node label whose values are the rows; "" if nodes are.
 	GroupBy string `json:"groupBy,omitempty"`
 	diagnose.Summary
-	// Message says what concerns the LocalService as a whole.
+	// Message is about the LocalService as a whole.
 	Message string `json:"message,omitempty"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
 	// that have changed, null for one that is gone.
 	Cells map[string]*Cell `json:"cells"`
 }
 
-// Cell is what a LocalService is on a node, or in a group of nodes.
+// Cell is the state of a LocalService on a node, or in a group of nodes.
 type Cell struct {
 	State diagnose.State `json:"state"`
 	// Ready and Total count endpoints.
@@ -67,7 +67,7 @@ type Cell struct {
 
 // Update is one event on the stream that the page reads.
 type Update struct {
-	// Reset is in the first update of a stream: what was heard before is to be forgotten.
+	// Reset is in the first update of a stream: the page forgets what it received before.
 	Reset *Scope `json:"reset,omitempty"`
 	// Columns are those that are new or have changed.
 	Columns []*Column `json:"columns,omitempty"`
@@ -75,33 +75,33 @@ type Update struct {
 	Gone []string `json:"gone,omitempty"`
 	// Places are those of nodes that are new or have changed, null for a node that is gone.
 	Places map[string]*Place `json:"places,omitempty"`
-	// Status is what has changed of the watch.
+	// Status is the status of the watch, if it has changed.
 	Status *Status `json:"status,omitempty"`
 }
 
-// Scope is what is looked at.
+// Scope is what the page shows.
 type Scope struct {
 	// Context is that of the kubeconfig.
 	Context string `json:"context"`
 	// Namespace is "" for all.
 	Namespace string `json:"namespace"`
-	// Name is that of the only LocalService to look at, "" for all.
+	// Name is the name of the only LocalService to show, "" for all.
 	Name string `json:"name"`
 	// Kubectl is the command, with the flags that choose the cluster.
 	Kubectl []string `json:"kubectl"`
-	// Notice is for what the user may not see.
+	// Notice says what the user may not see.
 	Notice string `json:"notice,omitempty"`
 }
 
-// Status is how the watch does.
+// Status is the status of the watch.
 type Status struct {
 	// Loaded is whether the cluster has been read.
 	Loaded bool `json:"loaded"`
-	// Problems say what keeps the page from hearing of changes.
+	// Problems say what keeps the page from observing changes.
 	Problems []string `json:"problems"`
 }
 
-// NewColumn makes a column of what is known of a LocalService.
+// NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
 		Summary: list.Summary, Message: list.Message, Cells: make(map[string]*Cell, len(list.Items))}
@@ -113,7 +113,7 @@ func NewColumn(list *diagnose.NodeList) *Column {
 	return c
 }
 
-// Row is the row that an item of a list is in. No node has a name with a '='.
+// Row returns the row of an item of a list. No node has a name with a '='.
 func Row(list *diagnose.NodeList, n *diagnose.Node) string {
 	if list.GroupBy == "" || n.Hostname == "" {
 		return n.Node
@@ -121,7 +121,7 @@ func Row(list *diagnose.NodeList, n *diagnose.Node) string {
 	return list.GroupBy + "=" + n.Node
 }
 
-// Updates returns what has changed from one matrix to the next: an update for each column that has.
+// Updates returns what has changed from one matrix to the next: an update for each column that has changed.
 func Updates(before, now *Matrix) []Update {
 	var updates []Update
 	for _, key := range slices.Sorted(maps.Keys(before.Columns)) {
@@ -158,7 +158,7 @@ func changedPlaces(before, now map[string]Place) map[string]*Place {
 	return changed
 }
 
-// changeOf is a column with the cells that have changed, nil if nothing has.
+// changeOf returns a column with the cells that have changed, nil if nothing has.
 func changeOf(before, now *Column) *Column {
 	if before == now {
 		return nil

@@ -19,7 +19,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// securityHeaders keep the page to what it is made of: nothing of others, and nothing in the frames of others.
+// securityHeaders limit the page to its own files: no content of other sites, and no display in their frames.
 var securityHeaders = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
@@ -31,12 +31,12 @@ var securityHeaders = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Server serves the page and what it shows, to those who have the token. Programs of other users of the machine reach
-// its port, too, and pages of others that their browser has open.
+// Server serves the page and its data to clients that have the token. Other users of the machine can reach its port,
+// too, and so can the pages of other sites in the user's browser.
 //
 // The token is in the fragment of the page's address, which browsers send to nobody, and which the page's script adds
-// to its requests. A cookie would go to every port of 127.0.0.1, also to those of other users, and with requests that
-// pages of others make. The page itself holds nothing to protect.
+// to its requests. A cookie would go to every port of 127.0.0.1, even to those of other users, and with requests that
+// pages of other sites make. The page itself holds nothing to protect.
 type Server struct {
 	scope    Scope
 	details  func(ctx context.Context, column, row string) *Details
@@ -45,10 +45,10 @@ type Server struct {
 
 	mu      sync.Mutex
 	matrix  *Matrix
-	changed chan struct{} // closed when there is another matrix
+	changed chan struct{} // closed when there is a new matrix
 }
 
-// NewServer listens on a free port of 127.0.0.1. details returns what is known of one cell, nil if there is none.
+// NewServer listens on a free port of 127.0.0.1. details returns what is known about one cell, nil if there is none.
 func NewServer(scope Scope, details func(ctx context.Context, column, row string) *Details) (*Server, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -60,10 +60,10 @@ func NewServer(scope Scope, details func(ctx context.Context, column, row string
 		listener: listener, matrix: &Matrix{}, changed: make(chan struct{})}, nil
 }
 
-// URL is the address of the page, with the token.
+// URL returns the address of the page, with the token.
 func (s *Server) URL() string { return fmt.Sprintf("http://%s/#%s", s.listener.Addr(), s.token) }
 
-// Publish has the page show another matrix.
+// Publish makes the page show a new matrix.
 func (s *Server) Publish(m *Matrix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Server) Handler() http.Handler {
 		for name, value := range securityHeaders {
 			w.Header().Set(name, value)
 		}
-		// A name of somebody else's that leads here may be how a page of theirs tries to get in (DNS rebinding).
+		// A foreign host name that resolves to this address may be an attack by DNS rebinding.
 		if !s.isOurs(r.Host) {
 			http.Error(w, "ask for the address that kubectl localservice view has printed",
 				http.StatusMisdirectedRequest)
@@ -130,7 +130,7 @@ func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// serveEvents sends all there is, and then what changes. A reader that is slow misses states in between, and no more.
+// serveEvents sends the whole matrix, and then what changes. A slow reader misses only states in between.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := http.NewResponseController(w)
@@ -165,7 +165,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveCell sends all that is known of one cell: its Details.
+// serveCell sends all that is known about one cell: its Details.
 func (s *Server) serveCell(w http.ResponseWriter, r *http.Request) {
 	details := s.details(r.Context(), r.FormValue("column"), r.FormValue("row"))
 	if details == nil {
