@@ -71,6 +71,32 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	})
 }
 
+// TestHostnamesNotPermittedAndDeleted: a LocalService that was deleted, and that a finalizer keeps, has nobody ask for
+// the permission: its status stays as it is.
+func TestHostnamesNotPermittedAndDeleted(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
+		w.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
+			review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+			review.Status.Allowed = true
+			return true, review, nil
+		})
+		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
+				errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io"`))
+		})
+		w.publish("1", "a")
+		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+		w.edit(func(ls *v1alpha1.LocalService) {
+			ls.Finalizers, ls.DeletionTimestamp = []string{"example.com/kept"}, new(metav1.Now())
+		})
+		w.requests()
+		time.Sleep(time.Minute)
+		if requests := w.requests(); len(requests) > 0 {
+			t.Errorf("%d requests in a minute, such as %v", len(requests), requests[0])
+		}
+	})
+}
+
 // TestHostnamesContested: a field of a copy that an admission webhook changes is reported, and left unchanged. What
 // Kubernetes publishes afterwards is written all the same.
 func TestHostnamesContested(t *testing.T) {

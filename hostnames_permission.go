@@ -45,7 +45,8 @@ func (c *hostnamesController) retryWhenPermitted(ctx context.Context, namespaces
 func (c *hostnamesController) notPermitted(namespace string) (waiting []*v1alpha1.LocalService) {
 	for ls := range c.caches.LocalServices.All() {
 		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-		if ready != nil && ready.Reason == v1alpha1.ReasonHostnamesNotPermitted &&
+		// The status of one that is being deleted stays as it is.
+		if ls.DeletionTimestamp == nil && ready != nil && ready.Reason == v1alpha1.ReasonHostnamesNotPermitted &&
 			(namespace == metav1.NamespaceAll || namespace == ls.Namespace) {
 			waiting = append(waiting, ls)
 		}
