@@ -2,6 +2,7 @@ package writer
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ func terminating() error {
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
 }
+
+// trialName matches the end of the name of a Service that is only tried.
+var trialName = regexp.MustCompile("-[a-z0-9]{5}$")
 
 // inOrder leaves changes in their order.
 func inOrder(int, func(i, j int)) {}
@@ -121,8 +125,8 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 	switch a := a.(type) {
 	case core.CreateActionImpl:
 		service = testobject.Stored(a.Object.(*corev1.Service))
-		if name = service.Name + service.GenerateName; len(a.CreateOptions.DryRun) > 0 {
-			request = "try"
+		if name = service.Name; len(a.CreateOptions.DryRun) > 0 {
+			request, name = "try", trialName.ReplaceAllString(name, "-")
 		} else if service.Labels["served"] != "" {
 			name += " of before"
 		}

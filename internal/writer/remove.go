@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -28,7 +29,7 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		// It returns what it would store only if the name is free.
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
-		trial.Name, trial.GenerateName = "", successor.Name+"-" // Some policies match the prefix of a name.
+		trial.Name = freeName(successor.Name)
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
 			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
 				return nil, &contestedError{fields}
@@ -55,6 +56,14 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		return nil, fmt.Errorf("the Service was put back as it was, because its successor was refused: %w", err)
 	}
 	return created, err
+}
+
+// freeName returns a name for a trial: with the same beginning, by which some policies go, and whole, as mutating
+// policies run before the API server generates a name, and an expression that reads it would fail.
+func freeName(name string) string {
+	const random, longest = 5, 63
+	base := name + "-"
+	return base[:min(len(base), longest-random)] + rand.String(random)
 }
 
 // delete deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag

@@ -75,6 +75,25 @@ func TestReplacementIsRefused(t *testing.T) {
 	}
 }
 
+// TestReplacementUnderAPolicyByName tests that Services are replaced where a policy goes by their names, which the trial
+// with another name must have, too.
+func TestReplacementUnderAPolicyByName(t *testing.T) {
+	t.Parallel()
+	const nodes = 3
+	s := newScene(t, shared, "byname")
+	s.AddManyNodes(nodes)
+	before := s.MustOwn(s.CreateReady("demo"), nodes)
+	s.mutate(`object.metadata.name == "any" ? `+
+		`[JSONPatch{op: "add", path: "/spec/sessionAffinity", value: "ClientIP"}] : []`,
+		func(s *corev1.ServiceSpec) bool { return s.SessionAffinity == corev1.ServiceAffinityClientIP })
+	s.Update("demo", framework.WithClusterIP)
+	for name, service := range s.MustOwn(s.WaitReady("demo"), nodes) {
+		if service.UID == before[name].UID {
+			t.Errorf("Service %s was not replaced", name)
+		}
+	}
+}
+
 // tryService is the request to make a Service of a name, for waitUntil.
 func (s *scene) tryService(name string) func(ctx context.Context, dryRun []string) error {
 	return func(ctx context.Context, dryRun []string) error {
