@@ -150,7 +150,7 @@ func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func
 	if err := errors.Join(kubescheme.AddToScheme(scheme), localservicescheme.AddToScheme(scheme)); err != nil {
 		return Recorder{}, nil, err
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
+	broadcaster := events.NewBroadcaster(finishingSink{&events.EventSinkImpl{Interface: kube.EventsV1()}})
 	ctx, cancel := context.WithCancel(ctx)
 	stop := func() {
 		broadcaster.Shutdown()

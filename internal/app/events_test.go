@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestEventsAtAStop: an event that is being written when the program stops is finished, and not reported as an error.
+func TestEventsAtAStop(t *testing.T) {
+	begun, stopped, finished := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://example.com", Transport: roundTripper(
+		func(r *http.Request) (*http.Response, error) {
+			close(begun)
+			<-stopped
+			finished <- r.Context().Err()
+			return &http.Response{StatusCode: http.StatusCreated, Request: r, Header: http.Header{},
+				Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	recorder, stop, err := newRecorder(ctx, kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder.Record(testobject.LocalService(), corev1.EventTypeNormal, "Reason", "note")
+	<-begun
+	stop()
+	close(stopped)
+	if err := <-finished; err != nil {
+		t.Errorf("the request was cut off: %v", err)
+	}
+}
