@@ -52,7 +52,6 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	}
 	s.node = unique.Make(full.Annotations[v1alpha1.NodeAnnotationKey])
 	content := plan.ContentOf(full, nodeLabelKey)
-	delete(content.Annotations, corev1.LastAppliedConfigAnnotation)
 	encoded, err := (&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations,
 			OwnerReferences: content.OwnerReferences},

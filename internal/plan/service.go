@@ -46,7 +46,7 @@ type SharedContent interface {
 // and its node, for which ownNode stands. A decision about a Content is one about all Services that share it.
 type Content struct {
 	Labels          map[string]string
-	Annotations     map[string]string // without that of the node
+	Annotations     map[string]string // without those of the node and of kubectl apply
 	OwnerReferences []metav1.OwnerReference
 	Spec            corev1.ServiceSpec // ClusterIP is None or empty, ClusterIPs are empty
 }
@@ -61,6 +61,7 @@ func ContentOf(service *corev1.Service, nodeLabelKey string) *Content {
 		Spec:            service.Spec,
 	}
 	delete(c.Annotations, v1alpha1.NodeAnnotationKey)
+	delete(c.Annotations, corev1.LastAppliedConfigAnnotation)
 	c.Spec.Selector = replaceValue(c.Spec.Selector, nodeLabelKey, value, ownNode)
 	if c.Spec.ClusterIP != corev1.ClusterIPNone {
 		c.Spec.ClusterIP = ""

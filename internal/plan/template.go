@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
@@ -222,6 +223,12 @@ func (t *Template) Mismatches(service *corev1.Service, node string) []string {
 		names = append(names, annotationsField)
 	}
 	return names
+}
+
+// IsUnchanged reports whether a Service is as it was before.
+func (t *Template) IsUnchanged(before Service, service *corev1.Service) bool {
+	return before.Node() == service.Annotations[v1alpha1.NodeAnnotationKey] &&
+		equality.Semantic.DeepEqual(before.Content().Get(), ContentOf(service, t.nodeLabelKey))
 }
 
 // difference is how a Content differs from what a template would have.

@@ -40,6 +40,11 @@ var plugins = map[string]Admission{
 	"sets-policy": onService(func(s *corev1.Service) {
 		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
 	}),
+	"sets-protocol": onService(func(s *corev1.Service) { // It changes a part of a field.
+		for i := range s.Spec.Ports {
+			s.Spec.Ports[i].AppProtocol = new("example.com/theirs")
+		}
+	}),
 	"sets-label":      onService(func(s *corev1.Service) { s.Labels["team"] = teamByPolicy }),
 	"strips-owner":    onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
 	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),

@@ -187,8 +187,8 @@ var faulty = []kind{
 	{"stall", stalls}, {"stall", stalls}, {"stall", stalls}, {"fail", fails}, {"fail", fails}, {"fail", fails},
 	{"crash", crashes}, {"crash", crashes}, {"lag", lags}, do("break", watched), do("compact", watched),
 	{"pause", func(d *drawing) Step { return lasting(d, Step{Do: "pause"}) }},
-	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-zone", "strips-hostname",
-		"strips-labels", "strips-node", "strips-owner", "", "", ""),
+	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone",
+		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "", "", ""),
 	do("end-namespace", func(*drawing) string { return "b" }),
 }
 

@@ -109,11 +109,14 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 	want, answers := o.endpoints(ls)
 	have := map[string]bool{}
 	for _, slice := range o.slices {
-		isHidden := slice.Labels[discoveryv1.LabelManagedBy] == sliceManager &&
-			slice.Labels[v1alpha1.HostnamesLabelKey] == ""
+		isSource := slice.Labels[discoveryv1.LabelManagedBy] == sliceManager
+		hasSource := slices.ContainsFunc(o.slices, func(s *discoveryv1.EndpointSlice) bool {
+			return s.Namespace == slice.Namespace && s.Name+"-named" == slice.Name
+		})
+		isHidden := slice.Labels[v1alpha1.HostnamesLabelKey] == "" && (isSource || !hasSource)
 		if slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name || isHidden ||
 			metav1.GetControllerOfNoCopy(slice) == nil {
-			continue // Users have removed the owner, or the label of Kubernetes' own.
+			continue // Users have removed the owner or the label, and nothing leads to it any more.
 		}
 		for _, e := range slice.Endpoints {
 			have[fmt.Sprint(valueOf(e.Hostname), e.Addresses[0], *e.Conditions.Ready)] = true

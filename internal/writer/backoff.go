@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -141,6 +142,30 @@ func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error))
 		add(attempt, err)
 	}
 	w.wait(w.Refusals.Left(attempt))
+}
+
+// isLasting looks at how a change was stored, and reports whether it had an effect. If admission has set fields to
+// something else, they are contested if that would happen each time: the change had no effect, or not the whole effect
+// for the second time. So a change that admission undoes in part is still made to all Services.
+func (w *execution) isLasting(change *plan.Change, stored *corev1.Service) bool {
+	fields := change.Template.Mismatches(stored, change.Node)
+	isUpdate := change.Action == plan.Update || change.Action == plan.Adopt
+	before := attempt(w.ls, change.Name+" was stored otherwise")
+	_, isSecond := w.Refusals.Get(before)
+	switch {
+	case len(fields) == 0:
+	case change.Action == plan.Replace: // Another one would delete what serves again.
+		w.contest(fields)
+	case isUpdate && (isSecond || change.Template.IsUnchanged(change.Current, stored)):
+		w.contest(fields)
+		return false
+	default:
+		if isUpdate {
+			w.Refusals.AddContested(before, &contestedError{fields})
+		}
+		w.out.Stale = append(w.out.Stale, &contestedError{fields})
+	}
+	return true
 }
 
 // contestedError has the names of fields that the API server returned differently than they were written: an admission

@@ -161,15 +161,7 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 		return false
 	default:
 		w.Refusals.Remove(w.attempt(change))
-		var fields []string
-		if written != nil {
-			fields = change.Template.Mismatches(written, change.Node)
-		}
-		if len(fields) > 0 {
-			w.contest(fields)
-		}
-		isLasting := len(fields) == 0 || change.Action != plan.Update && change.Action != plan.Adopt
-		if isLasting { // A change that admission undoes is not reported.
+		if written == nil || w.isLasting(change, written) { // A change that admission undoes is not reported.
 			w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 		}
 	}

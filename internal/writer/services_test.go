@@ -18,6 +18,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // TestWriteInOrder: deletions make room for what is created, and adoptions need none; what is replaced comes late, and
@@ -193,28 +195,51 @@ func TestWriteStops(t *testing.T) {
 	}
 }
 
-// TestWriteContested: fields that came back in another way are known then, and nothing else is changed in vain: that is
-// planned again, without them. What is missing is made.
+// TestWriteContested: a change that is stored otherwise is made to all Services, and planned again. Its fields are
+// contested when it comes back unchanged, or for the second time: then nothing else is changed in vain. What is missing
+// is made.
 func TestWriteContested(t *testing.T) {
-	for action, c := range map[plan.Action]struct {
-		requests []string
-		made     int
+	theirs := func(_ string, service *corev1.Service) error {
+		if service != nil {
+			service.Spec.PublishNotReadyAddresses = true
+		}
+		return nil
+	}
+	all := func(verb string) []string {
+		return []string{verb + " demo-a", verb + " demo-b", "patch demo-c", "delete demo-e"}
+	}
+	for name, c := range map[string]struct {
+		action plan.Action
+		first  []string // requests
+		second []string // when the same is planned again
+		made   int      // of the first
 	}{
-		plan.Create: {[]string{"create demo-a", "create demo-b"}, 2},
-		plan.Update: {[]string{"patch demo-a"}, 0},
-		plan.Adopt:  {[]string{"patch demo-a"}, 0},
+		"created otherwise": {plan.Create, all("create"), []string{"create demo-a", "create demo-b", "patch demo-c"}, 2},
+		"updated otherwise": {plan.Update, all("patch"), []string{"patch demo-a"}, 3},
+		"adopted otherwise": {plan.Adopt, all("patch"), []string{"patch demo-a"}, 2},
+		"without an effect": {plan.Update, []string{"patch demo-a"}, []string{"patch demo-a"}, 0},
 	} {
-		t.Run(string(action), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)
-			f.answer = func(_ string, service *corev1.Service) error {
-				service.Spec.PublishNotReadyAddresses = true
-				return nil
-			}
-			out, requests := f.write(f.changes(action, "a", "b"), f.changes(plan.Update, "c"),
+			f.answer = theirs
+			changes := slices.Concat(f.changes(c.action, "a", "b"), f.changes(plan.Update, "c"),
 				f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
-			if !slices.Equal(requests, c.requests) || !reconcile.IsStale(out.Stopped) || len(out.Made[action]) != c.made ||
+			if name == "without an effect" {
+				current := testobject.Stored(f.templates[0].Service("a"))
+				_ = theirs("", current)
+				changes[0].Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
+			}
+			out, requests := f.write(changes)
+			isContested := slices.Equal(c.first, c.second)
+			if !slices.Equal(requests, c.first) || len(out.Made[c.action]) != c.made ||
+				out.IsComplete() && out.Stopped == nil ||
+				reconcile.IsStale(out.Stopped) != isContested || (f.services.ContestedFields(f.ls) != nil) != isContested {
+				t.Errorf("at first: %v: %+v", requests, out)
+			}
+			out, requests = f.write(changes)
+			if !slices.Equal(requests, c.second) || !reconcile.IsStale(out.Stopped) ||
 				!slices.Equal(f.services.ContestedFields(f.ls), []string{"publishNotReadyAddresses"}) {
-				t.Errorf("%v: %+v", requests, out)
+				t.Errorf("when it is planned again: %v: %+v", requests, out)
 			}
 		})
 	}
