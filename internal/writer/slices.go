@@ -139,6 +139,9 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		if err = s.isCurrent(ctx, ls); err == nil {
 			err = s.isThere(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
 		}
+		if err == nil && change.Current.Manager() == plan.KubernetesSliceManager {
+			err = s.selectsNothing(ctx, names.Published)
+		}
 		if err == nil {
 			err = s.isGone(ctx, client, change)
 		}
@@ -186,20 +189,37 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 }
 
 // isThere returns nil if the API server has the same Service as the cache, and it is not being deleted: the garbage
-// collector would delete what belongs to it as often as it is created. Its error is Stale if the Service is gone. It
-// uses a list request, which is permitted anyway.
+// collector would delete what belongs to it as often as it is created.
 func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
+	_, err := s.live(ctx, service)
+	return err
+}
+
+// selectsNothing returns nil if the API server has the same Service, without a selector: while it has one, Kubernetes
+// publishes pods as often as their EndpointSlices are deleted.
+func (s *Slices) selectsNothing(ctx context.Context, service plan.Service) error {
+	live, err := s.live(ctx, service)
+	if err == nil && len(live.Spec.Selector) > 0 {
+		err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", service.GetName()))
+	}
+	return err
+}
+
+// live returns a Service as the API server has it. Its error is Stale if it is not the one in the cache, or is being
+// deleted. It uses a list request, which is permitted anyway.
+func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Service, error) {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {
-		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
+		return nil, fmt.Errorf("is Service %s there? %w", service.GetName(), err)
 	}
 	isSame := func(live corev1.Service) bool { return live.UID == service.GetUID() && live.DeletionTimestamp == nil }
-	if !slices.ContainsFunc(list.Items, isSame) {
-		return reconcile.Stale(fmt.Errorf("the Service %s is gone", service.GetName()))
+	i := slices.IndexFunc(list.Items, isSame)
+	if i < 0 {
+		return nil, reconcile.Stale(fmt.Errorf("the Service %s is gone", service.GetName()))
 	}
-	return nil
+	return &list.Items[i], nil
 }
 
 // create creates an EndpointSlice, or updates the existing one of that name if it is of the same Service: the cache
