@@ -28,7 +28,7 @@ import (
 const (
 	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
 	Timeout = 30 * time.Second
-	// One sync begins writes for syncTime or, if the API server is slow, until it has begun syncWrites, but for at most
+	// One sync begins writes for syncTime or, if the API server is slow, until it has made syncWrites, but for at most
 	// slowSyncTime. The LocalService then waits for its next turn, and is planned again.
 	syncTime     = 500 * time.Millisecond
 	slowSyncTime = 10 * syncTime
@@ -127,7 +127,7 @@ type execution struct {
 	ls    *v1alpha1.LocalService
 	began time.Time
 
-	writes    int // that were begun
+	writes    int // that have ended
 	batch     batch
 	refused   []error // by this sync
 	contested error   // why changes were stopped, if they were
@@ -141,15 +141,12 @@ func (w *execution) mayBegin(ctx context.Context) bool {
 	taken := w.Clock.Since(w.began)
 	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
 	isInVain := w.contested != nil && w.batch.action != plan.Create
-	if w.out.Stopped != nil || isTimeUp || isInVain || w.batch.isGivenUp() {
-		return false
-	}
-	w.writes++
-	return true
+	return w.out.Stopped == nil && !isTimeUp && !isInVain && !w.batch.isGivenUp()
 }
 
 // ended records the outcome of one change, and reports whether the change was accepted.
 func (w *execution) ended(change *plan.Change, written *corev1.Service, err error) bool {
+	w.writes++
 	isRemoval := change.Action == plan.Delete || change.Action == plan.Retire
 	contested, isContested := errors.AsType[*contestedError](err)
 	switch {
