@@ -39,7 +39,7 @@ type observer struct {
 func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	if err == nil {
-		cache.Hear(r, response)
+		cache.RecordResponse(r, response)
 	}
 	logger := klog.FromContext(r.Context())
 	switch {

@@ -58,7 +58,7 @@ func newCollector(all ...*v1alpha1.LocalService) metrics.KubeRegistry {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) },
-		LastHeard:     func() map[string]time.Time { return nil }})
+		LastReceived:  func() map[string]time.Time { return nil }})
 	return registry
 }
 
@@ -127,14 +127,14 @@ func TestCollector(t *testing.T) {
 // TestCacheAge: the age is the time since something has come, and there is none before.
 func TestCacheAge(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	var heard map[string]time.Time
+	var received map[string]time.Time
 	registry.CustomMustRegister(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return func(func(*v1alpha1.LocalService) bool) {} },
-		LastHeard:     func() map[string]time.Time { return heard }})
+		LastReceived:  func() map[string]time.Time { return received }})
 	if _, there := series(t, registry)["cache_age_seconds{resource=nodes}"]; there {
 		t.Error("there is an age before something has come")
 	}
-	heard = map[string]time.Time{"nodes": time.Now().Add(-time.Minute)}
+	received = map[string]time.Time{"nodes": time.Now().Add(-time.Minute)}
 	if age := series(t, registry)["cache_age_seconds{resource=nodes}"]; age < 60 || age > 120 {
 		t.Errorf("the age is %g s", age)
 	}
@@ -147,7 +147,7 @@ func TestLint(t *testing.T) {
 			return slices.Values([]*v1alpha1.LocalService{
 				localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))})
 		},
-		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
+		LastReceived: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
 	families := gather(t, legacyregistry.DefaultGatherer)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
