@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// received records when the API server last sent anything for one cache: an event, a bookmark, a part of a list. Only the
-// transport sees all of them. The resource version of a store does not show this: bookmarks arrive every minute, but at
-// rest their version stays the same until etcd reports progress, by default every 10 minutes.
+// received records when the API server last sent anything for one cache: an event, a bookmark, a part of a list. Only
+// the transport sees all of them. The resource version of a store does not show this: bookmarks arrive every minute,
+// but at rest their version stays the same until etcd reports progress, by default every 10 minutes.
 type received struct{ nanoseconds atomic.Int64 }
 
 // at returns the zero time until something has arrived.

@@ -163,7 +163,7 @@ func TestRetiring(t *testing.T) {
 		}
 		want := func(what string, left time.Duration, known bool, says string) {
 			t.Helper()
-			got, gotKnown := plan.LeftToRetire(ls, time.Now())
+			got, gotKnown := plan.RemainingRetirement(ls, time.Now())
 			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
 			isReported := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
 			if gotKnown != known || got < left || got > left+2*time.Second || !isReported {

@@ -24,19 +24,19 @@ func TestRefusalsBackoff(t *testing.T) {
 			err := errors.New("no")
 			r.Add(refusedAttempt, err)
 			refusal, isRefused := r.Get(refusedAttempt)
-			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.Left(refusedAttempt) != want ||
+			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.RetryAfter(refusedAttempt) != want ||
 				!refusal.RetryAt.Equal(time.Now().Add(want)) {
-				t.Errorf("refusal %d: %t, %+v, %s left; want %s", i+1, isRefused, refusal, r.Left(refusedAttempt), want)
+				t.Errorf("refusal %d: %t, %+v, %s remaining; want %s", i+1, isRefused, refusal, r.RetryAfter(refusedAttempt), want)
 			}
 			time.Sleep(want)
-			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.Left(refusedAttempt) != 0 {
-				t.Errorf("refusal %d, when it is due: refused %t, %s left", i+1, isRefused, r.Left(refusedAttempt))
+			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.RetryAfter(refusedAttempt) != 0 {
+				t.Errorf("refusal %d, when it is due: refused %t, %s remaining", i+1, isRefused, r.RetryAfter(refusedAttempt))
 			}
 		}
 		for range 1000 {
 			r.Add(refusedAttempt, errors.New("no"))
 		}
-		if left := r.Left(refusedAttempt); left != reconcile.MaxBackoff {
+		if left := r.RetryAfter(refusedAttempt); left != reconcile.MaxBackoff {
 			t.Errorf("after very many refusals %s", left)
 		}
 	})
@@ -58,8 +58,8 @@ func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 		} {
 			step.add(refusedAttempt, step.err)
 			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != step.untried ||
-				r.Left(refusedAttempt) != step.left {
-				t.Errorf("%+v, %s left; want %+v", got, r.Left(refusedAttempt), step)
+				r.RetryAfter(refusedAttempt) != step.left {
+				t.Errorf("%+v, %s remaining; want %+v", got, r.RetryAfter(refusedAttempt), step)
 			}
 			time.Sleep(step.left)
 		}
@@ -81,11 +81,11 @@ func TestRefusalsOfOthers(t *testing.T) {
 			r, other := NewRefusals(clock.RealClock{}), refusedAttempt
 			r.Add(refusedAttempt, errors.New("no"))
 			c.edit(&other)
-			if _, got := r.Get(other); got != c.want || (r.Left(other) > 0) != c.want {
-				t.Errorf("refused %t with %s left, want %t", got, r.Left(other), c.want)
+			if _, got := r.Get(other); got != c.want || (r.RetryAfter(other) > 0) != c.want {
+				t.Errorf("refused %t with %s remaining, want %t", got, r.RetryAfter(other), c.want)
 			}
-			if r.Remove(other); (r.Left(refusedAttempt) > 0) == c.want {
-				t.Errorf("after Remove %s left", r.Left(refusedAttempt))
+			if r.Remove(other); (r.RetryAfter(refusedAttempt) > 0) == c.want {
+				t.Errorf("after Remove %s remaining", r.RetryAfter(refusedAttempt))
 			}
 		})
 	}
@@ -100,12 +100,12 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		r.Remove(refusedAttempt)
 		r.Remove(refusedAttempt) // Nothing is left to remove.
 		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) ||
-			r.Left(refusedAttempt) != 0 {
-			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(refusedAttempt))
+			r.RetryAfter(refusedAttempt) != 0 {
+			t.Errorf("removed: %t, %+v, %s remaining", isRefused, refusal, r.RetryAfter(refusedAttempt))
 		}
 		r.Add(refusedAttempt, errors.New("no"))
-		if left := r.Left(refusedAttempt); left != minRefusedBackoff {
-			t.Errorf("%s left, want %s", left, minRefusedBackoff)
+		if left := r.RetryAfter(refusedAttempt); left != minRefusedBackoff {
+			t.Errorf("%s remaining, want %s", left, minRefusedBackoff)
 		}
 		time.Sleep(rememberedFor + 1)
 		if _, isRefused := r.Get(refusedAttempt); isRefused {

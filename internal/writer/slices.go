@@ -41,7 +41,7 @@ func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSli
 	contested := contestedAttempt(ls, current.GetName())
 	refusal, _ := s.Refusals.Get(contested)
 	c, isContested := refusal.Err.(*contestedSlice)
-	return isContested && s.Refusals.Left(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
+	return isContested && s.Refusals.RetryAfter(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
 		c.have.Same(current.Sum())
 }
 
@@ -82,8 +82,8 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	again time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
-	if left := s.Refusals.Left(attempt); left > 0 {
-		return left, false, nil
+	if after := s.Refusals.RetryAfter(attempt); after > 0 {
+		return after, false, nil
 	}
 	_, wasRefused := s.Refusals.Get(attempt)
 	asked, written, err := s.write(ctx, ls, change, names)
@@ -108,8 +108,8 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	s.Refusals.Add(attempt, failure)
 	klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
-		"localService", klog.KObj(ls), "after", s.Refusals.Left(attempt))
-	return s.Refusals.Left(attempt), true, nil
+		"localService", klog.KObj(ls), "after", s.Refusals.RetryAfter(attempt))
+	return s.Refusals.RetryAfter(attempt), true, nil
 }
 
 // SliceKey returns the key under which an EndpointSlice is synced: that of its source if it is a copy, or its own.
