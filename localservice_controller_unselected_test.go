@@ -85,7 +85,7 @@ func TestUnselectedAfterAChangeOfMode(t *testing.T) {
 	})
 }
 
-// TestUnselectedHostnames: no name is taken away by a nodeSelector that matches no node, and all follow the pods. A new
+// TestUnselectedHostnames: no name is removed by a nodeSelector that matches no node, and all follow the pods. A new
 // LocalService that selects nothing publishes nothing.
 func TestUnselectedHostnames(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode, selectSSD), []runtime.Object{testNode("a", "disk=ssd"),

@@ -58,7 +58,7 @@ func TestStatus(t *testing.T) {
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
 			Report{Plan: found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}}, "False NoNodesSelected",
-			"False ServicesInPlace", "", "no name is taken away: every node has its name. Correct"},
+			"False ServicesInPlace", "", "no name is removed: every node has its name. Correct"},
 		"no nodes selected, in the middle of a change of mode": {
 			Report{Plan: found{Retirement: plan.Retirement{Services: 2, Unanswered: -1}, IsHostnames: true,
 				Unselected: &plan.Unselected{Kept: 2, Retiring: 2}}},

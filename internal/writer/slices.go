@@ -155,7 +155,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	if err == nil && written != nil && !isInSight(written, ls.Name) {
 		// The cache would never observe it.
 		err = apierrors.NewBadRequest(fmt.Sprintf("it was stored without the label %s, or its owner, by which it is "+
-			"known again: exempt it from the admission webhook or policy that takes them away",
+			"recognized: exempt it from the admission webhook or policy that removes them",
 			v1alpha1.HostnamesLabelKey))
 	}
 	return asked, written, err
@@ -182,7 +182,7 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return fmt.Errorf("is what it was copied from gone? %w", err)
+	return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 }
 
 // isThere returns nil if the API server has the same Service as the cache, and it is not being deleted: the garbage
@@ -193,7 +193,7 @@ func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {
-		return fmt.Errorf("is Service %s there? %w", service.GetName(), err)
+		return fmt.Errorf("check whether Service %s exists: %w", service.GetName(), err)
 	}
 	isSame := func(live corev1.Service) bool { return live.UID == service.GetUID() && live.DeletionTimestamp == nil }
 	if !slices.ContainsFunc(list.Items, isSame) {
