@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// contest has admission change each Service that is created and, with updates, each that is changed, while it is on.
+// contest makes admission change each Service that is created and, with updates, each that is updated, while it is on.
 func (f *fixture) contest(admit func(*corev1.Service), updates bool) (on *atomic.Bool) {
 	on = &atomic.Bool{}
 	on.Store(true)
@@ -25,7 +25,7 @@ func (f *fixture) contest(admit func(*corev1.Service), updates bool) (on *atomic
 		return func(a core.Action) (bool, runtime.Object, error) {
 			handled, object, err := do(a)
 			if service, ok := object.(*corev1.Service); ok && err == nil && on.Load() {
-				if admit(service); service.ResourceVersion != "" { // It is no dry run.
+				if admit(service); service.ResourceVersion != "" { // It is not a dry run.
 					err = f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
 				}
 			}
@@ -51,8 +51,8 @@ func (f *fixture) expectServiceWrites(when string, want int) {
 	}
 }
 
-// TestContestedFields: a field that admission changes costs one write more, is reported, and is left unchanged for a
-// while.
+// TestContestedFields: a field that admission changes costs one additional write, is reported, and is left unchanged
+// for a while.
 func TestContestedFields(t *testing.T) {
 	anyClass := func(ls *v1alpha1.LocalService) { ls.Spec.Type, ls.Spec.ClusterIP = "LoadBalancer", "" }
 	ourClass := func(ls *v1alpha1.LocalService) { anyClass(ls); ls.Spec.LoadBalancerClass = new("ours") }
@@ -70,7 +70,7 @@ func TestContestedFields(t *testing.T) {
 		spec    func(*v1alpha1.LocalService)
 		admit   func(*corev1.Service)
 		updates bool
-		// probes are the writes of Services after a while, and ended those after admission has stopped.
+		// probes is the number of writes of Services after a while, ended the number after admission has stopped.
 		probes, ended int
 	}{
 		"at creation":                {headless, setAffinity, false, 3, 0},
