@@ -91,8 +91,8 @@ func TestWhoMayRead(t *testing.T) {
 	})
 }
 
-// TestReviewsFail: while the API server does not answer, unknown tokens are refused. A token that was permitted may read
-// for a while longer, but not if the API server denies it.
+// TestReviewsFail: while the API server does not answer, unknown tokens are refused. A token that was permitted may
+// read for a while longer, but not if the API server denies it.
 func TestReviewsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReviews()
