@@ -14,8 +14,8 @@ import (
 
 var refusedAttempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 
-// TestRefusalsBackoff: a write is tried again after 10 s, and after twice as long each time, up to 2 min; and the last
-// refusal is known until then, and longer.
+// TestRefusalsBackoff: a write is retried after 10 s, then after twice as long each time, up to 2 min. The last refusal
+// is remembered until then, and longer.
 func TestRefusalsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRefusals(clock.RealClock{})
@@ -37,13 +37,13 @@ func TestRefusalsBackoff(t *testing.T) {
 			r.Add(refusedAttempt, errors.New("no"))
 		}
 		if left := r.RetryAfter(refusedAttempt); left != reconcile.MaxBackoff {
-			t.Errorf("after very many refusals %s", left)
+			t.Errorf("after very many refusals: %s remaining", left)
 		}
 	})
 }
 
-// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as if it had been refused
-// itself, which it is known not to have been. One that was refused keeps its own error.
+// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as a refused one, but is marked
+// as untried. One that was refused keeps its own error.
 func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, first, other := NewRefusals(clock.RealClock{}), errors.New("first"), errors.New("other")
@@ -66,7 +66,7 @@ func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfOthers: a refusal is one of a name, an owner, and a generation of that, until it is removed.
+// TestRefusalsOfOthers: a refusal belongs to a name, an owner, and a generation of the owner, until it is removed.
 func TestRefusalsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Attempt)
@@ -98,7 +98,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Remove(refusedAttempt)
-		r.Remove(refusedAttempt) // Nothing is left to remove.
+		r.Remove(refusedAttempt) // There is nothing to remove.
 		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) ||
 			r.RetryAfter(refusedAttempt) != 0 {
 			t.Errorf("removed: %t, %+v, %s remaining", isRefused, refusal, r.RetryAfter(refusedAttempt))
@@ -109,7 +109,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		}
 		time.Sleep(rememberedFor + 1)
 		if _, isRefused := r.Get(refusedAttempt); isRefused {
-			t.Error("a refusal that nobody asks about is never forgotten")
+			t.Error("a refusal that nobody reads is never forgotten")
 		}
 	})
 }
