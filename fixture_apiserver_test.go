@@ -25,8 +25,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// addVersions gives lists and deleted objects a resource version, as an API server does. By it a cache knows what it
-// has observed.
+// addVersions gives lists and deleted objects a resource version, as an API server does. A cache needs it to know what
+// it has observed.
 func (f *fixture) addVersions(fake *core.Fake, tracker core.ObjectTracker) {
 	fake.PrependReactor("delete", "*", func(a core.Action) (bool, runtime.Object, error) {
 		f.newVersion(tracker, a.GetResource(), a.GetNamespace(), a.(core.DeleteAction).GetName())
@@ -41,7 +41,7 @@ func (f *fixture) addVersions(fake *core.Fake, tracker core.ObjectTracker) {
 	})
 }
 
-// newVersion gives an object, if it is there, a new resource version.
+// newVersion gives an object, unless it is nil, a new resource version.
 func (f *fixture) newVersion(tracker core.ObjectTracker, resource schema.GroupVersionResource, namespace, name string) {
 	object, err := tracker.Get(resource, namespace, name)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *fixture) set(object runtime.Object) {
 	}
 }
 
-// edit changes a LocalService as it is at the API server.
+// edit changes a LocalService at the API server.
 func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
 	f.t.Helper()
 	synctest.Wait()
@@ -154,7 +154,7 @@ func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
 	f.set(ls)
 }
 
-// localService is the LocalService as it is at the API server.
+// localService returns the LocalService that the API server has.
 func (f *fixture) localService() *v1alpha1.LocalService {
 	f.t.Helper()
 	ls, err := f.client.LocalserviceV1alpha1().LocalServices("default").Get(f.t.Context(), "demo", metav1.GetOptions{})
@@ -164,10 +164,10 @@ func (f *fixture) localService() *v1alpha1.LocalService {
 	return ls.DeepCopy()
 }
 
-// services are the Services that there are, by name.
+// services returns the existing Services, by name.
 func (f *fixture) services() map[string]*corev1.Service {
 	f.t.Helper()
-	// Not by a request, which a reactor cannot make.
+	// A reactor cannot make requests, so this reads the tracker.
 	list, err := f.kube.Tracker().List(corev1.SchemeGroupVersion.WithResource("services"),
 		corev1.SchemeGroupVersion.WithKind("Service"), "default")
 	if err != nil {
@@ -233,7 +233,7 @@ func testNodes(n int) []runtime.Object {
 	return nodes
 }
 
-// testService is the Service of a node as the API server has it after the controller has created it.
+// testService returns the Service of a node as the controller has created it.
 func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
 	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
 	if err != nil {
@@ -247,7 +247,7 @@ func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Se
 	return s
 }
 
-// inPlace is the status of a LocalService after a sync that found everything in place.
+// inPlace returns the status of a LocalService after a sync that found everything in place.
 func inPlace(nodes int) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
 		report := status.Report{Plan: plan.Plan{Nodes: nodes, InPlace: nodes}}

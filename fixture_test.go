@@ -42,7 +42,7 @@ type fixture struct {
 	deps   app.Dependencies
 	// version is the resource version given last. Unlike an API server, the fake one gives none.
 	version atomic.Int64
-	// isWatched is true once the caches are filled.
+	// isWatched is true once the caches have synced.
 	isWatched bool
 }
 
@@ -110,7 +110,7 @@ func (f *fixture) newCaches(allPods bool) *cache.Caches {
 	return caches
 }
 
-// watch fills the caches, and keeps them up to date until the end of the test.
+// watch fills the caches, and keeps them current until the end of the test.
 func (f *fixture) watch() {
 	f.t.Helper()
 	ctx, stop := context.WithCancel(f.t.Context())
@@ -120,14 +120,14 @@ func (f *fixture) watch() {
 		wait()
 	})
 	if !f.deps.Caches.WaitForSync(ctx) {
-		f.t.Fatal("the caches are not filled")
+		f.t.Fatal("the caches have not synced")
 	}
 	synctest.Wait()
 	f.requests()
 	f.isWatched = true
 }
 
-// end shuts the queue of a loop that does not run, which has goroutines of its own.
+// end shuts down the queue of a loop that does not run: it has goroutines of its own.
 func end[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
 	t.Cleanup(func() {
 		ctx, stop := context.WithCancel(context.Background())
@@ -136,13 +136,13 @@ func end[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
 	})
 }
 
-// run has a controller work until the end of the test.
+// run runs a controller until the end of the test.
 func (f *fixture) run(work func(ctx context.Context, workers int)) {
 	f.start(work, 4)
 	settle()
 }
 
-// runAll has all controllers work until the end of the test.
+// runAll runs all controllers until the end of the test.
 func (f *fixture) runAll() {
 	f.t.Helper()
 	work, err := newControllers(f.deps)
@@ -153,7 +153,7 @@ func (f *fixture) runAll() {
 	f.run(func(ctx context.Context, _ int) { work(ctx) })
 }
 
-// start has a controller work until stop is called, or the end of the test.
+// start runs a controller until stop is called, or the end of the test.
 func (f *fixture) start(work func(ctx context.Context, workers int), workers int) (stop func()) {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	stopped := make(chan struct{})
@@ -169,13 +169,13 @@ func (f *fixture) start(work func(ctx context.Context, workers int), workers int
 	return stop
 }
 
-// settle waits until there is nothing left to do for anybody, but for what is tried again later.
+// settle waits until nobody has anything to do, except for retries that are due later.
 func settle() {
-	time.Sleep(3 * time.Second) // of the bubble's time
+	time.Sleep(3 * time.Second) // of fake time
 	synctest.Wait()
 }
 
-// requests are all requests since the last call.
+// requests returns all requests since the last call.
 func (f *fixture) requests() []core.Action {
 	all := slices.Concat(f.kube.Actions(), f.client.Actions())
 	f.kube.ClearActions()
@@ -183,7 +183,7 @@ func (f *fixture) requests() []core.Action {
 	return all
 }
 
-// writes are the requests since the last call that change something, in short, in the order of their names.
+// writes returns the writes since the last call, abbreviated and sorted.
 func (f *fixture) writes() []string {
 	f.t.Helper()
 	var out []string
@@ -213,11 +213,11 @@ func (f *fixture) writes() []string {
 		}
 	}
 	slices.Sort(out)
-	// A deletion may be repeated before the cache has observed it, which does no harm.
+	// A deletion may be repeated before the cache has observed the first one, which is harmless.
 	return slices.CompactFunc(out, func(a, b string) bool { return a == b && strings.HasPrefix(a, "delete ") })
 }
 
-// shorten returns a merge patch whole, and of a status its counts and the conditions that are True.
+// shorten abbreviates a status to its counts and the conditions that are True. Other merge patches stay whole.
 func shorten(t *testing.T, a core.PatchActionImpl) string {
 	t.Helper()
 	if a.PatchType == types.MergePatchType {
@@ -239,7 +239,7 @@ func shorten(t *testing.T, a core.PatchActionImpl) string {
 	return fmt.Sprintf("%d/%d %s", applied.Status.Services, applied.Status.Nodes, strings.Join(is, ", "))
 }
 
-// recorded are the events since the last call.
+// recorded returns the events since the last call.
 func (f *fixture) recorded() []string {
 	var out []string
 	for {

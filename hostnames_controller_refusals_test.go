@@ -21,9 +21,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// refuse has the API server refuse the requests that match, those about any object if name is "".
+// refuse makes the API server refuse the requests that match; "" matches every name.
 func (w *hostnamesWorld) refuse(verb, resource, name string) {
-	synctest.Wait() // Nobody must be asking now.
+	synctest.Wait() // No request may be in flight now.
 	w.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {
 		if named, ok := a.(interface{ GetName() string }); ok && name != "" && named.GetName() != name {
 			return false, nil, nil
@@ -32,8 +32,8 @@ func (w *hostnamesWorld) refuse(verb, resource, name string) {
 	})
 }
 
-// TestHostnamesNotPermitted: without the permission to write EndpointSlices the API server is asked for it now and
-// then, which is the same however many LocalServices wait for it, and names are published when it is there.
+// TestHostnamesNotPermitted: without the permission to write EndpointSlices, one probe asks the API server for it from
+// time to time, however many LocalServices wait for it. The names are published once it is granted.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
 		var isPermitted atomic.Bool
@@ -49,7 +49,7 @@ func TestHostnamesNotPermitted(t *testing.T) {
 		})
 		w.publish("1", "a")
 		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
-		time.Sleep(5 * time.Minute) // The write that is refused waits for longer and longer.
+		time.Sleep(5 * time.Minute) // The backoff of the refused write grows.
 		w.requests()
 		time.Sleep(time.Minute)
 		writes, questions := 0, 0
@@ -62,7 +62,7 @@ func TestHostnamesNotPermitted(t *testing.T) {
 			}
 		}
 		if writes > 1 || questions == 0 || questions > 24 { // get, create: every 5 s
-			t.Errorf("%d writes and %d questions in a minute without the permission", writes, questions)
+			t.Errorf("%d writes and %d permission checks in a minute without the permission", writes, questions)
 		}
 		isPermitted.Store(true)
 		time.Sleep(permissionInterval)
@@ -98,7 +98,7 @@ func TestHostnamesNotPermittedAndDeleted(t *testing.T) {
 }
 
 // TestHostnamesContested: a field of a copy that an admission webhook changes is reported, and left unchanged. What
-// Kubernetes publishes afterwards is written all the same.
+// Kubernetes publishes afterwards is still written.
 func TestHostnamesContested(t *testing.T) {
 	nodes := []runtime.Object{testNode("a"), testNode("b")}
 	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
@@ -116,7 +116,7 @@ func TestHostnamesContested(t *testing.T) {
 		w.want("first", "a=10.9.9.9")
 		w.wantReady("False Contested 1/2, 2 Services")
 		if got := w.writes(); len(got) > 6 {
-			t.Errorf("a fight: %q", got)
+			t.Errorf("the contested field is written again: %q", got)
 		}
 		w.publish("1", "a", "b")
 		w.want("another pod", "a=10.9.9.9", "b=10.0.0.2")
@@ -132,7 +132,7 @@ func TestHostnamesContested(t *testing.T) {
 	})
 }
 
-// TestHostnamesRefusedUntilCorrected: what was refused is tried at once when the spec is corrected.
+// TestHostnamesRefusedUntilCorrected: a refused write is retried at once when the spec is corrected.
 func TestHostnamesRefusedUntilCorrected(t *testing.T) {
 	ls := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
 	inHostnamesWorld(t, ls, []runtime.Object{testNode("a", "zone=bad")}, func(w *hostnamesWorld) {
@@ -149,7 +149,7 @@ func TestHostnamesRefusedUntilCorrected(t *testing.T) {
 	})
 }
 
-// TestHostnamesOthersWhileOneIsRefused: one copy that is refused does not keep the others from following the pods.
+// TestHostnamesOthersWhileOneIsRefused: while one copy is refused, the others still follow the pods.
 func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
 		func(w *hostnamesWorld) {

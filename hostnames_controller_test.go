@@ -23,14 +23,14 @@ var sourceName = plan.ServiceName("demo", plan.Source, "")
 
 func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
 
-// hostnamesWorld is an API server with a LocalService, at which the controller works, and the part of Kubernetes that
-// publishes pods.
+// hostnamesWorld has an API server with a LocalService, a running controller, and the part of Kubernetes that publishes
+// pods.
 type hostnamesWorld struct {
 	*fixture
 	ls *v1alpha1.LocalService
 }
 
-// inHostnamesWorld calls do in a bubble, when there is nothing left to do for the controller.
+// inHostnamesWorld calls do in a bubble, once the controller has nothing to do.
 func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime.Object, do func(*hostnamesWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &hostnamesWorld{newFixture(t, append(objects, ls)...), ls}
@@ -48,7 +48,7 @@ func (w *hostnamesWorld) service(name string) *corev1.Service {
 	return object.(*corev1.Service)
 }
 
-// publish is what Kubernetes does for the pods of the source: on each node one, ready unless the node's name ends in !.
+// publish does what Kubernetes does for the pods of the source: one on each node, ready unless its name ends in !.
 func (w *hostnamesWorld) publish(suffix string, nodes ...string) {
 	w.t.Helper()
 	source := w.service(sourceName)
@@ -76,7 +76,7 @@ func (w *hostnamesWorld) publish(suffix string, nodes ...string) {
 	settle()
 }
 
-// names are the names that are published, with their addresses.
+// names returns the published names, with their addresses.
 func (w *hostnamesWorld) names() []string {
 	w.t.Helper()
 	list, err := w.kube.DiscoveryV1().EndpointSlices("default").List(w.t.Context(),
@@ -114,7 +114,7 @@ func (w *hostnamesWorld) edit(edit func(*v1alpha1.LocalService)) {
 	settle()
 }
 
-// ready is the condition Ready in short.
+// ready returns the condition Ready, abbreviated.
 func (w *hostnamesWorld) ready() string {
 	w.t.Helper()
 	ls := w.localService()
@@ -129,7 +129,7 @@ func (w *hostnamesWorld) wantReady(want string) {
 	}
 }
 
-// TestHostnames: two Services, and a copy of each EndpointSlice, one write for each change of one, and none at rest.
+// TestHostnames: there are two Services, a copy of each EndpointSlice, one write for each change, and none at rest.
 func TestHostnames(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b.example.com")},
 		func(w *hostnamesWorld) {
@@ -161,7 +161,7 @@ func TestHostnames(t *testing.T) {
 				"patch localservices/status demo 2/2 Ready", "update endpointslices " + sourceName + "-1-named"},
 				slices.Compact(w.writes()))
 			w.removeSlice("1")
-			time.Sleep(time.Minute) // A copy stays for a moment longer than its source.
+			time.Sleep(time.Minute) // A copy outlives its source for a moment.
 			w.want("one is gone", "b-example-com-zvm5k36wu5=10.0.0.1")
 			w.writes()
 			time.Sleep(time.Hour)
@@ -214,7 +214,7 @@ func TestHostnamesOfStrangers(t *testing.T) {
 			forge(forged)
 			w.set(forged)
 		}
-		// A Service that is somebody else's, by the name of ours.
+		// A Service of somebody else that has the name of ours.
 		settle()
 		w.writes()
 		w.want("forged", "a=10.0.0.1")
@@ -227,7 +227,7 @@ func TestHostnamesOfStrangers(t *testing.T) {
 		if got := w.writes(); slices.ContainsFunc(got, func(s string) bool {
 			return strings.Contains(s, "endpointslices")
 		}) {
-			t.Errorf("written for a stranger's Service: %q", got)
+			t.Errorf("written for a Service of somebody else: %q", got)
 		}
 		w.wantReady("False NameTaken 0/1, 1 Services")
 	})
@@ -239,8 +239,8 @@ func (w *hostnamesWorld) removeSlice(suffix string) {
 		Namespace: "default"}})
 }
 
-// TestHostnamesSourceRecreated: the names of a Source that was deleted stay until Kubernetes has published all pods of
-// the next one, and not its first EndpointSlice only.
+// TestHostnamesSourceRecreated: the names of a deleted Source stay until Kubernetes has published all pods of the next
+// one, not only its first EndpointSlice.
 func TestHostnamesSourceRecreated(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
 		func(w *hostnamesWorld) {
@@ -303,13 +303,13 @@ func TestChangeOfMode(t *testing.T) {
 			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = "", "" })
 			time.Sleep(retired)
 			services("demo", "demo-a", "demo-b", sourceName)
-			w.publish("1", "a", "b!", "b") // The names that go are kept up to date.
+			w.publish("1", "a", "b!", "b") // The names to be deleted are kept up to date.
 			w.want("while they are needed", "x=10.0.0.1", "x=10.0.0.2!", "x=10.0.0.3")
 			w.set(testSlice("demo-a", true))
 			time.Sleep(retired)
 			services("demo", "demo-a", "demo-b", sourceName)
 			w.set(testSlice("demo-b", true))
-			// Not when the controller writes the status, which would be lost.
+			// Not while the controller writes the status: this write would be lost.
 			time.Sleep(5 * time.Second)
 			// The wait begins again.
 			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// contest has admission change each Service that is created and, with updates, each that is changed, while it is on.
+// contest makes admission change each Service that is created and, with updates, each that is updated, while it is on.
 func (f *fixture) contest(admit func(*corev1.Service), updates bool) (on *atomic.Bool) {
 	on = &atomic.Bool{}
 	on.Store(true)

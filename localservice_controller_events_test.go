@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// testEvents checks what is written because of events about a LocalService with Services on node1 and node2, and that
-// nothing is written before, or for an hour after that.
+// testEvents checks what is written after events about a LocalService with Services on node1 and node2, and that
+// nothing is written before them, or for an hour afterwards.
 func testEvents(t *testing.T, cases map[string]eventCase) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ type eventCase struct {
 	writes []string
 }
 
-// TestNodeEvents: Services follow the nodes that are selected. Heartbeats lead to nothing.
+// TestNodeEvents: Services follow the selected nodes. Heartbeats cause no writes.
 func TestNodeEvents(t *testing.T) {
 	node := func(edit func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
 		n := testNode("node1", "disk=ssd")
@@ -78,7 +78,7 @@ func TestNodeEvents(t *testing.T) {
 	})
 }
 
-// TestServiceEvents: external changes of Services are repaired, and a name is used when it comes free.
+// TestServiceEvents: external changes of Services are repaired, and a name is used once it is free.
 func TestServiceEvents(t *testing.T) {
 	ls := testLocalService(inPlace(2), onSSD)
 	set := func(edit func(*corev1.Service)) func(*fixture) {
@@ -123,7 +123,7 @@ func TestLocalServiceEvents(t *testing.T) {
 	})
 }
 
-// TestEventsThatConcernNobody: what is queued because of Services, and EndpointSlices, that are not ours.
+// TestEventsThatConcernNobody: Services and EndpointSlices that are not ours queue no key.
 func TestEventsThatConcernNobody(t *testing.T) {
 	ls := testLocalService(inPlace(0))
 	service := func(name string) *corev1.Service {
@@ -149,7 +149,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 				c := f.newLocalServices()
 				f.watch()
 				f.run(func(ctx context.Context, _ int) { c.Run(ctx, 0) })
-				before := c.loop.Len() // Nobody works on the first key.
+				before := c.loop.Len() // No worker takes the first key.
 				event(f)
 				settle()
 				if got := c.loop.Len(); got != before || before != 1 {
@@ -160,7 +160,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 	}
 }
 
-// runSilent has a controller work whose watch of Services sends only what the test sends.
+// runSilent runs a controller whose watch of Services sends only what the test sends.
 func (f *fixture) runSilent() (services *watch.FakeWatcher) {
 	f.t.Helper()
 	services = watch.NewFake()
@@ -171,8 +171,8 @@ func (f *fixture) runSilent() (services *watch.FakeWatcher) {
 	return services
 }
 
-// TestWaitsForItsOwnWrites: while the cache has not observed what a sync wrote, nothing else is written for that
-// LocalService; then everything is written, once.
+// TestWaitsForItsOwnWrites: until the cache has observed what a sync wrote, nothing else is written for that
+// LocalService. Then everything is written, once.
 func TestWaitsForItsOwnWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fixture)

@@ -19,7 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestRefusedServices: a refused Service does not keep the others from being created, and is tried again.
+// TestRefusedServices: a refused Service does not prevent the creation of others, and is retried.
 func TestRefusedServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool
@@ -55,8 +55,8 @@ func TestRefusedServices(t *testing.T) {
 
 func lastWrites(writes []string, n int) []string { return writes[max(0, len(writes)-n):] }
 
-// TestRefusalsDoNotSpin: where a quota has room for some Services only, little is tried, however much happens to them
-// meanwhile, and it is reported once; also where the API server is slow.
+// TestRefusalsDoNotSpin: if a quota has room for only some Services, few writes are tried, however much happens to them
+// meanwhile, and the refusal is reported once. That holds with a slow API server, too.
 func TestRefusalsDoNotSpin(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"at once": 0, "slowly": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 				f.kube.PrependReactor("*", "*", count)
 				f.client.PrependReactor("*", "*", count)
 				f.runLocalServices()
-				for i := range 570 { // After the 3 s in which it was to settle, these are the rest of the minute.
+				for i := range 570 { // the rest of the minute, after 3 s to settle
 					time.Sleep(100 * time.Millisecond)
 					for name, service := range f.services() {
 						service.Annotations["beat"] = fmt.Sprint(i)
@@ -102,15 +102,15 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 				lifted.Store(true)
 				time.Sleep(4 * time.Minute)
 				if got := len(f.services()); got != nodes {
-					t.Errorf("%d Services when the quota is gone", got)
+					t.Errorf("%d Services after the quota was removed", got)
 				}
 			})
 		})
 	}
 }
 
-// TestMostRefused: the Services that a policy accepts are created within minutes, however many others it refuses. When
-// all have been tried, nothing more is reported.
+// TestMostRefused: the Services that a policy accepts are created within minutes, however many others it refuses. Once
+// all have been tried, nothing else is reported.
 func TestMostRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, accepted = 300, 30
@@ -145,7 +145,7 @@ func TestMostRefused(t *testing.T) {
 	})
 }
 
-// TestTerminatingNamespace: while the namespace is being deleted little is tried, and nothing is reported.
+// TestTerminatingNamespace: while the namespace is being deleted, few writes are tried, and nothing is reported.
 func TestTerminatingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(selectSSD))
@@ -168,8 +168,8 @@ func TestTerminatingNamespace(t *testing.T) {
 	})
 }
 
-// TestReplacedWithFinalizers: where finalizers keep Services that are to be replaced, as those of load balancers do, no
-// second one is deleted before the first has its successor.
+// TestReplacedWithFinalizers: while a finalizer, such as that of a load balancer, keeps a Service that is being
+// replaced, no second Service is deleted until the first has its successor.
 func TestReplacedWithFinalizers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := append(testNodes(5), testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }))
@@ -205,7 +205,7 @@ func TestReplacedWithFinalizers(t *testing.T) {
 	})
 }
 
-// refuseUntil has the API server refuse writes of a resource until the test says otherwise.
+// refuseUntil makes the API server refuse writes of a resource until the test allows them.
 func refuseUntil(f *fixture, verb, resource string) *atomic.Bool {
 	var over atomic.Bool
 	f.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {

@@ -21,12 +21,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestProgress: a sync writes for half a second, and the status reports about once a second how far a long fan-out is.
-// Each part has an event.
+// TestProgress: a sync writes for half a second, and the status reports the progress of a long fan-out about once a
+// second. Each part has an event.
 func TestProgress(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes        int
-		each         time.Duration // that a Service takes
+		each         time.Duration // time to create one Service
 		least, most  int           // reports of progress
 		mostOfEvents int
 	}{
@@ -94,7 +94,7 @@ func TestStatusReadyNodes(t *testing.T) {
 	})
 }
 
-// TestSliceOfAnotherLocalService: an EndpointSlice follows the labels of its Service to another LocalService and back.
+// TestSliceOfAnotherLocalService: the labels of its Service move an EndpointSlice to another LocalService and back.
 func TestSliceOfAnotherLocalService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService()
@@ -105,7 +105,7 @@ func TestSliceOfAnotherLocalService(t *testing.T) {
 		f.set(slice)
 		settle()
 		if got := f.localService().Status.Ready; got != "0/1" {
-			t.Errorf("ready %s while the slice is of another LocalService", got)
+			t.Errorf("ready %s while the slice belongs to another LocalService", got)
 		}
 		f.set(testSlice("demo-node1", true))
 		settle()
@@ -115,8 +115,8 @@ func TestSliceOfAnotherLocalService(t *testing.T) {
 	})
 }
 
-// TestObservedGeneration: a status about one spec does not claim to be about the next one, which came while the last
-// Service was being written.
+// TestObservedGeneration: a status about one spec does not claim to be about the next one, which was stored while the
+// last Service was being written.
 func TestObservedGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c := newLocalServiceFixture(t, testLocalService(), testNode("node1"))
@@ -124,28 +124,28 @@ func TestObservedGeneration(t *testing.T) {
 			f.set(testLocalService(func(ls *v1alpha1.LocalService) {
 				ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
 			}))
-			time.Sleep(time.Millisecond) // Now the caches know.
+			time.Sleep(time.Millisecond) // The caches observe it.
 			return false, nil, nil
 		})
 		var observed []int64
 		f.statuses(func(s v1alpha1.LocalServiceStatus) { observed = append(observed, s.ObservedGeneration) })
 		if err := c.sync(t.Context(), demoKey); !reconcile.IsStale(err) {
-			t.Errorf("sync: %v, want that the API server says that the LocalService has changed", err)
+			t.Errorf("sync: %v, want an error because the LocalService has changed", err)
 		}
 		synctest.Wait() // Now the caches have observed what was written.
 		if !slices.Equal(observed, []int64{1}) {
-			t.Errorf("the status is about generations %v, but nothing was done for the second one", observed)
+			t.Errorf("the status reports generations %v, but nothing was written for the second one", observed)
 		}
 		if err := c.sync(t.Context(), demoKey); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(observed, []int64{1, 2}) {
-			t.Errorf("after a second sync: the status is about generations %v", observed)
+			t.Errorf("after a second sync: the status reports generations %v", observed)
 		}
 	})
 }
 
-// TestCapacityNear: more Services than pods stand are made all the same, and warned of, once.
+// TestCapacityNear: more Services than pods can handle are created nevertheless, with one warning.
 func TestCapacityNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
@@ -163,21 +163,21 @@ func TestCapacityNear(t *testing.T) {
 			"namespace has 1001 Services") {
 			t.Errorf("events %v, want a warning", got)
 		}
-		// One more is nothing new.
+		// Another one causes no second warning.
 		f.set(testNode("node2"))
 		settle()
 		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
 			"NearCapacity"}, f.writes())
 		f.expect("events", []string{"Normal ServicesWritten created 1: demo-node2"}, f.recorded())
-		// Where nothing is created, the status is written once, at the end.
+		// If nothing is created, the status is written once, at the end.
 		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Generation = "", 2 }))
 		settle()
 		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
 	})
 }
 
-// latencies are waits of a test, and what tests those that have ended since the last call, once everything has settled:
-// their number, and the time that they took together.
+// latencies starts to measure the waits of a test. It returns a function that checks those that have ended since its
+// last call, once everything has settled: their number, and their total time.
 func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64, least, most time.Duration)) {
 	histogram := componentmetrics.NewHistogram(&componentmetrics.HistogramOpts{Name: "test_seconds", Help: "Test."})
 	registry := componentmetrics.NewKubeRegistry()
@@ -201,8 +201,8 @@ func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64
 	}
 }
 
-// TestNodeFanoutIsMeasured: from the event that a node is selected until its Service is written, also if that takes
-// several attempts; and nothing else is.
+// TestNodeFanoutIsMeasured: the time from the event that a node is selected until its Service is written is measured,
+// also if that takes several attempts. Nothing else is.
 func TestNodeFanoutIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ssd := testLocalService(func(ls *v1alpha1.LocalService) {
@@ -238,7 +238,7 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 	})
 }
 
-// statuses are the statuses that are written while a test runs.
+// statuses calls written with each status that is written while a test runs.
 func (f *fixture) statuses(written func(v1alpha1.LocalServiceStatus)) {
 	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
 		var applied v1alpha1.LocalService
@@ -250,7 +250,7 @@ func (f *fixture) statuses(written func(v1alpha1.LocalServiceStatus)) {
 	})
 }
 
-// slowCreates has each creation of a Service take a while.
+// slowCreates makes each creation of a Service take a while.
 func (f *fixture) slowCreates(d time.Duration) {
 	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 		time.Sleep(d)

@@ -32,7 +32,7 @@ func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, 
 	return f, c
 }
 
-// runLocalServices makes a controller that works.
+// runLocalServices makes a running controller.
 func runLocalServices(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := newFixture(t, objects...)
@@ -40,14 +40,14 @@ func runLocalServices(t *testing.T, objects ...runtime.Object) *fixture {
 	return f
 }
 
-// runLocalServices has a controller of LocalServices work until the end of the test.
+// runLocalServices runs a controller of LocalServices until the end of the test.
 func (f *fixture) runLocalServices() {
 	f.t.Helper()
 	f.startLocalServices(4)
 	settle()
 }
 
-// startLocalServices has a controller of LocalServices work until stop is called, or the end of the test.
+// startLocalServices runs a controller of LocalServices until stop is called, or the end of the test.
 func (f *fixture) startLocalServices(workers int) (stop func()) {
 	f.t.Helper()
 	c := f.newLocalServices()
@@ -68,7 +68,7 @@ func (f *fixture) newLocalServices() *localServiceController {
 
 func onSSD(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 
-// syncCase is a state that a sync may find, what it writes then, and which events it records.
+// syncCase is a state that a sync may find, with the writes and events that follow.
 type syncCase struct {
 	objects        []runtime.Object
 	writes, events []string
@@ -183,7 +183,7 @@ func TestSyncOwned(t *testing.T) {
 	})
 }
 
-// TestSyncForeignServices: Services of others are never written, and keep no name in another namespace.
+// TestSyncForeignServices: Services of others are never written, and block no name in another namespace.
 func TestSyncForeignServices(t *testing.T) {
 	ls := testLocalService()
 	earlier := testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "earlier" })

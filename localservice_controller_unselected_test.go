@@ -21,8 +21,8 @@ func selectSSD(ls *v1alpha1.LocalService) {
 	ls.Generation, ls.Spec.NodeSelector = ls.Generation+1, map[string]string{"disk": "ssd"}
 }
 
-// TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes nothing of
-// a node that exists. When it matches again, everything continues as usual.
+// TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes no Service
+// of a node that exists. When it matches again, everything continues as usual.
 func TestUnselected(t *testing.T) {
 	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestUnselected(t *testing.T) {
 		f.recorded()
 		f.edit(func(ls *v1alpha1.LocalService) {
 			selectTypo(ls)
-			ls.Spec.Ports[0].Port = 81 // The Services are left as they are.
+			ls.Spec.Ports[0].Port = 81 // The Services stay unchanged.
 		})
 		settle()
 		f.expect("writes after a mistake", []string{kept}, f.writes())
@@ -48,12 +48,12 @@ func TestUnselected(t *testing.T) {
 		settle()
 		if writes := f.writes(); len(f.services()) != 1 || len(writes) != 2 || !strings.HasPrefix(writes[0],
 			"delete services demo-b") {
-			t.Errorf("writes when a node is gone: %v", writes)
+			t.Errorf("writes after a node was deleted: %v", writes)
 		}
 		f.edit(selectSSD)
 		settle()
 		if s := f.services(); len(s) != 1 || s["demo-a"].Spec.Ports[0].Port != 81 {
-			t.Errorf("%d Services when it is corrected", len(s))
+			t.Errorf("%d Services after the correction", len(s))
 		}
 		f.set(testNode("a"))
 		settle()
@@ -62,7 +62,7 @@ func TestUnselected(t *testing.T) {
 		writes := strings.Join(f.writes(), "; ")
 		if strings.Contains(writes, "delete") || !strings.Contains(writes, kept) ||
 			!strings.Contains(writes, "1/1 Ready") {
-			t.Errorf("writes when the node has lost its label, and got it again: %s", writes)
+			t.Errorf("writes after the node has lost its label and regained it: %s", writes)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestUnselectedAfterAChangeOfMode(t *testing.T) {
 	})
 }
 
-// TestUnselectedHostnames: no name is taken away by a nodeSelector that matches no node, and all follow the pods. A new
+// TestUnselectedHostnames: no name is removed by a nodeSelector that matches no node, and all follow the pods. A new
 // LocalService that selects nothing publishes nothing.
 func TestUnselectedHostnames(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode, selectSSD), []runtime.Object{testNode("a", "disk=ssd"),

@@ -144,8 +144,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		return nil
 	}
 	attempt := writer.Attempt{Owner: p.GetUID()}
-	if left := c.refusals.Left(attempt); left > 0 {
-		c.loop.AddAfter(key, left)
+	if after := c.refusals.RetryAfter(attempt); after > 0 {
+		c.loop.AddAfter(key, after)
 		return nil
 	}
 	patch, err := c.labelPatch(p)
@@ -172,9 +172,9 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
 			c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
 		c.refusals.Add(attempt, err)
-		c.loop.AddAfter(key, c.refusals.Left(attempt))
+		c.loop.AddAfter(key, c.refusals.RetryAfter(attempt))
 		klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p),
-			"after", c.refusals.Left(attempt))
+			"after", c.refusals.RetryAfter(attempt))
 		return nil
 	}
 	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)

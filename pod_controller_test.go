@@ -92,7 +92,7 @@ func TestPodsSyncWrites(t *testing.T) {
 	}
 }
 
-// TestPodsEvents: which pods are labelled because of an event, each by one write.
+// TestPodsEvents: an event causes one write for each pod that needs a label.
 func TestPodsEvents(t *testing.T) {
 	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
 	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
@@ -149,7 +149,8 @@ func TestPodsEvents(t *testing.T) {
 	}
 }
 
-// TestPodsFromBefore: pods that are there when the controller begins are labelled, as are those of a standby's time.
+// TestPodsFromBefore: pods that exist when the controller starts are labelled, and so are those that were created
+// while it was a standby.
 func TestPodsFromBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testLocalService(), testPod("a"), testPod("b"), testPod("c", withLabels(nil)))
@@ -177,7 +178,7 @@ func TestPodsErrors(t *testing.T) {
 	otherUID.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "metadata.uid"}}
 	for name, c := range map[string]struct {
 		err   error
-		fails string // what the error of sync says, "" for none
+		fails string // part of the error of sync, "" for none
 		event bool
 	}{
 		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
@@ -210,8 +211,7 @@ func TestPodsErrors(t *testing.T) {
 	}
 }
 
-// TestPodsLabelledAtBinding: the controller finds out from the pods that are scheduled whether an admission policy
-// labels them.
+// TestPodsLabelledAtBinding: the controller detects from newly scheduled pods whether an admission policy labels them.
 func TestPodsLabelledAtBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		labelled := withLabels(map[string]string{"vm/rack": "node1"})
@@ -232,7 +232,7 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 				t.Errorf("labelled at binding: %v, want %v", got, want)
 			}
 		}
-		see(nil, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // The policy leaves it to us.
+		see(nil, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // not labelled by the policy
 		see(nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		see(new(true), labelled)
 		see(new(true), labelled)
@@ -241,8 +241,8 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 	})
 }
 
-// TestPodLabelIsMeasured: from the event that a pod is scheduled until its label is written, also if that takes several
-// attempts; and not of those that have been there.
+// TestPodLabelIsMeasured: the time from the event that a pod is scheduled until its label is written is measured, also
+// if that takes several attempts. Pods that existed before do not count.
 func TestPodLabelIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testLocalService(), testPod("before"))
@@ -268,7 +268,7 @@ func TestPodLabelIsMeasured(t *testing.T) {
 		settle()
 		over.Store(true)
 		time.Sleep(time.Minute)
-		// The backoff is that of a pod, and not of its name.
+		// The backoff belongs to a pod, not to its name.
 		expect("the labels are not refused any more", 2, 20*time.Second, 21*time.Second)
 	})
 }

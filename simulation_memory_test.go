@@ -16,13 +16,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/app"
 )
 
-// newRemembering is newControllers. It also returns what finds out what the controllers remember of objects, by the
-// UIDs or keys of those.
+// newRemembering makes controllers like newControllers. It also returns a function that finds what the controllers
+// remember about objects, by the UIDs or keys of those.
 func newRemembering(deps app.Dependencies) (work func(context.Context), remembers func(gone map[string]bool) []string,
 	err error) {
 	c, err := makeControllers(deps)
 	remembers = func(gone map[string]bool) []string {
-		synctest.Wait() // Nobody writes then what is read here without a lock.
+		synctest.Wait() // Then nobody writes the memory, which is read here without a lock.
 		m := &memory{gone: gone, seen: map[unsafe.Pointer]bool{}}
 		m.walk("controllers", reflect.ValueOf(c))
 		return append(m.found, series(gone)...)
@@ -30,15 +30,15 @@ func newRemembering(deps app.Dependencies) (work func(context.Context), remember
 	return c.run, remembers, err
 }
 
-// memory looks for what is remembered in the maps and caches that a controller has, in fields of whatever name. It does
-// not look into closures, and into informers, which are not ours.
+// memory searches the maps and caches in all fields of a controller. It does not look into closures, nor into
+// informers, which are not ours.
 type memory struct {
 	gone  map[string]bool
 	seen  map[unsafe.Pointer]bool
 	found []string
 }
 
-// looked are the packages of the types that are looked into.
+// looked has the packages whose types are searched.
 var looked = []string{"github.com/localservice-dev/", "k8s.io/client-go/util/workqueue", "golang.org/x/sync/"}
 
 func (m *memory) walk(path string, v reflect.Value) {
@@ -77,7 +77,7 @@ func (m *memory) walkFields(path string, v reflect.Value) {
 	}
 }
 
-// isCache looks into a value whose own type knows what is in it.
+// isCache searches a value whose own type knows its contents.
 func (m *memory) isCache(path string, v reflect.Value) bool {
 	if !v.CanAddr() {
 		return false
@@ -98,7 +98,7 @@ func (m *memory) isCache(path string, v reflect.Value) bool {
 	return true
 }
 
-// check looks whether the key of an entry is one of an object that is gone, or has one in it.
+// check checks whether the key of an entry is, or contains, that of a deleted object.
 func (m *memory) check(path string, key reflect.Value) {
 	if key.Kind() == reflect.Interface {
 		key = key.Elem()
@@ -111,7 +111,7 @@ func (m *memory) check(path string, key reflect.Value) {
 	}
 }
 
-// series are those of metrics that are about an object that is gone.
+// series returns the series of metrics about a deleted object.
 func series(gone map[string]bool) (out []string) {
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/simulation"
 )
 
-// simulated are the options of replicas. They can be made only once in a process.
+// simulated has the options of replicas. A process can make them only once.
 var simulated = sync.OnceValue(func() *app.Options {
 	opts, err := app.NewOptions([]string{"-leader-election-namespace=kube-system",
 		"-leader-election-lease-duration=120s", "-workers=16"}, io.Discard, os.Stderr)
@@ -38,7 +38,8 @@ var simulated = sync.OnceValue(func() *app.Options {
 	return opts
 })
 
-// recorder tells a history of events. That of client-go keeps a lock while it waits, for which a bubble waits for ever.
+// recorder sends events to a history. The recorder of client-go holds a lock while it waits, which blocks a bubble for
+// ever.
 type recorder struct {
 	record func(object, eventType, reason, note string)
 }
@@ -51,8 +52,8 @@ func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note
 	r.record(object, eventType, reason, fmt.Sprintf(note, args...))
 }
 
-// quietClock has no ticker that ticks twice a second or more often: only a metric of each queue has one, which would be
-// most of what happens at rest.
+// quietClock has no ticker that ticks twice a second or more often. Only a metric of each queue uses one, and at rest
+// it would cause most of the work.
 type quietClock struct{ clock.RealClock }
 
 func (c quietClock) NewTicker(d time.Duration) clock.Ticker {
@@ -62,7 +63,7 @@ func (c quietClock) NewTicker(d time.Duration) clock.Ticker {
 	return c.RealClock.NewTicker(d)
 }
 
-// replicate runs a replica as app.Run does, but for what has to do with this machine.
+// replicate runs a replica as app.Run does, except for what depends on this machine.
 func replicate(ctx context.Context, r simulation.Replica) {
 	ctx = klog.NewContext(ctx, funcr.New(func(_, line string) { r.Log(line) }, funcr.Options{}))
 	deps, err := app.NewDependencies(r.Config, simulated(), app.Recorder{EventRecorder: recorder{r.Record}},
@@ -82,7 +83,7 @@ func replicate(ctx context.Context, r simulation.Replica) {
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()
 	defer stopCaches()
-	// Queues have goroutines that only Run ends. A process that has not led ends without.
+	// Queues have goroutines that only Run ends. A process that has never led ends without Run.
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	defer work(ended)
@@ -102,23 +103,23 @@ func play(t *testing.T, h *simulation.History) (failure *simulation.Failure) {
 }
 
 const (
-	// batch is how many histories are played with one seed, after which it is looked whether there is time for more.
+	// batch is how many histories are played with one seed. Then the test checks whether there is time for more.
 	batch = 20
-	// few are played where no time is given: the race detector makes each take a second.
+	// few histories are played if no time is given: with the race detector each takes a second.
 	few = 5
-	// tries is how many histories are played to find a short one that fails.
+	// tries is how many histories are played to find a short failing one.
 	tries = 400
 )
 
-// TestSimulation plays random histories: a few, or as many as there is time for in $SIMULATE. $SEED is that of the
-// first: a failure prints its own.
+// TestSimulation plays random histories: a few, or as many as fit into the time $SIMULATE. $SEED is the seed of the
+// first one. A failure prints its own.
 func TestSimulation(t *testing.T) {
 	quiet(t)
 	began, seed := time.Now(), uint64(time.Now().UnixNano())>>1
 	if given, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
 		seed = given
 	}
-	span, _ := time.ParseDuration(os.Getenv("SIMULATE")) // none for one batch
+	span, _ := time.ParseDuration(os.Getenv("SIMULATE")) // 0 for one batch
 	played, failed := 0, ""
 	defer func() {
 		t.Logf("%d histories in %s. The first failure:%s", played, time.Since(began), cmp.Or(failed, " none"))
@@ -128,7 +129,7 @@ func TestSimulation(t *testing.T) {
 		set(t, "rapid.checks", few)
 	}
 	set(t, "rapid.nofailfile", true)
-	set(t, "rapid.shrinktime", 0) // It knows nothing of histories.
+	set(t, "rapid.shrinktime", 0) // rapid cannot shrink histories.
 	for first := true; first || time.Since(began) < span; first = false {
 		set(t, "rapid.seed", seed)
 		seed += 1 << 32
@@ -137,7 +138,7 @@ func TestSimulation(t *testing.T) {
 			if failed == "" {
 				played++
 				if failure := play(t, h); failure != nil {
-					// What happens at one moment happens in no certain order, so that it may not show itself again.
+					// Simultaneous actions have no fixed order, so the failure may not recur.
 					h, failure = simulation.Shrink(h, failure, tries, func(h *simulation.History) *simulation.Failure {
 						return play(t, h)
 					})
@@ -145,7 +146,7 @@ func TestSimulation(t *testing.T) {
 				}
 			}
 			if failed != "" {
-				rt.Fatal("the history shows something wrong: see below for a shorter one")
+				rt.Fatal("the history fails: see below for a shorter one")
 			}
 		})
 	}
@@ -158,16 +159,16 @@ func set(t *testing.T, name string, value any) {
 	}
 }
 
-// quiet keeps what is logged to no context out of the test's output.
+// quiet keeps logs without a context out of the test's output.
 func quiet(t *testing.T) {
 	simulated()
-	klog.StopFlushDaemon() // It reads the logger without a lock.
+	klog.StopFlushDaemon() // The daemon reads the logger without a lock.
 	klog.SetLogger(logr.Discard())
 	t.Cleanup(klog.ClearLogger)
 }
 
-// TestKeptHistories plays the histories in testdata/histories: each has shown something that was wrong. Where a file
-// says what it fails with, that is still so.
+// TestKeptHistories plays the histories in testdata/histories: each has found a defect. If a file says what it fails
+// with, it still fails with that.
 func TestKeptHistories(t *testing.T) {
 	quiet(t)
 	files, err := filepath.Glob("testdata/histories/*.txt")

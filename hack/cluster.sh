@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# To be sourced with the flags of `playground up`: starts a cluster, which ends with the script, and a kubectl for it.
-# $dir is a folder that goes with it.
+# Source this with the flags of `playground up`: it starts a cluster, which ends with the script, and a kubectl for it.
+# $dir is a folder that is removed with the cluster.
 dir=$(mktemp -d)
 : >"$dir/log"
 export PLAYGROUND_DIR=$dir/p KUBECONFIG=$dir/p/kubeconfig

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds kube-apiserver and kube-controller-manager of a version of Kubernetes, such as v1.34.4, in
-# bin/kubernetes/VERSION/control-plane. Everything they are made of has the version that Kubernetes' own go.mod gives.
+# bin/kubernetes/VERSION/control-plane. All their modules have the versions of Kubernetes' own go.mod.
 # The first build of a version takes about 5 minutes on 2 cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ if [[ ! -e go.sum ]]; then
     kubernetes=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
     {
         sed -e 's|^module .*|module control-plane|' "$kubernetes/go.mod"
-        # What is in Kubernetes' own tree is also published as modules: those of 1.34.4 are v0.34.4.
+        # Kubernetes publishes the modules in its own tree, too: those of 1.34.4 are v0.34.4.
         sed -nE "s|^\s*(k8s.io/[^ ]*) v0\.0\.0( .*)?$|replace \1 => \1 v0.${version#v1.}|p" "$kubernetes/go.mod"
     } >go.mod
     go mod edit -require="k8s.io/kubernetes@$version"

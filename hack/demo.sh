@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the walk-through of docs/walk-through.md on a cluster of three nodes that it starts on this
-# machine, and ends it again. With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
+# machine, and stops at the end. With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 app=localservice-app
-cluster='' controller='' download='' progress='' # process ids, and the file descriptor with what the cluster says
+cluster='' controller='' download='' progress='' # process ids, and the file descriptor of the cluster's output
 tmp=$(mktemp -d)
 bold='' plain=''
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; fi
@@ -13,7 +13,7 @@ if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 die() { printf '\ndemo: %s\n' "$*" >&2; exit 1; }
 
-# show prints a command as if it was typed at a prompt, and runs it.
+# show prints a command as if it were typed at a prompt, and runs it.
 show() { say "\$ $1"; eval "$1"; }
 kubectl() { bin/playground kubectl "$@"; }
 
@@ -59,7 +59,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# build runs make, and tells how long it will still take.
+# build runs make, and prints the remaining time.
 build() {
     GOFLAGS="$(go env GOFLAGS) -v" make --no-print-directory build 2>&1 |
         hack/playground/progress.sh . ./cmd/kubectl-localservice ./artifacts/app
@@ -75,7 +75,7 @@ ask_by_hostname() {
     printf '%s\n' "$answer"
     [[ $answer == 'hello  this message from '*/"$1" ]] || die "http://$1.$app:8080 was answered from a wrong node"
 }
-# ask_each asks for the name of every node, and prints the answers.
+# ask_each sends a request to every node's name, and prints the answers.
 ask_each() {
     local node answer
     for node in k8s01 k8s02 k8s03; do
@@ -103,14 +103,14 @@ fi
 hack/packages.sh --demo
 say 'Building the controller and the application, which takes a minute or two the first time'
 build
-end "$download" # The build downloads the rest, and tells about it.
+end "$download" # The build downloads the rest, and says so.
 download=''
 say 'Building the playground: all of Kubernetes, which takes some minutes the first time'
 hack/playground/build.sh
 bin/playground preflight >/dev/null
 
 say 'Starting a cluster of three nodes'
-export no_proxy='*' KUBECACHEDIR=$tmp/kubectl # The cluster is on this machine, and nothing of it is to be left here.
+export no_proxy='*' KUBECACHEDIR=$tmp/kubectl # The cluster is on this machine, and must leave no files.
 coproc up { exec bin/playground up --die-with-parent --image "localhost/$app:1=bin/$app" 2>&1; }
 # shellcheck disable=SC2154 # coproc sets it
 cluster=$up_PID
@@ -124,7 +124,7 @@ show "export KUBECONFIG=$KUBECONFIG"
 show 'kubectl get node'
 
 show 'kubectl create -f artifacts/examples/crd.yaml'
-flag='' # The port that the controller serves metrics on may be taken on this machine.
+flag='' # The controller's port for metrics may be in use on this machine.
 if (: <>/dev/tcp/127.0.0.1/8081) 2>/dev/null; then flag='-http-address=127.0.0.1:0'; fi
 say "\$ ./bin/local-service-controller -kubeconfig=\$KUBECONFIG${flag:+ $flag} &"
 ./bin/local-service-controller -kubeconfig="$KUBECONFIG" ${flag:+"$flag"} >"$tmp/controller.log" 2>&1 {lock}<&- &

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds a program of a module in this repository, and says how long it will still take:
-#   hack/go-build.sh PROGRAM FOLDER PACKAGE [FLAG...]   e.g. bin/staticcheck hack/tools honnef.co/go/tools/cmd/staticcheck
+# Builds a program of a module in this repository, and prints the remaining time:
+#   hack/go-build.sh PROGRAM FOLDER PACKAGE [FLAG...]
+#   hack/go-build.sh bin/staticcheck hack/tools honnef.co/go/tools/cmd/staticcheck
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

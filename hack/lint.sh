@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has golangci-lint look at all modules, as .golangci.yml says. The API linter is built into it.
+# Runs golangci-lint on all modules, as .golangci.yml configures it. The API linter is built into it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gets the Debian packages that the demo, the build and the tests need, or with --demo only those that the demo needs,
-# with --arm64 also the emulator: installs the missing ones if it may, else prints the one line that does.
+# Installs the missing Debian packages that the demo, the build and the tests need, or with --demo only those that the
+# demo needs; with --arm64 also the emulator. Without permission to install them, it prints the command that does.
 set -euo pipefail
 
-# A command and the package that has it.
+# Each command, and the package that contains it.
 needed=(make:make curl:curl nft:nftables crun:crun nsenter:util-linux)
 [[ ${1:-} == --demo ]] || needed+=(gcc:gcc git:git shellcheck:shellcheck chromium:chromium openssl:openssl busybox:busybox-static)
 [[ ${1:-} != --arm64 ]] || needed+=(qemu-aarch64-static:qemu-user-static)
@@ -13,7 +13,7 @@ missing=()
 for entry in "${needed[@]}"; do
     command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
 done
-# The race detector's runtime needs the C library's headers; Debian has them apart from the compiler.
+# The race detector's runtime needs the C library's headers; Debian packages them separately from the compiler.
 [[ ${1:-} == --demo || -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
 ((${#missing[@]})) || exit 0
 

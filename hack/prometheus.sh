@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts Debian's prometheus and promtool into bin/. If they are not installed they are unpacked there, and not installed:
-# the package would have a server begin, that listens on all addresses.
+# Puts Debian's prometheus and promtool into bin/. If they are not installed, it unpacks them there instead of
+# installing them: the package would start a server that listens on all addresses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

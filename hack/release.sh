@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts all files of a release into a folder, which it replaces: hack/release.sh VERSION REPOSITORY FOLDER. It signs and
-# pushes nothing.
+# Writes all files of a release into a folder, which it replaces: hack/release.sh VERSION REPOSITORY FOLDER. It neither
+# signs nor pushes anything.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +16,7 @@ created=$(git log -1 --format=%cI)
 hack/go-build.sh bin/make-image hack/image .
 bin/make-image -release -version "$version" -ref "$repository:$version" -out "$dist" \
     -revision "$(git rev-parse HEAD)" -created "$created"
-rm -r "$dist/local-service-controller" # the layout, which the tarball has, too
+rm -r "$dist/local-service-controller" # the layout, which is also in the tarball
 
 echo 'packing manifests, the chart and the manifest for Krew' >&2
 released() {
@@ -31,7 +31,7 @@ chart=$(mktemp -d)
 trap 'rm -rf "$chart"' EXIT
 cp -a artifacts/chart/local-service-controller "$chart"
 released "$dist"/{install,local-service-controller}.yaml "$chart"/local-service-controller/{Chart.yaml,README.md,values.yaml}
-find "$chart" -exec touch --date="$created" {} + # the times of the files are all that would differ in the package
+find "$chart" -exec touch --date="$created" {} + # Only the times of the files would make packages differ.
 bin/helm4 package "$chart/local-service-controller" --destination "$dist" \
     --version "${version#v}" --app-version "$version"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Plays random histories for a time ($FOR), one process for each core, and prints how much of the controllers' code they
-# have reached: what no history reaches, none can find a mistake in. $SEED is that of the first history.
+# have reached: a history can find a mistake only in code that it reaches. $SEED is that of the first history.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,7 +9,7 @@ rm -rf bin/simulate/*
 CGO_ENABLED=0 go test -c -covermode=set -coverpkg=.,./internal/... -o bin/simulate/histories .
 processes=()
 for ((i = 0; i < $(nproc); i++)); do
-    # In one thread, what happens at one moment happens in nearly the same order each time.
+    # With one thread, simultaneous actions happen in nearly the same order each time.
     seed=${SEED:+$((SEED + i))}
     SEED=$seed SIMULATE=${FOR:-1m} GOMAXPROCS=1 GOGC=1000 bin/simulate/histories -test.run '^TestSimulation$' -test.v \
       -test.timeout 0 -test.coverprofile "bin/simulate/$i.cover" >"bin/simulate/$i.log" 2>&1 &

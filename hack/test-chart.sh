@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Has Helm 3 and 4 install, upgrade, roll back and uninstall the chart at a real API server without nodes, and take over
-# what was installed from install.yaml. What the chart renders, and that pods run, is tested elsewhere.
+# Installs, upgrades, rolls back and uninstalls the chart with Helm 3 and 4 on a real API server without nodes, and lets
+# them take over an installation of install.yaml. Other tests check what the chart renders, and that its pods run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,7 +14,7 @@ replicas() { kubectl get "$deployment" -n local-service-system -o 'jsonpath={.sp
 slices() { kubectl get clusterrolebinding local-service-controller-hostnames --ignore-not-found -o name; }
 expect() { [[ $2 == "$3" ]] || { echo "$helm: $1: $2, not $3" >&2; exit 1; }; }
 
-# What the chart renders, with all that can be switched on, has no field that the API server does not know.
+# The chart with every option switched on has no field that the API server does not know.
 kubectl create namespace local-service-system
 for helm in helm3 helm4; do
     "bin/$helm" template local-service-controller "$chart" --namespace local-service-system \
@@ -23,7 +23,7 @@ for helm in helm3 helm4; do
 done
 kubectl delete namespace local-service-system --wait
 
-# A user's way from the one file to the chart.
+# A user moves from install.yaml to the chart.
 kubectl apply -f artifacts/deploy/install.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create -n default -f - <<<'{"apiVersion": "localservice.dev/v1alpha1", "kind": "LocalService",
@@ -33,7 +33,7 @@ uid=$(uid)
 for name in helm3 helm4; do
     helm=$name
     run() { "bin/$helm" "$1" local-service-controller "${@:2}" --namespace local-service-system; }
-    # What has the same name has another selector, which cannot be changed.
+    # The Deployment has the same name, and another selector, which is immutable.
     kubectl delete -n local-service-system --ignore-not-found "$deployment"
     run install "$chart" --take-ownership
     run upgrade "$chart" --set replicas=3,hostnames.enabled=false,networkPolicy.enabled=true,admission.enabled=true \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Has a cluster of three nodes live on the files of a release alone: image, chart, plugin, install.yaml; and takes the
-# controller away by local-service-controller.yaml.
+# Tests the files of a release on a cluster of three nodes, without anything else: image, chart, plugin, install.yaml.
+# It removes the controller with local-service-controller.yaml.
 #   hack/test-release.sh VERSION REPOSITORY FOLDER
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +12,7 @@ source hack/cluster.sh --image "$repository:$version=$dist/local-service-control
     --image localhost/localservice-app:1=bin/localservice-app
 export HELM_CACHE_HOME=$dir HELM_CONFIG_HOME=$dir HELM_DATA_HOME=$dir
 
-# Until every node's name answers from that node, or a minute is over.
+# Waits until every node's name answers from that node, at most a minute.
 answers() {
     local node deadline=$((SECONDS + 60))
     for node in k8s01 k8s02 k8s03; do
@@ -27,7 +27,7 @@ answers() {
 tar -xzf "$dist/kubectl-localservice_linux_$(go env GOARCH).tar.gz" -C "$dir"
 controller=(--namespace local-service-system)
 bin/helm4 install lsc "$dist/local-service-controller-${version#v}.tgz" "${controller[@]}" --create-namespace --wait
-# A user's chart: Helm waits until the LocalService is ready, and does not where that takes an edit.
+# A user's chart: Helm waits until the LocalService is ready, and stops waiting if only an edit can make it ready.
 user_chart() {
     mkdir -p "$dir/$1/templates"
     printf 'apiVersion: v2\nname: %s\nversion: 0.0.1\n' "$1" >"$dir/$1/Chart.yaml"
@@ -49,13 +49,13 @@ fi
 answers "installed with Helm"
 "$dir/kubectl-localservice" nodes localservice-app
 
-# Only one namespace, and metrics for those who may read them.
+# One namespace only, and metrics for clients that have the permission to read them.
 bin/helm4 upgrade lsc "$dist/local-service-controller-${version#v}.tgz" "${controller[@]}" --wait \
     --set 'namespaces={default},metrics.service.enabled=true,metrics.secure.enabled=true'
 kubectl delete services -l owner=localservice-app
 answers "restricted to a namespace"
 kubectl create serviceaccount prometheus
-# Until Prometheus is told what is expected when it asks for the metrics, or a minute is over.
+# Waits until a scrape by Prometheus has the expected result, at most a minute.
 scraped() {
     local answer deadline=$((SECONDS + 60))
     until answer=$(bin/playground run -- curl --silent --show-error --insecure --max-time 5 \
@@ -77,7 +77,7 @@ answers "uninstalled with Helm"
 kubectl apply -f "$dist/install.yaml"
 kubectl rollout status deployment/local-service-controller "${controller[@]}" --timeout=90s
 kubectl wait --for=condition=Ready lsvc/localservice-app --timeout=30s
-kubectl delete services -l owner=localservice-app # the controller of install.yaml brings them back
+kubectl delete services -l owner=localservice-app # the controller of install.yaml recreates them
 answers "installed with install.yaml"
 
 kubectl delete -f "$dist/hostnames.yaml" -f "$dist/local-service-controller.yaml" --timeout=90s

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Has the chart and the image of an earlier commit upgraded to those of today, rolled back, upgraded again and uninstalled
-# on three nodes, and asks for every node's name from every node all the time: hack/test-upgrade.sh [COMMIT]
+# Upgrades the chart and the image of an earlier commit to the current ones, rolls back, upgrades again and uninstalls,
+# on three nodes, while every node requests every node's name continuously: hack/test-upgrade.sh [COMMIT]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,7 +32,7 @@ nodes=(k8s01 k8s02 k8s03)
 chart=artifacts/chart/local-service-controller
 helm() { bin/helm4 "$1" local-service-controller "${@:2}" --namespace local-service-system --wait; }
 
-# Asks for all names from a node until there is a file stop, and writes a line for each answer: right, or what was wrong.
+# Requests all names from a node until the file stop exists, and writes a line for each answer: right, or the error.
 ask() {
     # shellcheck disable=SC2016 # that shell is to expand it
     bin/playground run --node "$1" -- bash -c '
@@ -44,7 +44,7 @@ ask() {
         done' "$dir" "${nodes[@]}" >"$dir/answers-$1"
 }
 
-# Until the controller does what a change of the LocalService asks for: with this version it works.
+# Waits until the controller follows a change of the LocalService: so this version works.
 works() {
     kubectl patch localservice localservice-app --type merge \
         --patch "{\"spec\":{\"serviceMetadata\":{\"labels\":{\"step\":\"$1\"}}}}" >"$dir/out"
@@ -76,7 +76,7 @@ helm upgrade "$chart" --set "image.repository=$image,image.tag=v0.0.2"
 works upgraded-again v0.0.2
 helm uninstall
 answered=$(cat "$dir"/answers-* | wc -l)
-until (($(cat "$dir"/answers-* | wc -l) > answered + 30)); do sleep 0.2; done # They answer without a controller.
+until (($(cat "$dir"/answers-* | wc -l) > answered + 30)); do sleep 0.2; done # The names answer without a controller.
 touch "$dir/stop"
 wait "${asking[@]}"
 

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 chart=artifacts/chart/local-service-controller
-# Copies, because a chart is packaged without what is outside of it, and some tools refuse links that lead there.
+# Copies, because a chart's package has only the files inside it, and some tools refuse links to files outside it.
 mkdir -p "$chart/files"
 cp artifacts/examples/crd.yaml artifacts/admission/node-label{,-guard}.yaml "$chart/files/"
 cp artifacts/dashboards/local-service-controller.json "$chart/files/dashboard.json"
@@ -13,7 +13,7 @@ cp artifacts/dashboards/local-service-controller.json "$chart/files/dashboard.js
 hack/go-build.sh bin/helm-docs hack/chart github.com/norwoodj/helm-docs/cmd/helm-docs
 bin/helm-docs --log-level warning --chart-search-root "$chart" --sort-values-order file
 
-# Without the comment that a file begins with, which is about that file.
+# body prints a file without its first comment, which describes that file only.
 body() { sed '1,/^[^#]/{/^#/d}' "$1"; }
 {
     echo "# All that a cluster needs, in one file: kubectl apply -f install.yaml"

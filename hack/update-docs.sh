@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Generates the pages of docs/reference that follow from the code, in that folder or in the one that is named.
+# Generates the pages of docs/reference that follow from the code, in that folder or in the one given as argument.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-docs/reference}
-tmp=$(mktemp -d) # so that a page is replaced when it is whole
+tmp=$(mktemp -d) # so that a page is replaced only when it is complete
 trap 'rm -rf "$tmp"' EXIT
 
 api=pkg/apis/localservice/v1alpha1
@@ -11,7 +11,7 @@ go run ./hack/apidoc artifacts/examples/crd.yaml "$api"/{conditions,well_known}.
 CGO_ENABLED=0 go run ./hack/metrics-reference >"$tmp"/metrics.md
 
 CGO_ENABLED=0 go build -o "$tmp/controller" .
-# A table of what -help says: each flag has a line, and its meaning is in the next one, behind a tab.
+# A table from the output of -help: each flag has a line, and the next one has its meaning, behind a tab.
 {
     cat <<'PAGE'
 # Flags

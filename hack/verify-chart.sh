@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if a file is not what hack/update-chart.sh makes of its sources, or if the chart does not do what it should.
+# Fails if a file differs from what hack/update-chart.sh generates, or if the chart does not render what it should.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if a generated file is not what hack/update-codegen.sh makes of the sources, or should not be there.
+# Fails if a generated file differs from what hack/update-codegen.sh generates, or should not exist.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -15,7 +15,7 @@ for page in "$tmp"/*.md; do
     diff -u "docs/reference/${page##*/}" "$page" >&2 || complain 'generated pages are stale: run `make generate`'
 done
 
-# prose prints a document without its blocks of code, and spans what it has between backquotes.
+# prose prints a document without its blocks of code. spans prints the texts between backquotes.
 prose() { awk '/^ *```/ { fenced = !fenced; next } !fenced && !/^    /' "$1"; }
 spans() { prose "$1" | grep -oP '`\K[^`]+(?=`)' || true; }
 
@@ -37,7 +37,7 @@ for document in "${documents[@]}"; do
             complain "$document: the link to $link leads to no heading"
         fi
     done < <(prose "$document" | sed 's/`[^`]*`//g' | grep -oP '\]\(\K(?!https?:)[^)]+(?=\))' || true)
-    # Paths: those that begin with a folder at the top.
+    # Paths: those that begin with a top-level folder.
     while IFS= read -r path; do
         [[ -e $path || -e $folder/$path ]] || git check-ignore -q "$path" || complain "$document: there is no $path"
     done < <(spans "$document" | grep -xP '(artifacts|cmd|docs|hack|internal|pkg|test|\.ci)/[A-Za-z0-9_./-]*' || true)
@@ -67,7 +67,7 @@ for document in docs/plugin.md docs/view.md; do
     done < <(spans "$document" | grep -oP '^--\K[a-z-]+' || true)
 done
 
-# Metrics are our own, or those of the libraries that we use. The code has their names whole or without the first part.
+# Metrics are our own, or those of libraries. The code has their names, either whole or without the first part.
 libraries=$(go list -m -f '{{.Dir}}' k8s.io/component-base)/metrics/prometheus
 while IFS=: read -r document metric; do
     name=$(sed -E 's/_(bucket|sum|count)$//' <<<"$metric")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has a real API server check every manifest, without keeping any but the CustomResourceDefinition and namespaces.
+# Checks every manifest with a real API server, which stores only the CustomResourceDefinition and namespaces.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# Each paragraph, item and row as a line behind FILE:LINE:, without code and without the targets of links.
+# Prints each paragraph, item and row as one line with the prefix FILE:LINE:, without code and targets of links.
 # shellcheck disable=SC2016 # the $ is awk's
 git ls-files -z --cached --others --exclude-standard '*.md' | xargs -0 awk '
     function flush() { if (text != "") print where text; text = "" }

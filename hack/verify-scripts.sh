@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks all shell scripts, and those in the workflows, with all else that can be wrong there.
+# Checks all shell scripts, and the workflows with the scripts in them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every check, also after one has failed, and tells at the end which have.
+# Runs every check, even after one has failed, and reports the failed ones at the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

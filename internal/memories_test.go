@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// remembering are the packages whose types may keep something from one sync to the next, relative to the root.
+// remembering lists the packages whose types may keep something from one sync to the next, relative to the root.
 var remembering = []string{".", "internal/cache", "internal/metrics", "internal/plan", "internal/reconcile",
 	"internal/writer"}
 
-// plumbing are the fields that could remember something and do not, each with the reason. Add a field here only if it
+// plumbing lists the fields that could remember something and do not, each with the reason. Add a field here only if it
 // decides nothing after the call that filled it. Everything else belongs in the table of docs/design.md.
 var plumbing = map[string]string{
 	"internal/cache Caches.gates":          "one for each of -namespaces, fixed at the start",
@@ -57,10 +57,10 @@ func TestMemories(t *testing.T) {
 	}
 	for name := range plumbing {
 		if !isMemory[name] {
-			t.Errorf("%s is called plumbing, and is no field that may remember something", name)
+			t.Errorf("%s is listed as plumbing, but it is not a field that could remember something", name)
 		}
 		if table[name] {
-			t.Errorf("%s is in the table of docs/design.md, and is called plumbing", name)
+			t.Errorf("%s is in the table of docs/design.md, and is listed as plumbing", name)
 		}
 	}
 	for name := range table {
@@ -154,7 +154,7 @@ func specsOf(files []*ast.File) (specs []ast.Spec) {
 	return specs
 }
 
-// kinds are the words in the names of types of other packages that remember.
+// kinds are words in the names of types of other packages that remember something.
 var kinds = regexp.MustCompile(`^(sync\.Map|atomic\..*|.*(LRU|lru\.|Cache\b|RateLimiter|MutationCache).*)$`)
 
 // remembers reports whether a type, or the value of a variable, may remember something.

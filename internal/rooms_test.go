@@ -9,8 +9,8 @@ import (
 
 const module = "github.com/localservice-dev/local-service-controller/"
 
-// rooms are the packages, and what each may import of the module and of Kubernetes' clients. Nothing goes back up: a
-// package imports only those above it.
+// rooms lists the packages, and what each may import from the module and from Kubernetes' clients. A package imports
+// only packages that come before it in this list.
 var rooms = []struct {
 	name string
 	// pure packages have neither clients nor locks.
@@ -43,16 +43,16 @@ func TestRooms(t *testing.T) {
 				switch {
 				case isOurs && !slices.ContainsFunc(room.imports,
 					func(may string) bool { return strings.HasPrefix(ours, may) }):
-					t.Errorf("imports %s, and may import only %v of this module", ours, room.imports)
+					t.Errorf("imports %s, but may import only %v from this module", ours, room.imports)
 				case room.pure && !isOurs && !isPure(path):
-					t.Errorf("imports %s, and may have neither clients nor locks", path)
+					t.Errorf("imports %s, but may have neither clients nor locks", path)
 				}
 			}
 		})
 	}
 }
 
-// isPure reports whether a package of others has types and functions only.
+// isPure reports whether an external package has types and functions only.
 func isPure(path string) bool {
 	switch {
 	case path == "sync", strings.HasPrefix(path, "sync/"), path == "net/http", path == "os", path == "context":

@@ -39,10 +39,10 @@ how many of its endpoints are ready, and if not all are well, why:
   NodeCordoned           the node is cordoned, and no pod on it has the labels of the LocalService's selector
   NoPods                 no pod on the node has the labels of the LocalService's selector
 
-The table says it in words, and what several rows share once, below it. A line has the numbers of kubectl get
-localservices, as they are now. In -o json and -o yaml they are in the field summary of the list, and each item has the
-word and the message in its fields reason and message. Both are empty where all is well. With spec.groupBy, there is an
-item for each group of nodes.
+The table shows the message; a text that several rows share is printed once, below it. A line has the numbers of
+kubectl get localservices, as they are now. In -o json and -o yaml they are in the field summary of the list, and each
+item has the word and the message in its fields reason and message. Both are empty where all is well. With spec.groupBy,
+there is an item for each group of nodes.
 
 Another line says how the pods of the LocalService get their node label: with the binding, where the admission
 policies work, or by a write of the controller for each pod. It goes by the pod that was scheduled last, and
@@ -65,12 +65,12 @@ With --dns, the cluster's DNS server is asked for every name, and a column says 
 In -o json and -o yaml that is the field dns of each item, with the answer's addresses; the field dns of the list says
 who was asked. The server is the first ready pod of --dns-service, and is asked by TCP through a port-forward. That
 needs the permission to list EndpointSlices, get Pods and create pods/portforward in its namespace. A name that has just
-changed may be answered by what was true a moment ago. If no name is known to the server, --cluster-domain is probably
+changed may be answered with an outdated address. If no name is known to the server, --cluster-domain is probably
 not the domain of the cluster: the line "search" of /etc/resolv.conf in any pod ends with it.
 
-With -o name, the Services that are there are listed, as other commands take them.
+With -o name, the existing Services are listed, as other commands take them.
 
-With --watch, each line is printed again when it changes. A name that is gone is printed once more, with the reason
+With --watch, each line is printed again when it changes. A name that is gone is printed again, with the reason
 NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
 
 func (p *plugin) nodesCommand() *cobra.Command {

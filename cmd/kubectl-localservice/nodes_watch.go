@@ -93,7 +93,7 @@ func (p *plugin) problemPrinter() func([]string) {
 			}
 		}
 		if len(printed) > 0 && len(now) == 0 {
-			fmt.Fprintln(p.ErrOut, "The watch goes on.")
+			fmt.Fprintln(p.ErrOut, "The watch continues.")
 		}
 		printed = now
 	}

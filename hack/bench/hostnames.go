@@ -20,7 +20,7 @@ const (
 	endpointsPerSlice = 100
 	// answersEvery is of how many nodes one is asked for, to see when the names answer: each EndpointSlice has some.
 	answersEvery = 50
-	mostObjects  = 10000 // that a cluster is known to stand
+	mostObjects  = 10000 // that a cluster is known to support
 	endpoints    = "endpointslices"
 )
 

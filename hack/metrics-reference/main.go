@@ -44,7 +44,7 @@ func run() error {
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
 			return slices.Values([]*v1alpha1.LocalService{ls})
 		},
-		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
+		LastReceived: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
 	})
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

@@ -80,7 +80,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All,
-		LastHeard: deps.Caches.LastHeard})
+		LastReceived: deps.Caches.LastReceived})
 	work, err := newControllers(deps)
 	if err != nil {
 		return err

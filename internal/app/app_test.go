@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answering is an API server that knows nothing, and answers at once.
+// answering is an API server that has no resources, and answers at once.
 type answering struct{ requests int }
 
 func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -24,7 +24,7 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
-// TestClientsAreNotThrottled: no client waits of its own accord, however many requests it makes.
+// TestClientsAreNotThrottled: no client limits its own rate, however many requests it makes.
 func TestClientsAreNotThrottled(t *testing.T) {
 	for name, get := range map[string]func(context.Context, Dependencies, dynamic.Interface){
 		"Kubernetes": func(ctx context.Context, deps Dependencies, _ dynamic.Interface) {

@@ -11,8 +11,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// TestCertificateIsRenewed: a certificate is read again when its files have changed; while they do not match, the
-// last one that could be read serves.
+// TestCertificateIsRenewed: a certificate is reloaded when its files change. While they do not match, the last valid
+// one is served.
 func TestCertificateIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
@@ -27,7 +27,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := newCertificate(certFile, keyFile); err == nil {
-		t.Error("a certificate without files")
+		t.Error("no error without files")
 	}
 	write(certFile, cert)
 	write(keyFile, key)
@@ -47,7 +47,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	write(certFile, cert)
 	if got := serves(); got != "first" {
-		t.Errorf("serves %s before the key is there", got)
+		t.Errorf("serves %s before the key exists", got)
 	}
 	write(keyFile, key)
 	if got := serves(); got != "second" {
@@ -61,7 +61,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// TestSelfSigned: without files there is a certificate for longer than the program runs.
+// TestSelfSigned: without files there is a certificate that outlives the program.
 func TestSelfSigned(t *testing.T) {
 	c, err := newCertificate("", "")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 var leaderOptions = &Options{leaderElectionNamespace: "kube-system", leaderElectionID: "demo",
 	leaseDuration: 15 * time.Second}
 
-// holder is who holds the Lease, "" for nobody.
+// holder returns the holder of the Lease, "" for none.
 func holder(t *testing.T, kube kubernetes.Interface) string {
 	t.Helper()
 	lease, err := kube.CoordinationV1().Leases("kube-system").Get(context.WithoutCancel(t.Context()), "demo",
@@ -42,7 +42,7 @@ func testServer(t *testing.T) *server {
 	return s
 }
 
-// TestLeaseIsGivenBack: a leader that is stopped gives the Lease back, when its work has ended and not before.
+// TestLeaseIsGivenBack: a leader that is stopped releases the Lease once its work has ended, and not before.
 func TestLeaseIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := kubefake.NewClientset()
@@ -54,7 +54,7 @@ func TestLeaseIsGivenBack(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			worked = true
 			if holder(t, kube) == "" {
-				t.Error("the Lease was given back while there was work under way")
+				t.Error("the Lease was released while work was in progress")
 			}
 		}); err != nil || !worked {
 			t.Errorf("worked: %v, %v", worked, err)
@@ -84,7 +84,7 @@ func TestLeaseIsLost(t *testing.T) {
 	})
 }
 
-// TestStandbyStops: an instance that never leads stops when it is told to, and leaves the Lease to its holder.
+// TestStandbyStops: an instance that never leads stops when its context is done, and leaves the Lease to its holder.
 func TestStandbyStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := kubefake.NewClientset()
@@ -116,7 +116,7 @@ func TestStandbyStops(t *testing.T) {
 	})
 }
 
-// TestFinishing: a request about the Lease that a stop meets is finished, unless its own time is over.
+// TestFinishing: a request about the Lease that is in flight during a stop is finished, unless it times out.
 func TestFinishing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := kubefake.NewClientset()

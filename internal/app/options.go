@@ -102,7 +102,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		":8081",
 		"`address` that serves /healthz, /readyz and, without -metrics-secure-address, /metrics; empty for none")
 	flags.StringVar(&o.metricsSecureAddress, "metrics-secure-address", "",
-		"`address` that serves /metrics over TLS, to those whose bearer token may get it, instead of -http-address")
+		"`address` that serves /metrics over TLS, to clients whose bearer token permits it, instead of -http-address")
 	flags.StringVar(&o.metricsCertFile, "metrics-tls-cert-file", "",
 		"`file` with the certificate for -metrics-secure-address, which is read again when it changes; without it, "+
 			"one is made that is self-signed")
@@ -115,8 +115,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"", "`namespace` of the Lease; by default that of the pod that this program runs in, else kube-system")
 	flags.StringVar(&o.leaderElectionID, "leader-election-id", "local-service-controller", "`name` of the Lease")
 	flags.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second,
-		"`time`, of at least 3s, after which the work of a leader that does not answer is taken over; one that is "+
-			"stopped hands it over at once")
+		"`time`, of at least 3s, after which the work of a leader that does not answer is taken over; a leader "+
+			"that is stopped hands over at once")
 	logsapi.AddGoFlags(o.logging, flags)
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUnparsableFlags: the error is in the last lines of the log, without the list of all flags below it.
+// TestUnparsableFlags: the error is in the last lines of the log, and no list of all flags follows it.
 func TestUnparsableFlags(t *testing.T) {
 	for arg, want := range map[string]string{
 		"-no-such-flag": "flag provided but not defined: -no-such-flag",

@@ -100,7 +100,7 @@ func (c *preflight) checkNamespace(ctx context.Context, namespace string) error 
 	}
 	missing, err := c.missing(ctx, needed)
 	if len(missing) > 0 {
-		err = fmt.Errorf("namespace %s is left out until it exists and permissions are granted there: %s: %s",
+		err = fmt.Errorf("namespace %s is skipped until it exists and permissions are granted there: %s: %s",
 			namespace, strings.Join(missing, ", "), c.install())
 	}
 	return err
@@ -116,7 +116,7 @@ func (c *preflight) open(ctx context.Context, open func(namespace string)) {
 		}
 		go func() {
 			if waitUntil(ctx, check, namespaceInterval) == nil {
-				klog.FromContext(ctx).Info("The namespace is not left out any more", "namespace", namespace)
+				klog.FromContext(ctx).Info("The namespace is now watched", "namespace", namespace)
 				open(namespace)
 			}
 		}()
@@ -153,7 +153,7 @@ func (c *preflight) missing(ctx context.Context, needed []permission) (missing [
 			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 				return nil, nil // Not authorized to review access: the work itself will show what is missing.
 			case err != nil:
-				return nil, fmt.Errorf("the API server at %s does not say what we may do: %w", c.host, err)
+				return nil, fmt.Errorf("the API server at %s cannot review our permissions: %w", c.host, err)
 			case !isAllowed:
 				missing = append(missing, p.describe(verb))
 			}
@@ -245,7 +245,7 @@ func (c *preflight) explain(err error) (message string, harmless bool) {
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept our credentials any more: check -kubeconfig", false
 	}
-	return "The API server cannot be watched: what we know of the cluster gets old until this works again", false
+	return "The API server cannot be watched: the caches are stale until this works again", false
 }
 
 // complaints remembers, for a while, the last message that was logged about each subject.

@@ -20,11 +20,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// reviews is an API server that knows the tokens "prometheus", who may read, and "nobody", who may not.
+// reviews is an API server that knows two tokens: "prometheus", which may read metrics, and "nobody", which may not.
 type reviews struct {
 	*reviewer
 	asked atomic.Int64 // how many tokens were reviewed
-	fails atomic.Bool  // it does not answer
+	fails atomic.Bool  // whether it fails to answer
 }
 
 func newReviews() *reviews {
@@ -55,7 +55,7 @@ func newReviews() *reviews {
 	return r
 }
 
-// get asks for the metrics, and returns the status.
+// get requests the metrics, and returns the status code.
 func (r *reviews) get(authorization string) int {
 	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Header.Set("Authorization", authorization)
@@ -72,7 +72,8 @@ func (r *reviews) expect(t *testing.T, what, authorization string, want int, ask
 	}
 }
 
-// TestWhoMayRead: only who has a token of somebody who may, and how often the API server is asked.
+// TestWhoMayRead: only a token that the API server permits may read, and the API server is asked only as often as
+// needed.
 func TestWhoMayRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReviews()
@@ -90,8 +91,8 @@ func TestWhoMayRead(t *testing.T) {
 	})
 }
 
-// TestReviewsFail: without an answer of the API server strangers are refused. Who has been permitted may read on for a
-// while, but not if the API server says no.
+// TestReviewsFail: while the API server does not answer, unknown tokens are refused. A token that was permitted may
+// read for a while longer, but not if the API server denies it.
 func TestReviewsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReviews()
@@ -116,8 +117,8 @@ func TestReviewsFail(t *testing.T) {
 	})
 }
 
-// TestStrangersAreBounded: however many tokens a stranger sends, the API server is asked about few of them, and who has
-// been permitted is not held up.
+// TestStrangersAreBounded: however many unknown tokens arrive, the API server is asked about few of them, and a
+// permitted token is not delayed.
 func TestStrangersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReviews()
@@ -139,10 +140,10 @@ func TestStrangersAreBounded(t *testing.T) {
 			t.Errorf("%d reviews in a minute of 30,000 tokens, want at most %d", asked, most)
 		}
 		for range strangersAtOnce + 1 {
-			_ = r.get("Bearer x") // Then no review is left.
+			_ = r.get("Bearer x") // This uses up all reviews.
 		}
 		r.expect(t, "who has been permitted", "Bearer prometheus", http.StatusOK, 1)
 		r.expect(t, "a stranger", "Bearer nobody", http.StatusTooManyRequests, 0)
-		time.Sleep(time.Second) // The strangers end.
+		time.Sleep(time.Second) // The unknown tokens end.
 	})
 }

@@ -39,7 +39,7 @@ type observer struct {
 func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	if err == nil {
-		cache.Hear(r, response)
+		cache.RecordResponse(r, response)
 	}
 	logger := klog.FromContext(r.Context())
 	switch {
@@ -47,7 +47,7 @@ func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 		// It says nothing about the API server.
 	case err == nil && o.state.CompareAndSwap(notReachedYet, reachable):
 	case err != nil && o.state.CompareAndSwap(reachable, unreachable):
-		logger.Error(err, "The API server cannot be reached: what we know of the cluster gets old until it can",
+		logger.Error(err, "The API server cannot be reached: the caches are stale until it can",
 			"apiServer", o.host)
 	case err == nil && o.state.CompareAndSwap(unreachable, reachable):
 		logger.Info("The API server can be reached again", "apiServer", o.host)

@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestHostnameSlice: everything that is published is kept of a source, a sum of it of a copy, and the owner of both.
+// TestHostnameSlice: the cache keeps everything that a source publishes, a checksum of a copy, and the owner of both.
 func TestHostnameSlice(t *testing.T) {
 	full := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default", UID: "u", ResourceVersion: "1",

@@ -120,7 +120,7 @@ func endpointSlices(kube kubernetes.Interface, selector string) func(namespace s
 type runner interface {
 	run(context.Context)
 	HasSynced(namespace string) bool
-	lastHeard() (resource string, at time.Time)
+	lastReceived() (resource string, at time.Time)
 }
 
 // others returns all caches but that of LocalServices.

@@ -21,7 +21,7 @@ func TestReadLocalService(t *testing.T) {
 	good := map[string]any{"nodes": int64(3)}
 	for name, c := range map[string]struct {
 		spec, status any
-		says         string // why the spec cannot be read, "" if it can
+		says         string // why the spec cannot be decoded, "" if it can
 		nodes        int32  // of the status
 	}{
 		"fits":                      {ports("targetPort", "http"), good, "", 3},

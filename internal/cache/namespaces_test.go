@@ -21,8 +21,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestNamespaces: of two namespaces one is opened at the start and the other one later. Each has its own objects, and
-// its LocalServices come last. Nothing is requested of other namespaces.
+// TestNamespaces: one of two namespaces is opened at the start, the other one later. Each has its own objects, and its
+// LocalServices are reported last. No other namespace is requested.
 func TestNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var objects, localServices []runtime.Object
@@ -62,7 +62,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		want := func(namespaces ...string) {
 			t.Helper()
-			time.Sleep(time.Second) // of the bubble: whether caches are filled is looked at now and then
+			time.Sleep(time.Second) // fake time: client-go polls for synced caches
 			synctest.Wait()
 			if !slices.Equal(reported, namespaces) {
 				t.Errorf("the LocalServices of %v were reported, want %v", reported, namespaces)
@@ -96,7 +96,7 @@ func TestNamespaces(t *testing.T) {
 		wait := c.Start(t.Context())
 		t.Cleanup(wait)
 		if !c.WaitForSync(t.Context()) {
-			t.Fatal("the caches are not filled")
+			t.Fatal("the caches have not synced")
 		}
 		want("a")
 		c.Open("b")

@@ -24,12 +24,12 @@ func TestLabels(t *testing.T) {
 			}
 		}
 		if again := labelsOf(maps.Clone(set)); again != l {
-			t.Errorf("%q and %q, of the same labels", l, again)
+			t.Errorf("%q and %q for the same labels", l, again)
 		}
 	}
 }
 
-// TestIdentity: caches take what has only an identity, and find it under the key of the whole object.
+// TestIdentity: caches accept an object that has only an identity, and find it under the key of the whole object.
 func TestIdentity(t *testing.T) {
 	for _, meta := range []*metav1.ObjectMeta{{Name: "a", ResourceVersion: "1"},
 		{Namespace: "n", Name: "a", ResourceVersion: "2"}} {

@@ -21,8 +21,8 @@ func (s *syncedUpTo) lastSyncedVersion(string) string { return s.version }
 
 var demo = types.NamespacedName{Namespace: "default", Name: "demo"}
 
-// TestObserved: what was written is observed when the store has reached the resource version, also where the answers
-// came in another order than the writes were made.
+// TestObserved: a write is observed when the store has reached its resource version, even if the answers arrived in
+// another order than the writes were made.
 func TestObserved(t *testing.T) {
 	for name, c := range map[string]struct {
 		written []string // resource versions
@@ -58,7 +58,8 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// TestObservedStores: each resource is observed for itself, as their resource versions have nothing in common.
+// TestObservedStores: each resource is observed separately, because resource versions of different resources are not
+// comparable.
 func TestObservedStores(t *testing.T) {
 	o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
 	o.Wrote(demo, services, "7")
@@ -80,8 +81,8 @@ func TestObservedStores(t *testing.T) {
 	expect("forgotten", true)
 }
 
-// TestObservedGivesUp: no sync waits for more than a minute, as after a restore of etcd. A write of the time before
-// does not make a later one be given up earlier.
+// TestObservedGivesUp: no sync waits for more than a minute, for example after a restore of etcd. An earlier write does
+// not shorten the wait for a later one.
 func TestObservedGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := NewObserved(), &syncedUpTo{"5"}
@@ -102,7 +103,7 @@ func TestObservedGivesUp(t *testing.T) {
 	})
 }
 
-// TestSinceWrite: how long ago a key was written, by resource.
+// TestSinceWrite: the time since a key was written, by resource.
 func TestSinceWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
@@ -127,8 +128,8 @@ func TestSinceWrite(t *testing.T) {
 	})
 }
 
-// TestObservedByInformer: a store has observed a write when its informer has handled that, or something later of any
-// object of the resource, or a bookmark; but not as long as it has only received the event.
+// TestObservedByInformer: a store has observed a write when its informer has handled its event, a later event of any
+// object of the resource, or a bookmark. Receiving the event is not enough.
 func TestObservedByInformer(t *testing.T) {
 	service := func(name, version string) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
@@ -148,11 +149,11 @@ func TestObservedByInformer(t *testing.T) {
 				o := NewObserved()
 				o.Wrote(demo, store, "5")
 				if !o.IsObserved(demo) {
-					t.Error("the list is newer than the write, and was not observed")
+					t.Error("the write is older than the list, and does not count as observed")
 				}
 				o.Wrote(demo, store, "7")
 				if o.IsObserved(demo) {
-					t.Error("observed before the watch reports anything")
+					t.Error("observed before the watch sent anything")
 				}
 				watcher.Modify(service("too", "6"))
 				if synctest.Wait(); o.IsObserved(demo) {
@@ -167,7 +168,7 @@ func TestObservedByInformer(t *testing.T) {
 	}
 }
 
-// watchedStore is a store of Services that begins with a list of resource version 5, and then goes by a watch.
+// watchedStore is a store of Services that begins with a list of resource version 5, and then uses a watch.
 func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Service) *Store[Service] {
 	t.Helper()
 	list := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
@@ -189,7 +190,7 @@ func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Servi
 	return store
 }
 
-// noWatchList is a client that cannot list by a watch.
+// noWatchList is a client that does not support streaming lists.
 type noWatchList struct{}
 
 func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTrimPod: a labelled pod takes little memory, one that is not keeps its labels.
+// TestTrimPod: a labelled pod takes little memory. An unlabelled one keeps its labels.
 func TestTrimPod(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels              map[string]string

@@ -109,7 +109,7 @@ func (p *Pods) HasSynced(namespace string) bool {
 	return !p.needed() || store.watched != nil && store.HasSynced(namespace)
 }
 
-func (p *Pods) lastHeard() (resource string, at time.Time) { return p.current().lastHeard() }
+func (p *Pods) lastReceived() (resource string, at time.Time) { return p.current().lastReceived() }
 
 func (p *Pods) lastSyncedVersion(namespace string) string {
 	return p.current().lastSyncedVersion(namespace)

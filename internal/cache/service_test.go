@@ -19,7 +19,7 @@ const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
 var _ plan.Service = (*Service)(nil)
 
-// trimmed returns what the cache keeps of a Service. The Service itself is not changed.
+// trimmed returns what the cache keeps of a Service. It does not change the Service.
 func trimmed(t *testing.T, full *corev1.Service) *Service {
 	t.Helper()
 	s, err := trimService(full.DeepCopy(), nodeLabelKey)
@@ -63,7 +63,7 @@ func TestServiceIsWhole(t *testing.T) {
 					first = service
 				}
 				if service.Content() != first.Content() && spec != "variables" {
-					t.Errorf("the Services of nodes %s and %s have nothing in common", first.Node(), node)
+					t.Errorf("the Services of nodes %s and %s share no content", first.Node(), node)
 				}
 			}
 		})

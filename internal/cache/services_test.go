@@ -46,7 +46,7 @@ func TestOwned(t *testing.T) {
 	expect("one is deleted", "demo-d")
 }
 
-// TestLookup: the Service of a name, and a nil that is nil where there is none.
+// TestLookup: a lookup returns the Service of a name, and a nil interface if there is none.
 func TestLookup(t *testing.T) {
 	c := newCaches(t)
 	show(t, c.Services.Store, trimmed(t, testobject.ForeignService("demo-e")))
@@ -58,7 +58,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestCapacityCounts: Services of all kinds count, and those with a cluster IP where the LocalService has some.
+// TestCapacityCounts: Services of all kinds count. Those with a cluster IP count if the LocalService has some, too.
 func TestCapacityCounts(t *testing.T) {
 	c := newCaches(t)
 	service := func(namespace, name, clusterIP string) *Service {
@@ -90,7 +90,7 @@ func TestCapacityCounts(t *testing.T) {
 	expect("deleted", addressed, 0, plan.Capacity{InCluster: 2})
 }
 
-// TestCapacityIsPartial: where only some namespaces are watched, their Services are counted, and the capacity is
+// TestCapacityIsPartial: if only some namespaces are watched, their Services are counted, and the capacity is
 // marked as partial.
 func TestCapacityIsPartial(t *testing.T) {
 	c := newCaches(t, "default", "other")

@@ -22,9 +22,9 @@ type Store[T any] struct {
 // watched is a resource in one namespace, or in all.
 type watched struct {
 	cache.SharedIndexInformer
-	gate   <-chan struct{} // closed when the namespace is opened
-	heard  heard
-	synced []cache.InformerSynced // of the informer and of its handlers
+	gate     <-chan struct{} // closed when the namespace is opened
+	received received
+	synced   []cache.InformerSynced // of the informer and of its handlers
 }
 
 // newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. The
@@ -188,14 +188,14 @@ func (w *watched) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-w.gate:
-		w.RunWithContext(w.heard.in(ctx))
+		w.RunWithContext(w.received.in(ctx))
 	}
 }
 
-// lastHeard returns the time of the watch that is furthest behind, of those that have received something.
-func (s *Store[T]) lastHeard() (resource string, at time.Time) {
+// lastReceived returns the time of the watch that is furthest behind, of those that have received something.
+func (s *Store[T]) lastReceived() (resource string, at time.Time) {
 	for _, w := range s.watched {
-		if last := w.heard.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
+		if last := w.received.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
 			at = last
 		}
 	}

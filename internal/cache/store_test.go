@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// handlers is an informer that only takes handlers.
+// handlers is an informer that only accepts handlers.
 type handlers struct {
 	cache.SharedIndexInformer
 	cache.ResourceEventHandler
@@ -31,7 +31,7 @@ type registration struct {
 
 func (registration) HasSynced() bool { return true }
 
-// TestOnChange: the events of an informer are reported, also a deletion that the watch has missed. Heartbeats are not.
+// TestOnChange: the events of an informer are reported, even a deletion that the watch missed. Heartbeats are not.
 func TestOnChange(t *testing.T) {
 	informer := &handlers{}
 	store := storeOf(informer)

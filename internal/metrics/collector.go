@@ -58,8 +58,8 @@ type Collector struct {
 	metrics.BaseStableCollector
 	// LocalServices returns all that the cache has.
 	LocalServices func() iter.Seq[*v1alpha1.LocalService]
-	// LastHeard returns when the API server last sent something for the cache of each resource.
-	LastHeard func() map[string]time.Time
+	// LastReceived returns when the API server last sent something for the cache of each resource.
+	LastReceived func() map[string]time.Time
 }
 
 // DescribeWithStability describes the metrics.
@@ -125,7 +125,7 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	gauge(servicesDesc, inPlace, "in_place")
 	gauge(namesDesc, names, "desired")
 	gauge(namesDesc, ready, "ready")
-	for resource, at := range c.LastHeard() {
+	for resource, at := range c.LastReceived() {
 		ch <- metrics.NewLazyConstMetric(cacheAgeDesc, metrics.GaugeValue, time.Since(at).Seconds(), resource)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// gather returns our families of a registry.
+// gather returns the metric families of a registry that are ours.
 func gather(t testing.TB, gatherer metrics.Gatherer) []*dto.MetricFamily {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -35,7 +35,7 @@ func gather(t testing.TB, gatherer metrics.Gatherer) []*dto.MetricFamily {
 	})
 }
 
-// series are the values of gauges, by what they are called in PromQL, without the prefix.
+// series returns the values of gauges, by their names in PromQL without the prefix.
 func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
@@ -58,7 +58,7 @@ func newCollector(all ...*v1alpha1.LocalService) metrics.KubeRegistry {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) },
-		LastHeard:     func() map[string]time.Time { return nil }})
+		LastReceived:  func() map[string]time.Time { return nil }})
 	return registry
 }
 
@@ -74,7 +74,7 @@ func is(name, status, reason string) metav1.Condition {
 	return metav1.Condition{Type: name, Status: metav1.ConditionStatus(status), Reason: reason}
 }
 
-// TestCollector: what is counted of LocalServices, whatever is in their status.
+// TestCollector: the collector counts LocalServices, whatever their status contains.
 func TestCollector(t *testing.T) {
 	got := series(t, newCollector(
 		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
@@ -85,7 +85,7 @@ func TestCollector(t *testing.T) {
 			is("Retiring", "False", "ChangingMode")),
 		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
 		localService("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
-		// The status is a part of the API, in which anybody may write who is permitted to.
+		// The status is part of the API: every client with the permission can write it.
 		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Perhaps", "X"),
 			is("Synced", "True", "ByThem")),
 		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
@@ -119,22 +119,22 @@ func TestCollector(t *testing.T) {
 	for _, zero := range []string{"localservices{condition=Ready,reason=HostnamesNotPermitted,status=False}",
 		"localservices{condition=NearCapacity,reason=,status=True}"} {
 		if _, there := got[zero]; !there {
-			t.Errorf("%s is not there before it has happened", zero)
+			t.Errorf("%s has no series before the first time", zero)
 		}
 	}
 }
 
-// TestCacheAge: the age is the time since something has come, and there is none before.
+// TestCacheAge: the age is the time since something was received. Before that there is none.
 func TestCacheAge(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	var heard map[string]time.Time
+	var received map[string]time.Time
 	registry.CustomMustRegister(&Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return func(func(*v1alpha1.LocalService) bool) {} },
-		LastHeard:     func() map[string]time.Time { return heard }})
+		LastReceived:  func() map[string]time.Time { return received }})
 	if _, there := series(t, registry)["cache_age_seconds{resource=nodes}"]; there {
-		t.Error("there is an age before something has come")
+		t.Error("there is an age before anything was received")
 	}
-	heard = map[string]time.Time{"nodes": time.Now().Add(-time.Minute)}
+	received = map[string]time.Time{"nodes": time.Now().Add(-time.Minute)}
 	if age := series(t, registry)["cache_age_seconds{resource=nodes}"]; age < 60 || age > 120 {
 		t.Errorf("the age is %g s", age)
 	}
@@ -147,7 +147,7 @@ func TestLint(t *testing.T) {
 			return slices.Values([]*v1alpha1.LocalService{
 				localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))})
 		},
-		LastHeard: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
+		LastReceived: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
 	families := gather(t, legacyregistry.DefaultGatherer)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
@@ -161,13 +161,13 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: %s", family.GetName(), family.GetHelp())
 		}
 	}
-	// None is forgotten: what is here has a series from the beginning, or was given one above.
+	// This list is complete: each metric has a series from the start, or got one above.
 	if want := len(own) + 6; len(families) != want {
 		t.Errorf("%d metrics, want %d", len(families), want)
 	}
 }
 
-// TestReadyReasons: each reason that the API has is known as one of the condition Ready, or as none.
+// TestReadyReasons: each reason in the API is listed either as one of the condition Ready, or as one of others.
 func TestReadyReasons(t *testing.T) {
 	ofOthers := []string{"ReasonChangingMode", "ReasonNoConflict", "ReasonNotContested", "ReasonManyServices",
 		"ReasonManyEnvironmentVariables", "ReasonEnoughCapacity"}

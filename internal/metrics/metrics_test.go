@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestResult: the reason is one that the API has. An admission webhook may give any, such as a sentence that names the
-// object, and each would be a time series for ever.
+// TestResult: the reason is one that the API has. An admission webhook may give any reason, such as a sentence that
+// names the object, and each would be a time series for ever.
 func TestResult(t *testing.T) {
 	sentence := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: "Service demo-node1 has no cost center"}}
 	for want, err := range map[string]error{

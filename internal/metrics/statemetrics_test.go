@@ -11,7 +11,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// stateMetrics is what the file for kube-state-metrics may hold of its format.
+// stateMetrics is the part of the format of kube-state-metrics that our file uses.
 type stateMetrics struct {
 	Kind string `json:"kind"`
 	Spec struct {
@@ -34,7 +34,7 @@ type stateMetrics struct {
 	}
 }
 
-// crdSchema is what is read of a schema of the CustomResourceDefinition.
+// crdSchema is the part of a schema in the CustomResourceDefinition that the test reads.
 type crdSchema struct {
 	Type       string
 	Properties map[string]crdSchema
@@ -44,7 +44,7 @@ type crdSchema struct {
 // at returns the schema of a path, or an error if there is no such field.
 func (s crdSchema) at(path []string) (crdSchema, error) {
 	for i, name := range path {
-		if strings.Join(path[:i], ".") == "metadata" { // The definition leaves it to Kubernetes.
+		if strings.Join(path[:i], ".") == "metadata" { // Kubernetes defines it.
 			types := map[string]string{"name": "string", "namespace": "string", "generation": "integer"}
 			return crdSchema{Type: types[name]}, nil
 		}
@@ -57,8 +57,8 @@ func (s crdSchema) at(path []string) (crdSchema, error) {
 	return s, nil
 }
 
-// TestStateMetrics: the paths in the file for kube-state-metrics exist in the CustomResourceDefinition, and what they
-// lead to is a number, or is one for kube-state-metrics.
+// TestStateMetrics: the paths in the file for kube-state-metrics exist in the CustomResourceDefinition, and lead to
+// numbers, or to values that kube-state-metrics converts to numbers.
 func TestStateMetrics(t *testing.T) {
 	var file stateMetrics
 	read(t, "../../artifacts/kube-state-metrics/localservices.yaml", &file, yaml.UnmarshalStrict)
@@ -98,7 +98,7 @@ func TestStateMetrics(t *testing.T) {
 		}
 		list, err := root.at(gauge.Path)
 		if err != nil || list.Items == nil {
-			t.Fatalf("%s: %v is no list: %v", metric.Name, gauge.Path, err)
+			t.Fatalf("%s: %v is not a list: %v", metric.Name, gauge.Path, err)
 		}
 		want(metric.Name, *list.Items, gauge.ValueFrom, "string")
 		for label, path := range gauge.LabelsFromPath {

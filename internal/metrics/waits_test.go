@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestWaits: a wait lasts from the first event until a sync that began after that is done. An event during the sync
-// waits for the next one. Nothing is kept of keys that do not wait.
+// TestWaits: a wait lasts from the first event until the end of a sync that began after it. An event during a sync
+// waits for the next sync. Keys that do not wait take no memory.
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		histogram := metrics.NewHistogram(&metrics.HistogramOpts{Name: "localservice_test_seconds", Help: "Test.",

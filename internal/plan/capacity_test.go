@@ -24,7 +24,8 @@ func TestDeletionOfMost(t *testing.T) {
 	}
 }
 
-// TestServicesAreCounted where their number changes, or the status does not say all that follows from it.
+// TestServicesAreCounted: Services are counted if their number changes, or unless the status reports that number and
+// enough capacity.
 func TestServicesAreCounted(t *testing.T) {
 	enough := []metav1.Condition{{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionFalse}}
 	for name, c := range map[string]struct {

@@ -24,7 +24,7 @@ func byName(all ...apiSlice) map[string]EndpointSlice {
 	return out
 }
 
-// sourceSlice is an EndpointSlice that Kubernetes has made for the Source, with a ready pod on each node.
+// sourceSlice returns an EndpointSlice as Kubernetes creates it for the Source, with a ready pod on each node.
 func sourceSlice(source Service, name string, nodes ...string) apiSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
@@ -55,8 +55,8 @@ func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) ap
 	}
 }
 
-// TestCopies: a copy for each of Kubernetes' EndpointSlices, and none for those of others; and what is copied is
-// in place then.
+// TestCopies: each EndpointSlice of Kubernetes has a copy, and those of others have none. After that, everything is in
+// place.
 func TestCopies(t *testing.T) {
 	ls := localService(hostnamesMode)
 	both := templates(t, ls)
@@ -151,13 +151,13 @@ func TestCopies(t *testing.T) {
 				}
 			}
 			if again := names.Copies(); len(again.Changes) > 0 && got[0] != "Wait s1-named" {
-				t.Errorf("and again: %v", again.Changes)
+				t.Errorf("changes of the next plan: %v", again.Changes)
 			}
 		})
 	}
 }
 
-// checkEachChange checks that what is done about one EndpointSlice after another is what is to be done about all.
+// checkEachChange checks that the changes of single EndpointSlices together are those of all.
 func checkEachChange(t *testing.T, names *Names, all Copies) {
 	t.Helper()
 	want, got := map[string]Action{}, map[string]Action{}
@@ -175,7 +175,7 @@ func checkEachChange(t *testing.T, names *Names, all Copies) {
 	}
 }
 
-// TestCopy: all but the hostname is as Kubernetes has published it.
+// TestCopy: everything except the hostname is as Kubernetes has published it.
 func TestCopy(t *testing.T) {
 	ls := localService(hostnamesMode, func(ls *v1alpha1.LocalService) {
 		ls.Spec.NodeSelector = map[string]string{"os": "linux"}
@@ -201,7 +201,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// BenchmarkCopies decides about 50 EndpointSlices of 100 pods each, of which none needs anything.
+// BenchmarkCopies decides about 50 EndpointSlices of 100 pods each. None of them needs a change.
 func BenchmarkCopies(b *testing.B) {
 	ls := localService(hostnamesMode)
 	both := templates(b, ls)

@@ -11,19 +11,19 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Fields of a LocalService that are none of a Service, and fields of a Service that a LocalService leaves alone on
+// Fields of a LocalService that a Service does not have, and fields of a Service that a LocalService ignores on
 // purpose.
 var (
 	onlyOfLocalServices = []string{"groupBy", "mode", "nodeSelector", "serviceMetadata"}
 	onlyOfServices      = []string{
 		"clusterIPs", "healthCheckNodePort", // allocated by the API server
-		"externalName",                  // names nothing on a node
+		"externalName",                  // cannot name anything on a node
 		"externalIPs", "loadBalancerIP", // CVE-2020-8554
 	}
 )
 
-// TestEveryFieldIsInTheTable: a field that the API has is in the table, and the other way round; and whoever moves to
-// a newer API of Services is told of its new fields.
+// TestEveryFieldIsInTheTable: the table has the fields of the API, and no others. An update to a newer API of Services
+// fails this test if it adds fields.
 func TestEveryFieldIsInTheTable(t *testing.T) {
 	var inTable []string
 	for _, f := range fields {
@@ -48,8 +48,8 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsTried: the specs of the tests use every field, so that the tests of transitions, drift and the cache
-// do.
+// TestEveryFieldIsTried: the specs of the tests use every field, so the tests of transitions, drift and the cache cover
+// all of them.
 func TestEveryFieldIsTried(t *testing.T) {
 	used := map[string]bool{}
 	for _, name := range specNames() {

@@ -59,7 +59,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 		Names:  NewNames(t.owner, nil, nil)}
 }
 
-// kept is a Service that there is, which is not changed.
+// kept is an existing Service that is not changed.
 func kept(service *corev1.Service) Service {
 	if service == nil {
 		return nil
@@ -71,7 +71,7 @@ func holder(t *Template, service *corev1.Service, node string) Holder {
 	return HolderOf(t.owner, t.purpose, node, nodeLabelKey, kept(service))
 }
 
-// run makes the changes of a plan, as the controller and the API server would.
+// run carries out a plan, as the controller and the API server would.
 func (c cluster) run(t testing.TB, template *Template, plan Plan) {
 	t.Helper()
 	for _, change := range plan.Changes {
@@ -116,7 +116,7 @@ func actions(plan Plan) []string {
 
 func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 
-// actionOn is what a template does about the Service that a node has.
+// actionOn returns the action of a template for the Service of a node.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
 	c := comparison{t, map[SharedContent]difference{}}
 	action, _ := c.of(kept(live), node)

@@ -18,8 +18,8 @@ func groupedBy(key string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key }
 }
 
-// TestTemplatesOfHostnames: the two Services of mode Hostnames. What is put on the generated Services is on the one
-// with the names.
+// TestTemplatesOfHostnames: mode Hostnames has two Services. The one with the names has the metadata for generated
+// Services.
 func TestTemplatesOfHostnames(t *testing.T) {
 	ls := localService(specs["metadata"], specs["not ready addresses"], specs["cluster IP"], hostnamesMode,
 		groupedBy("zone"))
@@ -45,8 +45,8 @@ func TestTemplatesOfHostnames(t *testing.T) {
 	}
 }
 
-// TestComputeHostnames: what becomes of Services when the mode is changed, and of those without a controller. The
-// Services of the previous mode stay for now.
+// TestComputeHostnames: what is done about Services after a change of the mode, and about those without a controller.
+// The Services of the previous mode stay for now.
 func TestComputeHostnames(t *testing.T) {
 	nodes := []string{"a", "b"}
 	ls, hostnames := localService(), localService(hostnamesMode)
@@ -107,7 +107,7 @@ func TestHostnamesOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit      []func(*v1alpha1.LocalService)
 		published Service
-		want      []string // of a, b.c, d, e, f, one that is not known, and none
+		want      []string // of a, b.c, d, e, f, an unknown node, and no node
 		count     int
 	}{
 		"of nodes": {[]func(*v1alpha1.LocalService){hostnamesMode}, nil,

@@ -13,7 +13,7 @@ import (
 // sourceCreated is when the Source of newNames was created.
 var sourceCreated = time.Unix(1e9, 0)
 
-// newNames are the Names of a LocalService whose Services are in place, with some EndpointSlices.
+// newNames returns the Names of a LocalService whose Services are in place, with some EndpointSlices.
 func newNames(t *testing.T, slices ...apiSlice) *Names {
 	t.Helper()
 	ls := localService(hostnamesMode)
@@ -40,7 +40,7 @@ func TestNamesOf(t *testing.T) {
 	}
 }
 
-// TestChange: what is done about one EndpointSlice, by the name of the Source's, or by its own.
+// TestChange: the change of one EndpointSlice, looked up by its own name or by that of the EndpointSlice it copies.
 func TestChange(t *testing.T) {
 	base := newNames(t)
 	one, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2")
@@ -102,8 +102,8 @@ func TestChange(t *testing.T) {
 
 func contested(n *Names) { n.IsContested = func(EndpointSlice, SliceSum) bool { return true } }
 
-// TestDeletesAfter: no copy is deleted before the Source has been there for a while and all that it publishes is in
-// place, whatever the clocks say.
+// TestDeletesAfter: no copy is deleted until the Source has existed for a while, and everything that it publishes is in
+// place, even if clocks are wrong.
 func TestDeletesAfter(t *testing.T) {
 	base := newNames(t)
 	one, two, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2"),
@@ -142,7 +142,7 @@ func renamedTo(hostname string) func(*discoveryv1.EndpointSlice) {
 	return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = &hostname }
 }
 
-// TestLabelsPods: pods need the node label while there are Services of nodes.
+// TestLabelsPods: pods need the node label while Services of nodes exist.
 func TestLabelsPods(t *testing.T) {
 	retiring := func(ls *v1alpha1.LocalService) {
 		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetiring}}

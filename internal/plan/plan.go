@@ -206,14 +206,14 @@ func (c *comparison) of(current Service, node string) (action Action, contested 
 		c.compared[content] = diff
 	}
 	switch {
-	case holder == Orphan && c.isLeft(controllerField): // A Service that does not become ours is not changed.
+	case holder == Orphan && c.isContested(controllerField): // A Service that does not become ours is not changed.
 	case diff.isImmutable:
 		return Replace, nil
 	case holder == Orphan:
 		return Adopt, nil
 	case len(diff.mismatches) > 0:
 		return Update, nil
-	case current.Node() != node && !c.isLeft(annotationsField):
+	case current.Node() != node && !c.isContested(annotationsField):
 		return Update, nil
 	case current.Node() != node:
 		return "", append([]string{annotationsField}, diff.contested...)

@@ -86,7 +86,7 @@ func TestComputeReady(t *testing.T) {
 	}
 }
 
-// TestSelects: which nodes and which pods a selector means. The empty one means all nodes, and no pod.
+// TestSelects: a selector selects nodes and pods by their labels. An empty one selects all nodes, and no pod.
 func TestSelects(t *testing.T) {
 	for name, c := range map[string]struct {
 		selector  map[string]string
@@ -122,8 +122,8 @@ func TestForeignServicesDeterministic(t *testing.T) {
 	}
 }
 
-// FuzzCompute: whatever is in a namespace, a plan touches nothing of others, is carried out in one go, and leaves
-// nothing to do but conflicts.
+// FuzzCompute: whatever a namespace contains, a plan touches no objects of others, and once it is carried out, only
+// conflicts remain.
 func FuzzCompute(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed, seed)
@@ -146,7 +146,7 @@ func FuzzCompute(f *testing.F) {
 				}
 			case Conflict:
 				if holder(after, live, change.Node) == Ours {
-					t.Fatalf("%s is ours, and called a conflict", change.Name)
+					t.Fatalf("%s is ours, but reported as a conflict", change.Name)
 				}
 			case Create:
 				if live != nil {
@@ -179,7 +179,8 @@ func FuzzCompute(f *testing.F) {
 	})
 }
 
-// randomCluster has nodes of odd names, some with a Service, some of those spoiled, and Services of others.
+// randomCluster has nodes with odd names, some with a Service, some of these with external changes, and Services of
+// others.
 func randomCluster(random *rand.Rand, tmpl *Template) (cluster, []string) {
 	c := newCluster()
 	var nodes []string
@@ -216,7 +217,7 @@ var spoil = []func(*corev1.Service){
 	func(s *corev1.Service) { s.Spec.TrafficDistribution = new("PreferSameZone") },
 }
 
-// full is a LocalService of n nodes with everything in place.
+// full returns a LocalService for n nodes, with everything in place.
 func full(tb testing.TB, n int) Input {
 	tmpl := template(tb, localService())
 	nodes := nodeNames(n)
@@ -234,7 +235,7 @@ func full(tb testing.TB, n int) Input {
 	return in
 }
 
-// cached is a Service as a cache keeps it: what is read often is at hand, and its Content is that of others, too.
+// cached is a Service as a cache keeps it: frequently read fields are fields of its own, and Services share Content.
 type cached struct {
 	Service
 	node       string
@@ -248,7 +249,7 @@ func (c *cached) Controller() Controller { return c.controller }
 func (c *cached) Content() SharedContent { return c.content }
 func (c *cached) Terminating() bool      { return false }
 
-// TestComputeAllocations: what a sync that finds nothing to do allocates does not grow with the nodes.
+// TestComputeAllocations: if there is nothing to do, the allocations of a sync do not grow with the number of nodes.
 func TestComputeAllocations(t *testing.T) {
 	allocations := func(nodes int) float64 {
 		in := full(t, nodes)

@@ -40,14 +40,14 @@ func (p *Plan) retire(in *Input) {
 	if len(p.Changes) == r.Services && (!p.IsHostnames || p.Copies.IsComplete()) {
 		r.Unanswered = p.unanswered(in)
 	}
-	left, known := LeftToRetire(ls, in.Now)
+	remaining, known := RemainingRetirement(ls, in.Now)
 	isDue := false
 	switch {
 	case r.Unanswered != 0: // An event will follow.
 	case !known:
 		r.Again = RetireAfter
-	case left > 0:
-		r.Again = left
+	case remaining > 0:
+		r.Again = remaining
 	default:
 		isDue = true
 	}
@@ -60,9 +60,9 @@ func (p *Plan) retire(in *Input) {
 	})
 }
 
-// LeftToRetire returns how long the names of the previous mode still have to stay, and whether that is known: only once
-// the status of the LocalService reports that the new ones answer.
-func LeftToRetire(ls *v1alpha1.LocalService, now time.Time) (left time.Duration, known bool) {
+// RemainingRetirement returns how long the names of the previous mode still have to stay, and whether that is known:
+// only once the status of the LocalService reports that the new ones answer.
+func RemainingRetirement(ls *v1alpha1.LocalService, now time.Time) (remaining time.Duration, known bool) {
 	retiring := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
 	if retiring == nil || retiring.Status != metav1.ConditionTrue || retiring.ObservedGeneration != ls.Generation {
 		return 0, false

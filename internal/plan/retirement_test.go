@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// answeringFor has the status of a LocalService report for how long the new names answer, at retirementNow.
+// answeringFor sets the status of a LocalService: at retirementNow, the new names have been answering for some time.
 func answeringFor(age time.Duration, edit ...func(*metav1.Condition)) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
 		c := metav1.Condition{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionTrue,
@@ -26,8 +26,8 @@ func answeringFor(age time.Duration, edit ...func(*metav1.Condition)) func(*v1al
 
 var retirementNow = time.Unix(2e9, 0)
 
-// changingMode is the input for a LocalService whose mode has changed on nodes a and b. The Services of both modes are
-// there, those of nodes in ready have an endpoint, and the pods on the nodes in named have a published name.
+// changingMode is the input for a LocalService whose mode has changed, with nodes a and b. The Services of both modes
+// exist, those of the nodes in ready have an endpoint, and the pods on the nodes in named have a published name.
 func changingMode(t *testing.T, ls *v1alpha1.LocalService, ready, named []string) Input {
 	t.Helper()
 	nodes := []string{"a", "b"}
@@ -113,8 +113,8 @@ func TestRetireServices(t *testing.T) {
 	}
 }
 
-// TestRetireNames: when the names are deleted after a change to mode Services. The Source goes when nothing publishes
-// its pods any more.
+// TestRetireNames: when the names are deleted after a change to mode Services. The Source is deleted once nothing
+// publishes its pods any more.
 func TestRetireNames(t *testing.T) {
 	both, one := []string{"a", "b"}, []string{"a"}
 	source := ServiceName("demo", Source, "")
@@ -153,7 +153,7 @@ func TestRetireNames(t *testing.T) {
 	}
 }
 
-// checkRetirement checks what a plan does, and that it changes nothing of what it is computed from.
+// checkRetirement checks what a plan does, and that it does not change its input.
 func checkRetirement(t *testing.T, in Input, want []string, retirement Retirement) {
 	t.Helper()
 	services, slicesBefore := map[string]*corev1.Service{}, map[string]any{}

@@ -213,13 +213,14 @@ func (t *Template) Restored(service Service) *corev1.Service {
 	return restored
 }
 
-func (t *Template) isLeft(field string) bool { return slices.Contains(t.contested, field) }
+// isContested reports whether a field is left as something else sets it.
+func (t *Template) isContested(field string) bool { return slices.Contains(t.contested, field) }
 
 // Mismatches returns the names of the fields in which a Service differs from what its node should have, except for
 // contested ones.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
 	names := t.compare(ContentOf(service, t.nodeLabelKey), node).mismatches
-	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isLeft(annotationsField) {
+	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isContested(annotationsField) {
 		names = append(names, annotationsField)
 	}
 	return names
@@ -244,7 +245,7 @@ func (t *Template) compare(have *Content, node string) (d difference) {
 	for _, f := range allFields {
 		switch {
 		case f.matches(want, have):
-		case t.isLeft(f.name):
+		case t.isContested(f.name):
 			d.contested = append(d.contested, f.name)
 		default:
 			d.mismatches = append(d.mismatches, f.name)
@@ -275,7 +276,7 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content, wanted := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
 	for _, f := range allFields {
-		if !t.isLeft(f.name) && !f.matches(wanted, content) {
+		if !t.isContested(f.name) && !f.matches(wanted, content) {
 			f.set(wanted, content)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// mergePatch is what the API server makes of a merge patch.
+// mergePatch applies a merge patch as the API server does.
 func mergePatch(t testing.TB, live *corev1.Service, patch []byte) *corev1.Service {
 	t.Helper()
 	before, err := json.Marshal(live)
@@ -105,8 +105,8 @@ func TestSessionAffinity(t *testing.T) {
 	}
 }
 
-// TestEveryFieldSettles: what the API server makes of a created Service is in place; a Service made for any other spec
-// reaches this one by one write, and then nothing is left to write.
+// TestEveryFieldSettles: a Service is in place as the API server stores it after creation. A Service of any other spec
+// reaches this spec by one write, and then nothing else is written.
 func TestEveryFieldSettles(t *testing.T) {
 	for _, from := range specNames() {
 		for _, to := range specNames() {
@@ -116,7 +116,7 @@ func TestEveryFieldSettles(t *testing.T) {
 				t.Fatalf("%s: %s right after creation: %s", from, action, mismatches(before, live))
 			}
 			action := actionOn(after, live, "node2")
-			// A family that is no longer asked for stays: which one the API server would choose is not ours to know.
+			// A family that is no longer requested stays: we cannot know which one the API server would choose.
 			if (action == "") != (from == to || from == "IPv6" && to == "cluster IP") {
 				t.Errorf("from %q to %q: action %q", from, to, action)
 			}
@@ -141,8 +141,8 @@ func mismatches(t *Template, live *corev1.Service) string {
 	return strings.Join(t.Mismatches(live, live.Annotations[v1alpha1.NodeAnnotationKey]), ", ")
 }
 
-// TestEveryFieldDrift: a hand edit of anything that the spec decides is found, and mended by a patch that names
-// nothing else.
+// TestEveryFieldDrift: drift in any field that the spec decides is detected, and repaired by a patch that names nothing
+// else.
 func TestEveryFieldDrift(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  string
@@ -282,7 +282,7 @@ func TestEveryFieldOfOthers(t *testing.T) {
 			}
 		})
 	}
-	// An API server sets externalTrafficPolicy where somebody has added external IPs to a Service of type ClusterIP.
+	// An API server sets externalTrafficPolicy if somebody has added external IPs to a Service of type ClusterIP.
 	tmpl := template(t, localService(specs["cluster IP"]))
 	live := stored(tmpl.Service("node2"))
 	live.Spec.ExternalIPs, live.Spec.ExternalTrafficPolicy = []string{"192.0.2.1"},
@@ -292,7 +292,7 @@ func TestEveryFieldOfOthers(t *testing.T) {
 	}
 }
 
-// TestEveryFieldServiceMetadata: keys dropped from spec.serviceMetadata go, those that others have set stay.
+// TestEveryFieldServiceMetadata: keys removed from spec.serviceMetadata are deleted, those that others have set stay.
 func TestEveryFieldServiceMetadata(t *testing.T) {
 	live := stored(template(t, localService(specs["metadata"])).Service("node2"))
 	live.Labels["theirs"], live.Annotations["theirs"] = "x", "y"

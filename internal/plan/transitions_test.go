@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestImmutableTransitions: which changes of a spec the API server takes in place, and for which a Service is replaced.
-// After either there is nothing left to do.
+// TestImmutableTransitions: which changes of a spec the API server accepts as an update, and which need a replacement.
+// After either, nothing remains to be done.
 func TestImmutableTransitions(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -29,7 +29,7 @@ func TestImmutableTransitions(t *testing.T) {
 		{"load balancer, everything set", "cluster IP", Update},
 		{"node port", "load balancer", Update},
 		{"load balancer", "node port", Update},
-		{"load balancer", "load balancer, everything set", Replace}, // Not later.
+		{"load balancer", "load balancer, everything set", Replace}, // A class cannot be set later.
 		{"load balancer, everything set", "load balancer", Update},  // The class stays.
 		{"cluster IP", "dual stack, preferred", Update},
 		{"dual stack, preferred", "cluster IP", Update},
@@ -37,7 +37,7 @@ func TestImmutableTransitions(t *testing.T) {
 		{"dual stack by families", "cluster IP", Update},
 		{"cluster IP", "IPv6", Replace}, // Another first family.
 		{"IPv6", "dual stack by families", Replace},
-		{"IPv6", "dual stack, preferred", Update}, // No family is asked for: the first one stays.
+		{"IPv6", "dual stack, preferred", Update}, // No family is requested: the first one stays.
 		{"IPv6", "cluster IP", ""},
 	} {
 		t.Run(c.from+" to "+c.to, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestImmutableTransitions(t *testing.T) {
 	}
 }
 
-// TestAdoption: a Service is adopted if, and only if, nobody controls it, and it has the LocalService's name in its
-// owner label and the node's in its selector; what else has changed since makes no difference.
+// TestAdoption: a Service is adopted if, and only if, nobody controls it, its owner label has the LocalService's name,
+// and its selector has the node's. Other external changes make no difference.
 func TestAdoption(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*corev1.Service)
@@ -103,7 +103,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestAdoptionKeepsOwners: who adopts a Service takes the place of its own reference only, whatever others are called.
+// TestAdoptionKeepsOwners: an adoption replaces only the LocalService's own reference, whatever the names of others.
 func TestAdoptionKeepsOwners(t *testing.T) {
 	tmpl := template(t, localService())
 	left := stored(tmpl.Service("node2"))

@@ -20,7 +20,7 @@ func selecting(pairs ...string) func(*v1alpha1.LocalService) {
 	}
 }
 
-// TestUnselected: a nodeSelector that matches no node takes nothing away of a node that exists.
+// TestUnselected: a nodeSelector that matches no node deletes no Service of a node that exists.
 func TestUnselected(t *testing.T) {
 	for name, c := range map[string]struct {
 		ls       *v1alpha1.LocalService
@@ -88,7 +88,7 @@ func TestUnselected(t *testing.T) {
 	}
 }
 
-// generatedFor are the Services that a LocalService has made for nodes.
+// generatedFor returns the Services that a LocalService has generated for nodes.
 func generatedFor(nodes ...string) (services []*corev1.Service) {
 	templates, err := NewTemplates(localService(), nodeLabelKey)
 	if err != nil {
@@ -100,7 +100,7 @@ func generatedFor(nodes ...string) (services []*corev1.Service) {
 	return services
 }
 
-// published are the two Services of mode Hostnames.
+// published returns the two Services of mode Hostnames.
 func published() (services []*corev1.Service) {
 	templates, err := NewTemplates(localService(hostnamesMode), nodeLabelKey)
 	if err != nil {

@@ -19,7 +19,7 @@ func TestVariables(t *testing.T) {
 		"label as it is": {"$(NODE_DNS_LABEL)", "node2", "node2"},
 		"twice":          {"$(NODE_NAME),$(NODE_NAME)", "n", "n,n"},
 		"escape":         {"$$(NODE_NAME)", "n", "$(NODE_NAME)"},
-		"unknown":        {"$(POD) $(NODE_NAME", "n", "$(POD) $(NODE_NAME"}, // With an older definition: as it is.
+		"unknown":        {"$(POD) $(NODE_NAME", "n", "$(POD) $(NODE_NAME"}, // accepted by an older definition
 		"dollars":        {"a$$b$", "n", "a$$b$"},
 		"not again":      {"$$($(NODE_NAME)", "NODE_NAME)", "$(NODE_NAME)"},
 	} {
@@ -34,13 +34,13 @@ func TestVariables(t *testing.T) {
 					c.want)
 			}
 			if action := actionOn(tmpl, stored(service), c.node); action != "" {
-				t.Errorf("%s a Service that is as it should be", action)
+				t.Errorf("%s for a Service that is up to date", action)
 			}
 		})
 	}
 }
 
-// TestVariablesOfOtherNode: a Service with the values of another node is updated, also where the Services of two nodes
+// TestVariablesOfOtherNode: a Service with the values of another node is updated, even if the Services of two nodes
 // have the same Content.
 func TestVariablesOfOtherNode(t *testing.T) {
 	tmpl := template(t, localService(func(ls *v1alpha1.LocalService) {

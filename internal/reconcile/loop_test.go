@@ -24,7 +24,7 @@ func start(t *testing.T, workers int, f Func[string]) *Loop[string] {
 	return loop
 }
 
-// startLogged is start, and also returns what gives the log.
+// startLogged runs a loop like start, and also returns a function that returns the log.
 func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func() string) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
@@ -44,7 +44,7 @@ func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func
 
 func none() iter.Seq[string] { return slices.Values([]string(nil)) }
 
-// TestLoopBeforeRun: an instance that stands by queues nothing, and begins with all keys.
+// TestLoopBeforeRun: a standby queues nothing. It starts with all keys when it becomes the leader.
 func TestLoopBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -106,7 +106,7 @@ func TestLoopRetries(t *testing.T) {
 	}
 }
 
-// TestLoopStale: a key whose cache lags is tried again a few times within a second, and nobody is to read about that.
+// TestLoopStale: a key whose cache lags is retried a few times within a second, without an error in the log.
 func TestLoopStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
@@ -160,7 +160,7 @@ func TestLoopForgets(t *testing.T) {
 	}
 }
 
-// TestLoopRecovers: a panic over one key is an error of that key, and the others go on.
+// TestLoopRecovers: a panic over one key is an error of that key, and the others continue.
 func TestLoopRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var good, bad atomic.Int64
@@ -185,7 +185,7 @@ func TestLoopRecovers(t *testing.T) {
 	})
 }
 
-// TestLoopStops: what is under way is finished, what is waiting is not begun, and Run returns after that.
+// TestLoopStops: syncs in progress are finished, waiting keys are not started, and then Run returns.
 func TestLoopStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -205,7 +205,7 @@ func TestLoopStops(t *testing.T) {
 		stop()
 		<-stopped
 		if begun.Load() != 2 || finished.Load() != 2 {
-			t.Errorf("%d begun and %d finished, want the 2 that were under way", begun.Load(), finished.Load())
+			t.Errorf("%d begun and %d finished, want the 2 that were in progress", begun.Load(), finished.Load())
 		}
 	})
 }
@@ -239,7 +239,8 @@ func tenantOf(key string) string {
 	return tenant
 }
 
-// TestTenantsTakeTurns: a tenant with many keys has another one wait for one of them, and each has its keys in order.
+// TestTenantsTakeTurns: a tenant waits for at most one key of another tenant that has many. Each tenant has its keys in
+// order.
 func TestTenantsTakeTurns(t *testing.T) {
 	q := newFairQueue(tenantOf)
 	q.setWorkers(100)
@@ -261,7 +262,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestTenantsLeaveWorkers: a tenant whose keys take long does not have another one wait for one of them to end.
+// TestTenantsLeaveWorkers: a tenant whose keys take long does not make another one wait until one of them ends.
 func TestTenantsLeaveWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := make(chan time.Time, 1)

@@ -277,7 +277,7 @@ func (s *stream) fill() time.Duration {
 			return min(ends, left)
 		}
 		s.position++
-		s.tell(c)
+		s.send(c)
 	}
 	if len(s.buffer) > 0 || now.Before(s.marked.Add(bookmarkInterval)) {
 		return min(ends, s.marked.Add(bookmarkInterval).Sub(now))
@@ -288,8 +288,8 @@ func (s *stream) fill() time.Duration {
 	return min(ends, bookmarkInterval)
 }
 
-// tell adds the event of a change: an object that the selection did not match before is added, and the reverse.
-func (s *stream) tell(c *change) {
+// send adds the event of a change: an object that the selection did not match before is added, and the reverse.
+func (s *stream) send(c *change) {
 	was, is := s.selection.matches(c.before), s.selection.matches(c.after)
 	switch {
 	case !was && is:

@@ -183,7 +183,7 @@ func (r *Report) noNodesSelected() string {
 	message := fmt.Sprintf("no node matches spec.nodeSelector %q", truncate(r.Unselected.Selector, causeLength))
 	switch {
 	case r.IsHostnames && r.InPlace+r.Written > 0:
-		message += ", so no name is taken away: every node has its name"
+		message += ", so no name is removed: every node has its name"
 	case r.Unselected.Kept == 0:
 		return message + ", so there is nothing to create"
 	}
@@ -240,8 +240,9 @@ func (r *Report) contested() metav1.Condition {
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
-			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change them "+
-			"here, or exempt those from it", strings.Join(r.ContestedFields, ", "))}
+			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change "+
+			"them in this LocalService, or exempt its Services and EndpointSlices from that webhook or policy",
+			strings.Join(r.ContestedFields, ", "))}
 }
 
 // triedAgain ends a message about writes that were refused.

@@ -58,7 +58,7 @@ func TestStatus(t *testing.T) {
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
 			Report{Plan: found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}}, "False NoNodesSelected",
-			"False ServicesInPlace", "", "no name is taken away: every node has its name. Correct"},
+			"False ServicesInPlace", "", "no name is removed: every node has its name. Correct"},
 		"no nodes selected, in the middle of a change of mode": {
 			Report{Plan: found{Retirement: plan.Retirement{Services: 2, Unanswered: -1}, IsHostnames: true,
 				Unselected: &plan.Unselected{Kept: 2, Retiring: 2}}},
@@ -132,16 +132,16 @@ func TestStatus(t *testing.T) {
 					t.Errorf("%s is %+v, want %s", kind, got, want)
 				}
 			}
-			// ^ and $ are where the message begins and ends.
+			// ^ and $ mark the beginning and the end of the message.
 			if got := "^" + meta.FindStatusCondition(status.Conditions, "Ready").Message + "$"; !strings.Contains(got,
 				c.says) {
-				t.Errorf("Ready says %q, want something about %q", got, c.says)
+				t.Errorf("the message of Ready is %q, want one about %q", got, c.says)
 			}
 			if status.ObservedGeneration != 7 {
 				t.Errorf("observed generation %d, want 7", status.ObservedGeneration)
 			}
 			if again := c.report.Status(status, 7); !equality.Semantic.DeepEqual(status, again) {
-				t.Error("the same report gives another status: it would be written for ever")
+				t.Error("the same report gives another status, which would be written for ever")
 			}
 		})
 	}
@@ -152,8 +152,8 @@ func sliceError(why string) error {
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
 }
 
-// TestRetiring: since when the Services of the previous mode are not needed, and until when they stay. A change of the
-// spec begins again, and an invalid one changes nothing.
+// TestRetiring: the time since which the Services of the previous mode are not needed, and the time until which they
+// stay. A change of the spec restarts the wait, and an invalid one changes nothing.
 func TestRetiring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
@@ -163,7 +163,7 @@ func TestRetiring(t *testing.T) {
 		}
 		want := func(what string, left time.Duration, known bool, says string) {
 			t.Helper()
-			got, gotKnown := plan.LeftToRetire(ls, time.Now())
+			got, gotKnown := plan.RemainingRetirement(ls, time.Now())
 			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
 			isReported := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
 			if gotKnown != known || got < left || got > left+2*time.Second || !isReported {
@@ -197,7 +197,7 @@ func TestRetiring(t *testing.T) {
 	})
 }
 
-// TestStatusKeepsTransitionTimes: a condition's time is that of its last change, and the old status is not touched.
+// TestStatusKeepsTransitionTimes: a condition's time is that of its last transition, and the old status is not mutated.
 func TestStatusKeepsTransitionTimes(t *testing.T) {
 	long := metav1.Unix(1, 0)
 	old := (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}).Status(v1alpha1.LocalServiceStatus{}, 1)
@@ -217,7 +217,7 @@ func TestStatusKeepsTransitionTimes(t *testing.T) {
 	}
 }
 
-// TestStatusOfInvalidKeepsCounts: nothing was looked at, so what was known stays.
+// TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	status := (&Report{Invalid: errors.New("bad")}).Status(v1alpha1.LocalServiceStatus{Nodes: 3, Services: 3}, 2)
 	if status.Nodes != 3 || status.Services != 3 {
@@ -225,7 +225,7 @@ func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	}
 }
 
-// conflicts are changes that cannot be made because of Services that nothing controls.
+// conflicts returns changes that are impossible because of Services that nothing controls.
 func conflicts(names ...string) []plan.Change {
 	var out []plan.Change
 	for _, name := range names {
@@ -235,7 +235,8 @@ func conflicts(names ...string) []plan.Change {
 	return out
 }
 
-// TestWarnings: what begins to need attention, or changes while it does, is worth an event; other numbers are not.
+// TestWarnings: a condition that begins to need attention, or changes while it does, causes an event. Changed numbers
+// do not.
 func TestWarnings(t *testing.T) {
 	ready := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason,

@@ -13,7 +13,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 )
 
-// TestStatusStaysSmall: whatever happens at 5,000 nodes, a status does not grow with them.
+// TestStatusStaysSmall: whatever happens with 5,000 nodes, the size of a status is independent of their number.
 func TestStatusStaysSmall(t *testing.T) {
 	var names []string
 	var refused []error
@@ -34,7 +34,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
 		Controller: new(true)}}
 	if got := summarizeConflicts([]plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
-		t.Errorf("a controller of a long name: %d bytes", len(got))
+		t.Errorf("a controller with a long name: %d bytes", len(got))
 	}
 	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
 		!strings.Contains(got, "4998 more causes") {

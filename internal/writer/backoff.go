@@ -56,7 +56,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 		}
 		attempt := w.attempt(&changes[i])
 		last, isRefused := w.Refusals.Get(attempt)
-		isWaiting := w.wait(w.Refusals.Left(attempt))
+		isWaiting := w.wait(w.Refusals.RetryAfter(attempt))
 		switch {
 		case !isRefused:
 			fresh = append(fresh, changes[i])
@@ -141,7 +141,7 @@ func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error))
 	if w.isWanted() == nil {
 		add(attempt, err)
 	}
-	w.wait(w.Refusals.Left(attempt))
+	w.wait(w.Refusals.RetryAfter(attempt))
 }
 
 // isLasting looks at how a change was stored, and reports whether it had an effect. If admission has set fields to
@@ -183,7 +183,7 @@ func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
 	attempt := attempt(ls, contestedFields)
 	refusal, _ := s.Refusals.Get(attempt)
 	e, isContested := refusal.Err.(*contestedError)
-	if !isContested || s.Refusals.Left(attempt) == 0 {
+	if !isContested || s.Refusals.RetryAfter(attempt) == 0 {
 		return nil
 	}
 	return e.fields

@@ -23,8 +23,8 @@ func nodeNames(prefix string, n int) (names []string) {
 	return names
 }
 
-// TestRefusedAMomentAgo: a write that was refused is tried again when its time has come, and is reported until then.
-// Others do not wait for it, and come before it.
+// TestRefusedAMomentAgo: a refused write is retried when its backoff is over, and is reported until then. Other writes
+// do not wait for it, and come before it.
 func TestRefusedAMomentAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
@@ -61,8 +61,8 @@ func TestRefusedAMomentAgo(t *testing.T) {
 	})
 }
 
-// TestGivenUp: where everything is refused little is tried, and the rest waits; but what is new, and other kinds of
-// writes, do not.
+// TestGivenUp: if everything is refused, few writes are tried, and the rest waits. New changes, and other kinds of
+// writes, do not wait.
 func TestGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 4)
@@ -88,7 +88,7 @@ func TestGivenUp(t *testing.T) {
 		out, requests := f.write(creations, f.changes(plan.Create, "new"), f.changes(plan.Delete, "old"))
 		tried("a moment later", out, requests, 9*time.Second, 1)
 		if len(out.Made[plan.Delete]) != 1 {
-			t.Errorf("the deletion waits, too: %v", requests)
+			t.Errorf("the deletion waits as well: %v", requests)
 		}
 		out, requests = f.write(creations[maxRefusals:])
 		tried("only what was never tried", out, requests, 9*time.Second, 0)
@@ -118,7 +118,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// TestGivenUpOfWhatMayPass: a batch that was given up because the API server does not answer is tried again soon.
+// TestGivenUpOfWhatMayPass: a batch that stopped because the API server does not answer is retried soon.
 func TestGivenUpOfWhatMayPass(t *testing.T) {
 	for _, err := range []error{errors.New("no answer"), conflict} {
 		f := newFixture(t, 4)
@@ -136,8 +136,8 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 	}
 }
 
-// TestRefusedOnesDoNotComeFirst: where a policy refuses the first half of the nodes, by name, those of the other half
-// get their Services all the same, in the first few tries.
+// TestRefusedOnesDoNotComeFirst: if a policy refuses the first half of the nodes, by name, those of the other half
+// still get their Services, in the first few attempts.
 func TestRefusedOnesDoNotComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 40
@@ -155,13 +155,13 @@ func TestRefusedOnesDoNotComeFirst(t *testing.T) {
 			time.Sleep(max(out.RetryAfter, time.Second))
 		}
 		if written != nodes/2 || len(changes) != nodes/2 {
-			t.Errorf("%d of %d that are not refused have been made, %d left", written, nodes/2, len(changes))
+			t.Errorf("%d of %d accepted writes were made, %d changes remain", written, nodes/2, len(changes))
 		}
 	})
 }
 
-// TestSlowRefusals: where each refusal takes so long that the time of the sync is over before ten of them, the rest
-// waits in the same way, and is not tried again at once.
+// TestSlowRefusals: if refusals are so slow that the time of the sync is over before ten of them, the rest waits in the
+// same way, and is not retried at once.
 func TestSlowRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)

@@ -32,7 +32,7 @@ var (
 	notFound  = apierrors.NewNotFound(services, "x")
 )
 
-// terminating is how the API server refuses to create anything in a namespace that is being deleted.
+// terminating is the error with which the API server refuses to create anything in a namespace that is being deleted.
 func terminating() error {
 	err := apierrors.NewForbidden(services, "x", errors.New("the namespace is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -42,7 +42,7 @@ func terminating() error {
 // trialName matches the end of the name of a Service that is only tried.
 var trialName = regexp.MustCompile("-[a-z0-9]{5}$")
 
-// inOrder leaves changes in their order.
+// inOrder keeps the order of changes.
 func inOrder(int, func(i, j int)) {}
 
 // fixture is an API server with a LocalService, which the cache knows, and with no nodes.
@@ -56,8 +56,8 @@ type fixture struct {
 	services  *Services
 	templates plan.Templates
 
-	// answer is the error with which the API server answers to a request about a Service, in short. What it makes of
-	// the Service is stored.
+	// answer returns the error with which the API server answers a request about a Service, which is abbreviated. Its
+	// changes of the Service are stored.
 	answer func(request string, service *corev1.Service) error
 	// onNode is called when a node is read.
 	onNode func(name string) error
@@ -104,14 +104,14 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	return f
 }
 
-// cache has the cache know a LocalService.
+// cache adds a LocalService to the cache.
 func (f *fixture) cache(ls *v1alpha1.LocalService) {
 	if err := f.cached.Add(ls.DeepCopy()); err != nil {
 		f.t.Error(err)
 	}
 }
 
-// nextGeneration has somebody change the spec, which the cache knows at once.
+// nextGeneration changes the spec. The cache observes that at once.
 func (f *fixture) nextGeneration() {
 	f.ls = f.ls.DeepCopy()
 	f.ls.Generation++
@@ -145,7 +145,7 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 	return true, service, f.answer(request, service)
 }
 
-// took returns the requests about Services since it was called last.
+// took returns the requests about Services since the last call.
 func (f *fixture) took() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,7 @@ func (f *fixture) took() []string {
 	return slices.Clone(f.requests)
 }
 
-// changes are changes of the Services of nodes.
+// changes returns changes of the Services of nodes.
 func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.Change) {
 	for _, node := range nodes {
 		c := plan.Change{Action: action, Template: f.templates[0], Name: "demo-" + node, Node: node}
@@ -167,7 +167,7 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 	return changes
 }
 
-// write makes changes, and returns the requests that it took, too.
+// write makes changes. It also returns the requests that they took.
 func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
 	f.t.Helper()
 	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)})
@@ -175,7 +175,7 @@ func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
 	return out, f.took()
 }
 
-// refusing has the API server refuse some requests, by their beginning.
+// refusing makes the API server refuse the requests that begin with a prefix.
 func (f *fixture) refusing(err error, prefixes ...string) {
 	f.answer = func(request string, _ *corev1.Service) error {
 		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(request, prefix) }) {

@@ -29,7 +29,7 @@ func (d *Dependencies) isCurrent(ctx context.Context, ls *v1alpha1.LocalService)
 	case err == nil, apierrors.IsNotFound(err):
 		err = reconcile.Stale(errors.New("it was changed or deleted"))
 	}
-	return fmt.Errorf("is LocalService %s/%s as the cache has it? %w", ls.Namespace, ls.Name, err)
+	return fmt.Errorf("check whether LocalService %s/%s is as the cache has it: %w", ls.Namespace, ls.Name, err)
 }
 
 // nodeLabels returns the labels of a node as the API server has it, because the cache may lag; nil if there is no such
@@ -44,7 +44,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("is its node %s gone? %w", name, err)
+		return nil, fmt.Errorf("check whether node %s is gone: %w", name, err)
 	}
 	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }

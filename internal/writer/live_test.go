@@ -17,8 +17,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 )
 
-// TestIsCurrentWhateverTheStatus: a status that cannot be decoded does not keep the LocalService from being looked at,
-// which comes before the status is written again.
+// TestIsCurrentWhateverTheStatus: a status that cannot be decoded does not prevent the check of a LocalService, which
+// precedes the write that replaces that status.
 func TestIsCurrentWhateverTheStatus(t *testing.T) {
 	ls := testobject.LocalService()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,8 +37,8 @@ func TestIsCurrentWhateverTheStatus(t *testing.T) {
 	}
 }
 
-// TestWritesOfCurrentOnly: nothing is written for a LocalService that the API server has in another way than the cache;
-// and it is read once, and only where there is anything to write.
+// TestWritesOfCurrentOnly: nothing is written for a LocalService that differs between the API server and the cache. It
+// is read once, and only if there is anything to write.
 func TestWritesOfCurrentOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*metav1.PartialObjectMetadata)
@@ -73,8 +73,8 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 	})
 }
 
-// TestMassDeletionIsAnnounced: an event comes before the deletion of most Services, once the API server has confirmed
-// that the LocalService is as the cache has it: not at each try until then, nor while the deletion is under way.
+// TestMassDeletionIsAnnounced: an event precedes the deletion of most Services, once the API server has confirmed that
+// the LocalService is as the cache has it. There is none for earlier attempts, nor during the deletion.
 func TestMassDeletionIsAnnounced(t *testing.T) {
 	f := newFixture(t, 1)
 	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3}

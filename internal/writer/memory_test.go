@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestContestedFields: fields are known for the spec that they were found with, and for a while.
+// TestContestedFields: contested fields are remembered only for the spec that they were found with, and for a while.
 func TestContestedFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
@@ -26,25 +26,25 @@ func TestContestedFields(t *testing.T) {
 				"another LocalService": func(ls *v1alpha1.LocalService) { ls.UID = "another" },
 			} {
 				if got := f.services.ContestedFields(testobject.LocalService(other)); got != nil {
-					t.Errorf("of %s: %v", name, got)
+					t.Errorf("the contested fields of %s: %v", name, got)
 				}
 			}
 			time.Sleep(reconcile.MaxBackoff - time.Second)
 			if got := f.services.ContestedFields(f.ls); !slices.Equal(got, []string{"ports", "selector", "type"}) {
-				t.Errorf("before the time is over: %v", got)
+				t.Errorf("before the end of the backoff: %v", got)
 			}
 			if out, _ := f.write(); out.RetryAfter == 0 || !out.IsComplete() {
-				t.Errorf("nothing is to happen: %+v", out)
+				t.Errorf("nothing should happen: %+v", out)
 			}
 			time.Sleep(2 * time.Second)
 			if got := f.services.ContestedFields(f.ls); got != nil {
-				t.Errorf("when the time is over: %v", got)
+				t.Errorf("after the backoff: %v", got)
 			}
 		}
 	})
 }
 
-// TestNodeLabels: a node without labels is one that is there.
+// TestNodeLabels: a node without labels exists.
 func TestNodeLabels(t *testing.T) {
 	for name, c := range map[string]struct {
 		node    string

@@ -15,7 +15,7 @@ var errRefusedByServer = errors.New("no")
 // always never stops a batch.
 func always() bool { return true }
 
-// each makes a batch that nothing stops, and returns how many writes were begun, and which of them failed.
+// each makes a batch that nothing stops. It returns how many writes were started, and which of them failed.
 func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]error) {
 	failed = map[int]error{}
 	begun = p.Each(n, always, write, func(i int, err error) bool {
@@ -27,16 +27,16 @@ func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]e
 	return begun, failed
 }
 
-// checkTokens checks that all tokens are back.
+// checkTokens checks that all tokens were returned.
 func checkTokens(t *testing.T, p *Pool) {
 	t.Helper()
 	if n := len(p.shared); n > 0 {
-		t.Errorf("%d tokens are not back", n)
+		t.Errorf("%d tokens were not returned", n)
 	}
 }
 
-// TestEachBeginsSlowly: a batch begins with one write, has one more for each that succeeds, and uses all the room
-// then. Each write is made once.
+// TestEachBeginsSlowly: a batch begins with one concurrent write, and adds one for each that succeeds, up to the
+// concurrency. Each write is made once.
 func TestEachBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, concurrency = 100, 4
@@ -51,7 +51,7 @@ func TestEachBeginsSlowly(t *testing.T) {
 			done[i].Add(1)
 			return nil
 		})
-		// 1 write in the first second, 2 in the second one, 4 then.
+		// 1 write in the first second, 2 in the second one, then 4.
 		if took := time.Since(began); took != 27*time.Second || most.Load() != concurrency {
 			t.Errorf("it took %s, with %d at a time", took, most.Load())
 		}
@@ -67,7 +67,7 @@ func TestEachBeginsSlowly(t *testing.T) {
 	})
 }
 
-// TestEachOfManyBatches: never more writes are under way than the concurrency, and one more for each batch.
+// TestEachOfManyBatches: the writes in flight never exceed the concurrency, plus one for each batch.
 func TestEachOfManyBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency, batches = 4, 3
@@ -96,8 +96,8 @@ func TestEachOfManyBatches(t *testing.T) {
 	})
 }
 
-// TestEachWhileOthersHang: where writes hang that have all the tokens, each other batch has one write at a time, and
-// no batch stops.
+// TestEachWhileOthersHang: while writes that hang hold all the tokens, each other batch has one write at a time, and no
+// batch stops.
 func TestEachWhileOthersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 4
@@ -121,7 +121,7 @@ func TestEachWhileOthersHang(t *testing.T) {
 		var running atomic.Int64
 		begun, failed := w.each(10, func(int) error {
 			if running.Add(1) > 1 {
-				t.Error("two at a time")
+				t.Error("two writes at a time")
 			}
 			defer running.Add(-1)
 			time.Sleep(time.Second)
@@ -136,7 +136,7 @@ func TestEachWhileOthersHang(t *testing.T) {
 	})
 }
 
-// TestEachTakesTokensAgain: a batch that had to do with one write at a time has more when those of others have ended.
+// TestEachTakesTokensAgain: a batch that was limited to one write at a time has more once those of others have ended.
 func TestEachTakesTokensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewPool(4)
@@ -160,8 +160,8 @@ func TestEachTakesTokensAgain(t *testing.T) {
 	})
 }
 
-// TestEachIsRefusedSlowly: while nothing has succeeded there is one write at a time; and when a batch that had all the
-// room is refused, few writes are begun before that shows.
+// TestEachIsRefusedSlowly: until something succeeds, there is one write at a time. If a batch at full concurrency is
+// refused, few more writes are started.
 func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
@@ -172,7 +172,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 			begun := w.Each(1000, func() bool { return inARow < maxRefusals }, func(i int) error {
 				defer running.Add(-1)
 				if n := running.Add(1); from == 0 && n > 1 {
-					t.Errorf("%d at a time", n)
+					t.Errorf("%d writes at a time", n)
 				}
 				if time.Sleep(time.Second); i >= from {
 					return errRefusedByServer
@@ -192,7 +192,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 	})
 }
 
-// TestEachStops: when no other write may begin, what was begun is finished and taken in, and others can write.
+// TestEachStops: when no other write may start, those in flight are finished and counted, and other batches can write.
 func TestEachStops(t *testing.T) {
 	for _, after := range []int{0, 1, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestEachStops(t *testing.T) {
 	}
 }
 
-// TestEachPanic: a panic over one item is an error of that item, and says where it was.
+// TestEachPanic: a panic over one item is an error of that item, with the place of the panic.
 func TestEachPanic(t *testing.T) {
 	var done atomic.Int64
 	w := NewPool(2)
@@ -230,8 +230,8 @@ func TestEachPanic(t *testing.T) {
 	checkTokens(t, w)
 }
 
-// TestEachPanicInMayBegin: a panic, which the worker loop recovers from, gives the tokens back, and leaves no write
-// behind.
+// TestEachPanicInMayBegin: a panic, from which the worker loop recovers, returns the tokens, and leaves no write
+// running.
 func TestEachPanicInMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewPool(4)

@@ -84,8 +84,8 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 	return refusal, isRefused
 }
 
-// Left returns how long an attempt still has to wait, 0 if it may be made now.
-func (r *Refusals) Left(attempt Attempt) time.Duration {
+// RetryAfter returns how long an attempt still has to wait, 0 if it may be made now.
+func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
 	refusal, isRefused := r.Get(attempt)
 	if !isRefused {
 		return 0

@@ -14,8 +14,8 @@ import (
 
 var refusedAttempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 
-// TestRefusalsBackoff: a write is tried again after 10 s, and after twice as long each time, up to 2 min; and the last
-// refusal is known until then, and longer.
+// TestRefusalsBackoff: a write is retried after 10 s, then after twice as long each time, up to 2 min. The last refusal
+// is remembered until then, and longer.
 func TestRefusalsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRefusals(clock.RealClock{})
@@ -24,26 +24,26 @@ func TestRefusalsBackoff(t *testing.T) {
 			err := errors.New("no")
 			r.Add(refusedAttempt, err)
 			refusal, isRefused := r.Get(refusedAttempt)
-			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.Left(refusedAttempt) != want ||
+			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.RetryAfter(refusedAttempt) != want ||
 				!refusal.RetryAt.Equal(time.Now().Add(want)) {
-				t.Errorf("refusal %d: %t, %+v, %s left; want %s", i+1, isRefused, refusal, r.Left(refusedAttempt), want)
+				t.Errorf("refusal %d: %t, %+v, %s remaining; want %s", i+1, isRefused, refusal, r.RetryAfter(refusedAttempt), want)
 			}
 			time.Sleep(want)
-			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.Left(refusedAttempt) != 0 {
-				t.Errorf("refusal %d, when it is due: refused %t, %s left", i+1, isRefused, r.Left(refusedAttempt))
+			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.RetryAfter(refusedAttempt) != 0 {
+				t.Errorf("refusal %d, when it is due: refused %t, %s remaining", i+1, isRefused, r.RetryAfter(refusedAttempt))
 			}
 		}
 		for range 1000 {
 			r.Add(refusedAttempt, errors.New("no"))
 		}
-		if left := r.Left(refusedAttempt); left != reconcile.MaxBackoff {
-			t.Errorf("after very many refusals %s", left)
+		if left := r.RetryAfter(refusedAttempt); left != reconcile.MaxBackoff {
+			t.Errorf("after very many refusals: %s remaining", left)
 		}
 	})
 }
 
-// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as if it had been refused
-// itself, which it is known not to have been. One that was refused keeps its own error.
+// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as a refused one, but is marked
+// as untried. One that was refused keeps its own error.
 func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, first, other := NewRefusals(clock.RealClock{}), errors.New("first"), errors.New("other")
@@ -58,15 +58,15 @@ func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 		} {
 			step.add(refusedAttempt, step.err)
 			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != step.untried ||
-				r.Left(refusedAttempt) != step.left {
-				t.Errorf("%+v, %s left; want %+v", got, r.Left(refusedAttempt), step)
+				r.RetryAfter(refusedAttempt) != step.left {
+				t.Errorf("%+v, %s remaining; want %+v", got, r.RetryAfter(refusedAttempt), step)
 			}
 			time.Sleep(step.left)
 		}
 	})
 }
 
-// TestRefusalsOfOthers: a refusal is one of a name, an owner, and a generation of that, until it is removed.
+// TestRefusalsOfOthers: a refusal belongs to a name, an owner, and a generation of the owner, until it is removed.
 func TestRefusalsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Attempt)
@@ -81,11 +81,11 @@ func TestRefusalsOfOthers(t *testing.T) {
 			r, other := NewRefusals(clock.RealClock{}), refusedAttempt
 			r.Add(refusedAttempt, errors.New("no"))
 			c.edit(&other)
-			if _, got := r.Get(other); got != c.want || (r.Left(other) > 0) != c.want {
-				t.Errorf("refused %t with %s left, want %t", got, r.Left(other), c.want)
+			if _, got := r.Get(other); got != c.want || (r.RetryAfter(other) > 0) != c.want {
+				t.Errorf("refused %t with %s remaining, want %t", got, r.RetryAfter(other), c.want)
 			}
-			if r.Remove(other); (r.Left(refusedAttempt) > 0) == c.want {
-				t.Errorf("after Remove %s left", r.Left(refusedAttempt))
+			if r.Remove(other); (r.RetryAfter(refusedAttempt) > 0) == c.want {
+				t.Errorf("after Remove %s remaining", r.RetryAfter(refusedAttempt))
 			}
 		})
 	}
@@ -98,18 +98,18 @@ func TestRefusalsBeginAgain(t *testing.T) {
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Remove(refusedAttempt)
-		r.Remove(refusedAttempt) // Nothing is left to remove.
+		r.Remove(refusedAttempt) // There is nothing to remove.
 		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) ||
-			r.Left(refusedAttempt) != 0 {
-			t.Errorf("removed: %t, %+v, %s left", isRefused, refusal, r.Left(refusedAttempt))
+			r.RetryAfter(refusedAttempt) != 0 {
+			t.Errorf("removed: %t, %+v, %s remaining", isRefused, refusal, r.RetryAfter(refusedAttempt))
 		}
 		r.Add(refusedAttempt, errors.New("no"))
-		if left := r.Left(refusedAttempt); left != minRefusedBackoff {
-			t.Errorf("%s left, want %s", left, minRefusedBackoff)
+		if left := r.RetryAfter(refusedAttempt); left != minRefusedBackoff {
+			t.Errorf("%s remaining, want %s", left, minRefusedBackoff)
 		}
 		time.Sleep(rememberedFor + 1)
 		if _, isRefused := r.Get(refusedAttempt); isRefused {
-			t.Error("a refusal that nobody asks about is never forgotten")
+			t.Error("a refusal that nobody reads is never forgotten")
 		}
 	})
 }

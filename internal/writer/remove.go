@@ -50,10 +50,10 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		defer cancel()
 		restored, backErr := client.Create(ctx, template.Restored(change.Current), options)
 		if backErr != nil {
-			return nil, fmt.Errorf("%w; nor could what served be put back: %w", err, backErr)
+			return nil, fmt.Errorf("%w; and the previous Service could not be restored: %w", err, backErr)
 		}
 		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
-		return nil, fmt.Errorf("the Service was put back as it was, because its successor was refused: %w", err)
+		return nil, fmt.Errorf("the previous Service was restored, because its successor was refused: %w", err)
 	}
 	return created, err
 }

@@ -27,8 +27,8 @@ func (f *fixture) onRead(do func() error) {
 		})
 }
 
-// TestDeletionOfAServiceThatHasChanged: a Service that somebody has changed stays, and one that is gone is no failure.
-// The Service of a node that is no longer selected is deleted.
+// TestDeletionOfAServiceThatHasChanged: a Service with external changes stays. One that is already gone is not a
+// failure. The Service of a node that is no longer selected is deleted.
 func TestDeletionOfAServiceThatHasChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		service, node error
@@ -51,14 +51,13 @@ func TestDeletionOfAServiceThatHasChanged(t *testing.T) {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
 			}
 			if made := len(out.Made[plan.Delete]) > 0; made != (c.service == nil) {
-				t.Errorf("said to be deleted: %t", made)
+				t.Errorf("reported as deleted: %t", made)
 			}
 		})
 	}
 }
 
-// TestRemovalsAreStopped: a Service that serves stays if the program is stopped while the API server is asked whether
-// the Service may be removed.
+// TestRemovalsAreStopped: a Service stays if the program is stopped during the checks that precede its removal.
 func TestRemovalsAreStopped(t *testing.T) {
 	for action, want := range map[plan.Action][]string{plan.Delete: nil, plan.Replace: {"try demo-a"}} {
 		f := newFixture(t, 1)
@@ -72,7 +71,7 @@ func TestRemovalsAreStopped(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenForADeletedLocalService: its Services may have been orphaned by the same command.
+// TestNothingIsWrittenForADeletedLocalService: the command that deleted it may have orphaned its Services.
 func TestNothingIsWrittenForADeletedLocalService(t *testing.T) {
 	f := newFixture(t, 1)
 	f.onRead(func() error { return notFound })

@@ -18,13 +18,13 @@ func withLoadBalancer(ls *v1alpha1.LocalService) {
 	ls.Spec.Type, ls.Spec.ClusterIP, ls.Spec.LoadBalancerClass = "LoadBalancer", "", new("a")
 }
 
-// TestReplacePhases: a Service is deleted only after the API server has said that it would accept its successor, and
-// store it as it is.
+// TestReplacePhases: a Service is deleted only after the API server has confirmed that it would accept its successor,
+// and store it unchanged.
 func TestReplacePhases(t *testing.T) {
 	const try, trial, remove, create = "try demo-a", "try demo-a-", "delete demo-a", "create demo-a"
 	for name, c := range map[string]struct {
 		answers  map[string]error
-		admit    func(*corev1.Service) // what admission makes of a Service
+		admit    func(*corev1.Service) // changes a Service as admission does
 		requests []string
 		outcome  string // made, refused, stale, contested
 	}{
@@ -63,8 +63,8 @@ func TestReplacePhases(t *testing.T) {
 	}
 }
 
-// TestReplaceComesLast: nothing that serves is taken away while other writes fail or come back changed; nor anything
-// else when a replacement fails.
+// TestReplaceComesLast: no Service is replaced while other writes fail or come back changed, and nothing else is
+// deleted if a replacement fails.
 func TestReplaceComesLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		err       error
@@ -102,7 +102,7 @@ func TestReplaceComesLast(t *testing.T) {
 	}
 }
 
-// TestReplaceAfterRefusals: while a creation waits because it was refused, nothing is replaced; later it is.
+// TestReplaceAfterRefusals: while a refused creation waits, nothing is replaced. Afterwards it is.
 func TestReplaceAfterRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
@@ -121,8 +121,8 @@ func TestReplaceAfterRefusals(t *testing.T) {
 	})
 }
 
-// TestCreateAfterFailedReplacement: a Service that is gone because its successor was refused, and that could not be put
-// back, is created at once when that is planned.
+// TestCreateAfterFailedReplacement: if the successor of a deleted Service was refused, and the Service could not be
+// restored, a planned creation of it does not wait.
 func TestCreateAfterFailedReplacement(t *testing.T) {
 	f := newFixture(t, 1)
 	f.refusing(forbidden, "create")
@@ -135,8 +135,8 @@ func TestCreateAfterFailedReplacement(t *testing.T) {
 	}
 }
 
-// TestRemovalsGoByTheCache: what was asked before a Service is removed may have taken its time. It stays if the cache
-// knows by then of another spec, or that the LocalService is deleted.
+// TestRemovalsGoByTheCache: the checks before a removal may take time. The Service stays if the cache has observed by
+// then that the spec has changed, or that the LocalService is deleted.
 func TestRemovalsGoByTheCache(t *testing.T) {
 	for name, change := range map[string]func(*fixture, *v1alpha1.LocalService){
 		"another spec":  func(f *fixture, ls *v1alpha1.LocalService) { ls.Generation++; f.cache(ls) },

@@ -85,7 +85,7 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // server, because the cache may lag: one command may have deleted it and orphaned its Services.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
 	w := &execution{Services: s, ls: ls, began: s.Clock.Now(), out: Outcome{Made: map[plan.Action][]string{}}}
-	w.wait(s.Refusals.Left(attempt(ls, contestedFields)))
+	w.wait(s.Refusals.RetryAfter(attempt(ls, contestedFields)))
 	isCurrent := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes)

@@ -22,8 +22,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestWriteInOrder: deletions make room for what is created, and adoptions need none; what is replaced comes late, and
-// what nobody needs any more last. The changes of a plan stay in their order.
+// TestWriteInOrder: deletions come first, because they make room for creations, and adoptions need no room.
+// Replacements come late, and deletions of what nobody needs any more come last. The plan keeps its order.
 func TestWriteInOrder(t *testing.T) {
 	f := newFixture(t, 1)
 	changes := slices.Concat(f.changes(plan.Retire, "g"), f.changes(plan.Replace, "f"), f.changes(plan.Update, "e"),
@@ -42,29 +42,29 @@ func TestWriteInOrder(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	if changes[0].Name != "demo-g" || changes[3].Name != "demo-c" {
-		t.Error("the changes of the plan were put into another order")
+		t.Error("the order of the plan's changes was changed")
 	}
 }
 
-// TestWriteIsObserved: the cache must observe what was written, and not what was deleted.
+// TestWriteIsObserved: the cache must observe what was written, but need not observe deletions.
 func TestWriteIsObserved(t *testing.T) {
 	for action, want := range map[plan.Action]bool{plan.Create: true, plan.Update: true, plan.Adopt: true,
 		plan.Replace: true, plan.Delete: false, plan.Retire: false} {
 		f := newFixture(t, 1)
 		f.write(f.changes(action, "a"))
 		if got := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.Services) < time.Hour; got != want {
-			t.Errorf("%s is to be observed: %t, want %t", action, got, want)
+			t.Errorf("the cache must observe %s: %t, want %t", action, got, want)
 		}
 	}
 	f := newFixture(t, 1)
 	f.refusing(forbidden, "create")
 	f.write(f.changes(plan.Create, "a"))
 	if f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.Services) < time.Hour {
-		t.Error("what was refused is to be observed")
+		t.Error("the cache must observe a refused write")
 	}
 }
 
-// TestWriteFails: what becomes of a write that fails for one reason or another. The others are made all the same.
+// TestWriteFails: the consequences of each kind of failure. The other writes are still made.
 func TestWriteFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -101,13 +101,13 @@ func TestWriteFails(t *testing.T) {
 			}
 			_, known := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Name: "Create demo-b"})
 			if known != isRefused || (out.RetryAfter > 0) != isRefused {
-				t.Errorf("known as refused: %t, and tried again after %s", known, out.RetryAfter)
+				t.Errorf("remembered as refused: %t, and retried after %s", known, out.RetryAfter)
 			}
 		})
 	}
 }
 
-// TestWritePanics: a panic over one Service is an error of that, which is tried again soon.
+// TestWritePanics: a panic over one Service is an error of that Service, which is retried soon.
 func TestWritePanics(t *testing.T) {
 	f := newFixture(t, 1)
 	f.answer = func(request string, _ *corev1.Service) error {
@@ -123,8 +123,8 @@ func TestWritePanics(t *testing.T) {
 	}
 }
 
-// TestWriteTimeIsOver: a sync begins writes for half a second, and where the API server is slow for longer, so that
-// many are made at once; the rest is planned again.
+// TestWriteTimeIsOver: a sync starts writes for half a second, or longer if the API server is slow, so that many are
+// made at once. The rest is planned again.
 func TestWriteTimeIsOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		each             time.Duration
@@ -156,8 +156,8 @@ func TestWriteTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestWriteStops: no other write is begun in a namespace that is being deleted, during a shutdown, or when the cache
-// knows of another spec.
+// TestWriteStops: no other write is started in a namespace that is being deleted, during a shutdown, or after the cache
+// has observed another spec.
 func TestWriteStops(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(f *fixture, cancel func()) error // the answer to the second creation
@@ -245,8 +245,8 @@ func TestWriteContested(t *testing.T) {
 	}
 }
 
-// TestWriteForAnotherOwner: a Service that admission gives another controller counts as refused, because the garbage
-// collector may delete it at once, as often as it is made. One that has lost its controller stays.
+// TestWriteForAnotherOwner: a Service to which admission gives another controller counts as refused, because the
+// garbage collector may delete it whenever it is created. One that has lost its controller stays.
 func TestWriteForAnotherOwner(t *testing.T) {
 	for name, c := range map[string]struct {
 		admit func(*corev1.Service)
@@ -266,7 +266,7 @@ func TestWriteForAnotherOwner(t *testing.T) {
 	}
 }
 
-// TestWriteSomeRefused: where all is refused little is tried; where some is, the others are made.
+// TestWriteSomeRefused: if all writes are refused, few are tried. If some are, the others are made.
 func TestWriteSomeRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused      func(i int) bool
@@ -312,7 +312,7 @@ func TestWriteManyAtATime(t *testing.T) {
 	}
 }
 
-// TestDeletionAsksForTheNode: a Service is deleted when the API server has said that its node is gone.
+// TestDeletionAsksForTheNode: a Service is deleted once the API server has confirmed that its node is gone.
 func TestDeletionAsksForTheNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		action plan.Action

@@ -41,7 +41,7 @@ func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSli
 	contested := contestedAttempt(ls, current.GetName())
 	refusal, _ := s.Refusals.Get(contested)
 	c, isContested := refusal.Err.(*contestedSlice)
-	return isContested && s.Refusals.Left(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
+	return isContested && s.Refusals.RetryAfter(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
 		c.have.Same(current.Sum())
 }
 
@@ -82,8 +82,8 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	again time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
-	if left := s.Refusals.Left(attempt); left > 0 {
-		return left, false, nil
+	if after := s.Refusals.RetryAfter(attempt); after > 0 {
+		return after, false, nil
 	}
 	_, wasRefused := s.Refusals.Get(attempt)
 	asked, written, err := s.write(ctx, ls, change, names)
@@ -108,8 +108,8 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	s.Refusals.Add(attempt, failure)
 	klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
-		"localService", klog.KObj(ls), "after", s.Refusals.Left(attempt))
-	return s.Refusals.Left(attempt), true, nil
+		"localService", klog.KObj(ls), "after", s.Refusals.RetryAfter(attempt))
+	return s.Refusals.RetryAfter(attempt), true, nil
 }
 
 // SliceKey returns the key under which an EndpointSlice is synced: that of its source if it is a copy, or its own.
@@ -158,7 +158,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	if err == nil && written != nil && !isInSight(written, ls.Name) {
 		// The cache would never observe it.
 		err = apierrors.NewBadRequest(fmt.Sprintf("it was stored without the label %s, or its owner, by which it is "+
-			"known again: exempt it from the admission webhook or policy that takes them away",
+			"recognized: exempt it from the admission webhook or policy that removes them",
 			v1alpha1.HostnamesLabelKey))
 	}
 	return asked, written, err
@@ -185,7 +185,7 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return fmt.Errorf("is what it was copied from gone? %w", err)
+	return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 }
 
 // isThere returns nil if the API server has the same Service as the cache, and it is not being deleted: the garbage
@@ -212,7 +212,7 @@ func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Servic
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {
-		return nil, fmt.Errorf("is Service %s there? %w", service.GetName(), err)
+		return nil, fmt.Errorf("check whether Service %s exists: %w", service.GetName(), err)
 	}
 	isSame := func(live corev1.Service) bool { return live.UID == service.GetUID() && live.DeletionTimestamp == nil }
 	i := slices.IndexFunc(list.Items, isSame)

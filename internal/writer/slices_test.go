@@ -28,12 +28,12 @@ type slicesFixture struct {
 	names   *plan.Names
 	changes map[plan.Action]plan.CopyChange
 
-	// isThere is whether the API server has the two Services, and isGoing whether the source is being deleted.
+	// isThere is true if the API server has the two Services, isGoing if the source is being deleted.
 	isThere, isGoing bool
-	// hasSource is the answer to who asks for s1, and live is s1-named.
+	// hasSource is the error of a request for s1, nil if it exists, and live is s1-named.
 	hasSource error
 	live      *discoveryv1.EndpointSlice
-	// answers are the errors with which requests are answered, and admit is what admission makes of an EndpointSlice.
+	// answers has the errors of requests, and admit changes an EndpointSlice as admission does.
 	answers map[string]error
 	admit   func(*discoveryv1.EndpointSlice)
 }
@@ -113,7 +113,7 @@ func (f *slicesFixture) isObserved() bool {
 	return f.deps.Observed.SinceWrite(SliceKey("default", "s1"), f.deps.Caches.HostnameSlices) < time.Hour
 }
 
-// TestWriteSlice: what a change of an EndpointSlice takes, and what its error is where it is not made.
+// TestWriteSlice: the requests of a change of an EndpointSlice, and its error if it is not made.
 func TestWriteSlice(t *testing.T) {
 	const update = "update uid-s1-named@3"
 	no := errors.New("no answer")
@@ -172,7 +172,7 @@ func TestWriteSlice(t *testing.T) {
 	}
 }
 
-// checkWrite checks the requests that a change takes, and what becomes of it: "", refused, stale or failed.
+// checkWrite checks the requests that a change takes, and its outcome: "", refused, stale or failed.
 func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcome string) {
 	f.t.Helper()
 	change := f.changes[action]
@@ -195,7 +195,7 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 		f.t.Errorf("the error names no EndpointSlice: %v", err)
 	}
 	if is := wantOutcome == "" && action != plan.Delete; f.isObserved() != is {
-		f.t.Errorf("to be observed: %t, want %t", f.isObserved(), is)
+		f.t.Errorf("the cache must observe it: %t, want %t", f.isObserved(), is)
 	}
 }
 
@@ -203,8 +203,8 @@ func answer(request string, err error) func(*slicesFixture) {
 	return func(f *slicesFixture) { f.answers = map[string]error{request: err} }
 }
 
-// TestRefusedSlice: a write that was refused is tried again when its time has come; and it is reported when it is
-// refused, and when it is not any more.
+// TestRefusedSlice: a refused write is retried when its backoff is over. It is reported when it is refused, and when it
+// no longer is.
 func TestRefusedSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSlicesFixture(t)
@@ -233,7 +233,7 @@ func TestRefusedSlice(t *testing.T) {
 	})
 }
 
-// TestTerminatingSlice: what is written in a namespace that is being deleted does not last: it is nothing to report.
+// TestTerminatingSlice: refusals in a namespace that is being deleted are not reported.
 func TestTerminatingSlice(t *testing.T) {
 	f := newSlicesFixture(t)
 	answer("create", terminating())(f)
@@ -244,8 +244,8 @@ func TestTerminatingSlice(t *testing.T) {
 	}
 }
 
-// TestContestedSlice: an EndpointSlice that is stored in another way than it was written is left so for a while, as
-// long as it is that and the same is wanted.
+// TestContestedSlice: an EndpointSlice that is not stored as it was written stays unchanged for a while, as long as it
+// is the same object and the same content is wanted.
 func TestContestedSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSlicesFixture(t)
@@ -288,12 +288,12 @@ func TestContestedSlice(t *testing.T) {
 		}
 		time.Sleep(reconcile.MaxBackoff)
 		if f.slices.IsContested(f.ls, current, want) {
-			t.Error("when the time is over")
+			t.Error("still contested after the backoff")
 		}
 	})
 }
 
-// TestSliceKey: the writes of a copy are those of its source.
+// TestSliceKey: writes of a copy have the key of its source.
 func TestSliceKey(t *testing.T) {
 	for name, want := range map[string]string{"s1": "s1", "s1-named": "s1", "s1-named-named": "s1-named", "x": "x"} {
 		if got := SliceKey("default", name); got.Name != want || got.Namespace != "default" {

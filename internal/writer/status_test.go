@@ -27,7 +27,7 @@ import (
 
 func now() metav1.Time { return metav1.NewTime(time.Now()) }
 
-// newStatuses are Statuses whose API server answers with an error, or the LocalService that was sent last.
+// newStatuses makes Statuses whose API server answers with an error, or with the last LocalService that was sent.
 func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Statuses, events *[]string) {
 	client := localservicefake.NewClientset()
 	client.PrependReactor("patch", "localservices/status", func(a core.Action) (bool, runtime.Object, error) {
@@ -44,8 +44,8 @@ func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Sta
 	}), events
 }
 
-// TestStatus: a status is written whole, to the LocalService that it is about and to no successor of its name; and the
-// cache must observe it.
+// TestStatus: a status is written whole, to the LocalService that it is about, and not to a successor of the same name.
+// The cache must observe it.
 func TestStatus(t *testing.T) {
 	after := v1alpha1.LocalServiceStatus{ObservedGeneration: 2, Nodes: 3, Services: 2, ReadyNodes: 1, Ready: "1/3",
 		Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "X", Message: "y",
@@ -82,14 +82,14 @@ func TestStatus(t *testing.T) {
 			}
 			isObserved := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.LocalServices) < time.Hour
 			if isObserved != (c.answer == nil) {
-				t.Errorf("to be observed: %t", isObserved)
+				t.Errorf("the cache must observe it: %t", isObserved)
 			}
 		})
 	}
 }
 
-// TestStatusNumbers: a status that differs in numbers only is written once a second, any other at once, and one that
-// does not differ never. What begins to need attention is an event, once.
+// TestStatusNumbers: a status that differs only in numbers is written once a second, any other at once, and one that
+// does not differ never. A condition that begins to need attention causes one event.
 func TestStatusNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
@@ -137,7 +137,7 @@ func TestStatusNumbers(t *testing.T) {
 	})
 }
 
-// TestStatusIsLogged: the log has a line when a condition begins to need attention, and one when it does not any more.
+// TestStatusIsLogged: the log has a line when a condition begins to need attention, and one when it no longer does.
 func TestStatusIsLogged(t *testing.T) {
 	f := newFixture(t, 1)
 	var sent v1alpha1.LocalService
@@ -171,7 +171,7 @@ func TestStatusIsLogged(t *testing.T) {
 	}
 }
 
-// TestStatusOfAnOlderDefinition: the error says what to do about a CustomResourceDefinition that does not know a field.
+// TestStatusOfAnOlderDefinition: the error says what to do about a CustomResourceDefinition that lacks a field.
 func TestStatusOfAnOlderDefinition(t *testing.T) {
 	f := newFixture(t, 1)
 	// As Kubernetes 1.37 answers.
@@ -180,6 +180,6 @@ func TestStatusOfAnOlderDefinition(t *testing.T) {
 	s, _ := newStatuses(f, &v1alpha1.LocalService{}, &answer)
 	err := s.write(t.Context(), f.ls, &v1alpha1.LocalServiceStatus{})
 	if err == nil || !strings.Contains(err.Error(), "apply crd.yaml of the controller's release") {
-		t.Errorf("%v, want what to do", err)
+		t.Errorf("%v, want an error that says what to do", err)
 	}
 }

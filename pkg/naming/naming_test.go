@@ -90,7 +90,7 @@ func TestNamesAllocations(t *testing.T) {
 	}
 }
 
-// FuzzServiceName: whatever comes in, the name is valid, and two nodes or two LocalServices share one only where the
+// FuzzServiceName: for every input, the name is valid, and two nodes or two LocalServices share one only if the
 // plain form <localService>-<node> is ambiguous.
 func FuzzServiceName(f *testing.F) {
 	f.Add("demo", "node2", "demo", "node-2")
@@ -104,7 +104,7 @@ func FuzzServiceName(f *testing.F) {
 		n1, n2 := ServiceName(ls1, node1), ServiceName(ls2, node2)
 		for _, n := range []string{n1, n2} {
 			if errs := validation.IsDNS1035Label(n); len(errs) > 0 {
-				t.Fatalf("ServiceName gave %q: %v", n, errs)
+				t.Fatalf("ServiceName returned %q: %v", n, errs)
 			}
 		}
 		plain1, plain2 := ls1+"-"+node1, ls2+"-"+node2
@@ -121,7 +121,7 @@ func FuzzServiceName(f *testing.F) {
 	})
 }
 
-// FuzzNodeLabelValue: whatever comes in, the value is valid, and two nodes never share one.
+// FuzzNodeLabelValue: for every input, the value is valid, and two nodes never share one.
 func FuzzNodeLabelValue(f *testing.F) {
 	f.Add("node2", "node-2")
 	f.Add("a.b", "a-b")
@@ -141,7 +141,7 @@ func FuzzNodeLabelValue(f *testing.F) {
 	})
 }
 
-// FuzzHostname: whatever comes in, the hostname is valid, and two values never share one.
+// FuzzHostname: for every input, the hostname is valid, and two values never share one.
 func FuzzHostname(f *testing.F) {
 	f.Add("a.b", "a-b")
 	f.Add("Rack_12", "rack-12")

@@ -93,7 +93,7 @@ func (w *world) checkStatus(ls *v1alpha1.LocalService) error {
 	status := ls.Status
 	if status.ObservedGeneration != ls.Generation || int(status.Nodes) != nodes ||
 		int(status.Services) != nodes-conflicts {
-		return fmt.Errorf("the status of LocalService %s tells of %d/%d Services at generation %d; want %d/%d at %d",
+		return fmt.Errorf("the status of LocalService %s reports %d/%d Services at generation %d; want %d/%d at %d",
 			ls.Name, status.Services, status.Nodes, status.ObservedGeneration, nodes-conflicts, nodes, ls.Generation)
 	}
 	if conflicts > 0 {
@@ -103,7 +103,7 @@ func (w *world) checkStatus(ls *v1alpha1.LocalService) error {
 	return framework.CheckReady(ls)
 }
 
-// settle waits until everything is as the model says, and checks that it took no write that was not needed.
+// settle waits until everything is as the model says, and checks that no unnecessary write was made.
 func (w *world) settle(what string) {
 	w.T.Helper()
 	if err := framework.Poll(w.Ctx(), w.check); err != nil {
@@ -117,7 +117,7 @@ func (w *world) settle(what string) {
 	w.compare(what, "deleted", w.deleted, w.deletes)
 }
 
-// readLog counts what an API server's audit log tells that it did not when it was last read.
+// readLog counts the requests in an API server's audit log since it was last read.
 func (w *world) readLog(audit *framework.Audit) {
 	requests := audit.Since(w.marks[audit])
 	w.marks[audit] += framework.Mark(len(requests))
@@ -155,8 +155,8 @@ func (w *world) compare(what, done string, got, want map[string]bounds) {
 	}
 }
 
-// rest waits until the controller has made no requests other than watches for a while, as it must when all is done. An
-// event that was refused may still come.
+// rest waits until the controller has made no requests other than watches for a while, as it must when everything is
+// done. The retry of a refused event may still follow.
 func (w *world) rest(d time.Duration) {
 	w.T.Helper()
 	err := framework.Poll(w.Ctx(), func(context.Context) error {

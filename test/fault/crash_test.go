@@ -50,8 +50,8 @@ var scenarios = []scenario{
 	}},
 }
 
-// TestCrashAtEveryWrite kills the controller before and after the API server has taken each of its writes, and begins
-// it anew. The part of it is one write of each scenario.
+// TestCrashAtEveryWrite kills the controller before and after the API server accepts each of its writes, and restarts
+// it. Unless the campaigns are run whole, it does so at one write of each scenario.
 func TestCrashAtEveryWrite(t *testing.T) {
 	random, crashes := random(t), []fault{crashFirst, crashAfter}
 	for _, s := range scenarios {
@@ -66,7 +66,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAtWrite kills the controller at write number k of a scenario. It returns false if there are not so many.
+// crashAtWrite kills the controller at write number k of a scenario. It returns false if there are fewer writes.
 func crashAtWrite(t *testing.T, s scenario, what fault, k int) (killed bool) {
 	t.Run(fmt.Sprintf("%s, write %d, %s", s.name, k, what), func(t *testing.T) {
 		w := newWorld(t, shared, 3)
@@ -101,7 +101,7 @@ func crashAtWrite(t *testing.T, s scenario, what fault, k int) (killed bool) {
 			killed = true
 			<-settled
 			p.set(nil, nil)
-			w.note("killed at write %d, and begun anew", k)
+			w.note("killed at write %d, and restarted", k)
 			c.start()
 		case <-settled:
 		case <-time.After(framework.DefaultTimeout):

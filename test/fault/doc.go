@@ -1,8 +1,8 @@
-// Package fault looks for what nobody has thought of: it runs the built controller against a real API server, and has
-// the connection between them, the processes and the order of events go wrong. After each campaign everything must be
-// as if nothing had: exactly the wanted Services, nothing of others touched, the status true, no Service created or
-// deleted that would not have been without the fault, and no request at rest.
+// Package fault looks for failures that nobody has thought of: it runs the built controller against a real API server,
+// and injects faults into the connection between them, the processes and the order of events. After each campaign
+// everything must be as without them: exactly the wanted Services, no object of others touched, the status correct, no
+// Service created or deleted because of a fault, and no request at rest.
 //
-// A campaign prints its seed. `make fault SEED=n` repeats it; `make fault` runs the whole of all campaigns, and
-// `make test` a part of each.
+// A campaign prints its seed. `make fault SEED=n` repeats it; `make fault` runs all campaigns whole, and `make test`
+// runs a part of each.
 package fault

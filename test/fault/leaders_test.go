@@ -14,11 +14,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// leaseDuration is the shortest that the controller takes.
+// leaseDuration is the shortest that the controller accepts.
 const leaseDuration = 3 * time.Second
 
-// TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, has the world
-// change, and lets the first go on, which does not know yet that it leads no more.
+// TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, and changes the
+// world. Then it resumes the first one, which does not know yet that it no longer leads.
 func TestPausedLeader(t *testing.T) {
 	random, rounds := random(t), 2
 	if whole() {
@@ -53,10 +53,10 @@ func TestPausedLeader(t *testing.T) {
 			if random.IntN(2) == 0 {
 				p.settle("after changes")
 			}
-			p.note("the leader of before goes on")
+			p.note("the previous leader resumes")
 			p.Must(first.Signal(syscall.SIGCONT))
 			if code, err := first.Wait(); err != nil || code == 0 {
-				p.fail("the leader of before ended with exit code %d, %v", code, err)
+				p.fail("the previous leader ended with exit code %d, %v", code, err)
 			}
 			p.settle("at the end")
 			p.rest(time.Second)
@@ -64,7 +64,7 @@ func TestPausedLeader(t *testing.T) {
 	}
 }
 
-// leaseOf are the flags of controllers of which one leads.
+// leaseOf returns the flags of controllers of which one leads.
 func leaseOf(w *world) []string {
 	return []string{"-leader-elect", "-leader-election-id=fault-" + w.Namespace,
 		"-leader-election-namespace=" + framework.ControllerNamespace, "-leader-election-lease-duration=" +
@@ -78,7 +78,7 @@ func leads(t *testing.T, c *controller) {
 	}
 }
 
-// TestNoisyTenant has one namespace edited without pause; a node gets its Service in another one all the same.
+// TestNoisyTenant edits one namespace without pause. A node still gets its Service in another one.
 func TestNoisyTenant(t *testing.T) {
 	localServices := 300
 	if whole() {
@@ -149,7 +149,7 @@ func TestSecondAPIServer(t *testing.T) {
 		p.change(4, false)
 		p.disordered()
 		c.Kill()
-		p.note("killed, and begun anew at another API server, which lags")
+		p.note("killed, and restarted at another API server, which lags")
 		next := newProxy(t, clusters[(i+1)%2])
 		c = startController(t, shared, "-kubeconfig="+next.kubeconfig)
 		next.freeze(watched[random.IntN(len(watched))])

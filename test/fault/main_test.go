@@ -7,12 +7,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// shared is the cluster of the campaigns that leave it as it is. Each has a namespace, nodes and a controller of its
-// own; so they run one after the other.
+// shared is the cluster of the campaigns that leave it intact. Each has a namespace, nodes and a controller of its own,
+// so they run one after the other.
 var shared *framework.Cluster
 
-// controlPlane is a cluster without nodes, and without the controllers that make EndpointSlices. Its audit log is one
-// file, however much is in it: all requests are counted.
+// controlPlane is a cluster without nodes, and without the controllers that create EndpointSlices. Its audit log is one
+// file of any size, so that all requests are counted.
 func controlPlane() framework.ClusterOptions {
 	return framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{
 		"--apiserver-flag=--audit-log-maxsize=16384",

@@ -23,7 +23,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// fault is what goes wrong with a request.
+// fault is a fault that a request meets.
 type fault string
 
 const (
@@ -42,7 +42,7 @@ const (
 	crashAfter fault = "the controller is killed before the answer arrives"
 )
 
-// badAnswers are the faults that a controller must live with.
+// badAnswers are the faults that a controller must tolerate.
 var badAnswers = []fault{lost, cut, slow, reset, expired, forbidden, conflict, busy, internal, overloaded}
 
 // proxy stands between a controller and the API server. It speaks HTTP, so that it sees each request.
@@ -51,10 +51,10 @@ type proxy struct {
 	reverse    *httputil.ReverseProxy
 
 	mu sync.Mutex
-	// decide is asked about each request that is not a watch.
+	// decide returns the fault of each request that is not a watch.
 	decide func(*http.Request) fault
 	crash  func()
-	frozen map[string]chan struct{}  // by resource: its watches tell nothing until the channel is closed
+	frozen map[string]chan struct{}  // by resource: its watches send nothing until the channel is closed
 	expire map[string]bool           // resources whose next watches end with 410 Gone
 	conns  map[string]map[*gate]bool // the watches, by resource
 }
@@ -101,7 +101,7 @@ func newProxy(t testing.TB, c *framework.Cluster) *proxy {
 	return p
 }
 
-// set has requests go wrong as decide says, and crash called where it says so; nil for no faults.
+// set injects the faults that decide returns, and calls crash for those that are crashes; nil for no faults.
 func (p *proxy) set(decide func(*http.Request) fault, crash func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,13 +110,13 @@ func (p *proxy) set(decide func(*http.Request) fault, crash func()) {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Has("watch") }
 
-// isWrite reports whether a request is one of the controller's work.
+// isWrite reports whether a request is a write of the controller's work.
 func isWrite(r *http.Request) bool {
 	return r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") &&
 		!strings.Contains(r.URL.Path, "selfsubjectaccessreviews")
 }
 
-// ServeHTTP forwards a request, and has go wrong what is to.
+// ServeHTTP forwards a request, and injects its fault.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	decide, crash := p.decide, p.crash
@@ -174,7 +174,7 @@ func refuse(w http.ResponseWriter, code int, reason string) {
 		reason, code)
 }
 
-// watched has a watch go through the gate of its resource.
+// watched passes a watch through the gate of its resource.
 func (p *proxy) watched(response *http.Response) error {
 	if !isWatch(response.Request) {
 		return nil
@@ -230,7 +230,7 @@ func (g *gate) Close() error {
 	return g.ReadCloser.Close()
 }
 
-// freeze has the watches of resources tell nothing until thaw.
+// freeze makes the watches of resources send nothing until thaw.
 func (p *proxy) freeze(resources ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +241,7 @@ func (p *proxy) freeze(resources ...string) {
 	}
 }
 
-// thaw lets all watches tell what they have held back.
+// thaw makes all watches send the events that they hold.
 func (p *proxy) thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,8 +252,8 @@ func (p *proxy) thaw() {
 	clear(p.expire)
 }
 
-// breakWatches ends the watches of resources without what they have held back; with expire, those that follow end with
-// 410 Gone until a relist, so that what has happened meanwhile is never told as it happened.
+// breakWatches ends the watches of resources without the events that they hold. With expire, the next ones end with 410
+// Gone until a relist, so that no watch ever sends these events.
 func (p *proxy) breakWatches(expire bool, resources ...string) {
 	p.mu.Lock()
 	var broken []*gate
@@ -274,7 +274,7 @@ func (p *proxy) breakWatches(expire bool, resources ...string) {
 	}
 }
 
-// newSeed is a seed that nobody has tried.
+// newSeed returns a random seed.
 func newSeed() int64 {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // It never fails.

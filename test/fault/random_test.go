@@ -21,11 +21,11 @@ type player struct {
 	*world
 	random *rand.Rand
 	added  int
-	// alone is whether a change is the only one of its step.
+	// alone is true if a change is the only one of its step.
 	alone bool
 }
 
-// localServices are the names that a player gives.
+// localServices are the names that a player uses.
 var localServices = []string{"a", "b", "c"}
 
 func (p *player) pick(of []string) string { return of[p.random.IntN(len(of))] }
@@ -45,7 +45,7 @@ func (p *player) play(first bool) {
 		p.addNode(fmt.Sprintf("m%d", p.added))
 	case choice == 1 && len(others) > 0:
 		p.deleteNode(p.pick(others))
-	case choice == 2 && len(others) > 0: // gone and there again
+	case choice == 2 && len(others) > 0: // deleted and recreated
 		node := p.pick(others)
 		p.deleteNode(node)
 		p.addNode(strings.TrimPrefix(node, p.NodeName("")))
@@ -80,19 +80,20 @@ func (p *player) play(first bool) {
 		service := p.pick(services)
 		p.note("somebody changes Service %s", service)
 		p.Must(p.patchService(service, `{"spec":{"selector":{"vm/rack":"elsewhere"}}}`))
-	case choice == 12 && p.alone && len(services) > 0: // What is not wanted any more is not taken back.
+	case choice == 12 && p.alone && len(services) > 0: // An unwanted Service is not adopted again.
 		service := p.pick(services)
-		p.note("somebody takes the owner of Service %s away", service)
+		p.note("somebody removes the owner of Service %s", service)
 		p.Must(p.patchService(service, `{"metadata":{"ownerReferences":null}}`))
 	case !exists:
 		p.createLocalService(name)
 	}
 }
 
-// step makes a few changes, at most so many.
+// step makes a few changes, up to a maximum.
 func (p *player) step(most int) { p.change(p.random.IntN(most)+1, true) }
 
-// change makes changes of which the controller may see only where they end. Everything is in place before them, or not.
+// change makes changes of which the controller may observe only the result. inPlace is true if everything is in place
+// before them.
 func (p *player) change(n int, inPlace bool) {
 	creates, deletes := maps.Clone(p.creates), maps.Clone(p.deletes)
 	p.steady, p.left, p.came, p.former = p.services(), sets.New[string](), sets.New[string](), sets.New[string]()
@@ -101,14 +102,14 @@ func (p *player) change(n int, inPlace bool) {
 		p.play(i == 0 && inPlace)
 	}
 	p.unseen(creates, deletes)
-	// Of a node that has gone the controller may hear after a change of a LocalService that came later, and of a
-	// LocalService that has gone after a node that came later.
+	// The controller may observe the deletion of a node after a later change of a LocalService, and the deletion of a
+	// LocalService after the later creation of a node.
 	p.allow(1, sets.New(localServices...), p.left)
 	p.allow(1, p.former, p.came)
 }
 
-// TestSequences makes thousands of changes, one after the other, with nothing going wrong, and comes back to where it
-// began: there is no state that cannot be left.
+// TestSequences makes thousands of changes, one after the other and without faults, and returns to the initial state:
+// the controller gets out of every state.
 func TestSequences(t *testing.T) {
 	random, worlds, steps := random(t), 4, 10 // A step is 3 changes on average.
 	if whole() {
@@ -144,11 +145,11 @@ func TestSequences(t *testing.T) {
 		p.rest(time.Second)
 	}
 	if now := k.goroutines(); now > 2*goroutines {
-		t.Errorf("the controller has %d goroutines, and began with %d", now, goroutines)
+		t.Errorf("the controller has %d goroutines, and started with %d", now, goroutines)
 	}
 }
 
-// TestBadAnswers has requests fail in every way while changes are made, and then none.
+// TestBadAnswers makes requests fail in every way during changes, and then makes none fail.
 func TestBadAnswers(t *testing.T) {
 	random, steps := random(t), len(badAnswers)
 	if whole() {
@@ -160,7 +161,7 @@ func TestBadAnswers(t *testing.T) {
 	for i := range steps {
 		what := badAnswers[i%len(badAnswers)]
 		often := 1 + random.IntN(3)
-		p.note("one of %d requests goes wrong: %s", often, what)
+		p.note("one of %d requests fails: %s", often, what)
 		var mu sync.Mutex
 		asked := 0
 		proxy.set(func(r *http.Request) fault {
@@ -174,7 +175,7 @@ func TestBadAnswers(t *testing.T) {
 		p.step(4)
 		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 		proxy.set(nil, nil)
-		p.note("all requests go well")
+		p.note("all requests succeed")
 		p.settle(fmt.Sprintf("step %d, %s", i, what))
 	}
 	p.rest(time.Second)
@@ -183,8 +184,8 @@ func TestBadAnswers(t *testing.T) {
 // watched are the resources that a LocalService's Services depend on.
 var watched = []string{"localservices", "nodes", "services"}
 
-// TestLaggingWatches has the watches of some resources tell nothing while changes are made, and tell all of it later,
-// or never, so that only a new list shows what is there.
+// TestLaggingWatches makes the watches of some resources send nothing during changes. Later they send all events, or
+// they never do, so that only a new list shows the objects.
 func TestLaggingWatches(t *testing.T) {
 	random, steps := random(t), 4
 	if whole() {
@@ -204,20 +205,20 @@ func TestLaggingWatches(t *testing.T) {
 				}
 			}
 		}
-		p.note("the watches of %v tell nothing", sets.List(frozen))
+		p.note("the watches of %v send nothing", sets.List(frozen))
 		proxy.freeze(frozen.UnsortedList()...)
 		p.step(4)
 		p.disordered()
 		time.Sleep(time.Duration(200+random.IntN(1800)) * time.Millisecond)
 		switch random.IntN(3) {
 		case 0:
-			p.note("they tell what they have held back")
+			p.note("they send the events that they held")
 			proxy.thaw()
 		case 1:
-			p.note("they break, and begin anew")
+			p.note("they break, and restart")
 			proxy.breakWatches(false, frozen.UnsortedList()...)
 		case 2:
-			p.note("they break, and are too old to begin anew")
+			p.note("they break, and are too old to restart")
 			proxy.breakWatches(true, frozen.UnsortedList()...)
 		}
 		p.settle(fmt.Sprintf("step %d, %v", i, sets.List(frozen)))

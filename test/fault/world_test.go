@@ -23,10 +23,10 @@ import (
 
 const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
-// whole reports whether the campaigns are to be run whole, and not only the part that fits into `make test`.
+// whole reports whether the campaigns should run whole, and not only the part that fits into `make test`.
 func whole() bool { return os.Getenv("FAULT") == "whole" }
 
-// random is the source of a campaign's choices. It prints its seed, by which $SEED repeats them.
+// random returns the source of a campaign's choices, and prints its seed. $SEED repeats them.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := newSeed()
@@ -37,7 +37,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), 0))
 }
 
-// bounds are how often something may happen.
+// bounds limit how often something may happen.
 type bounds struct{ least, most int }
 
 func (b bounds) plus(more bounds) bounds { return bounds{b.least + more.least, b.most + more.most} }
@@ -48,19 +48,19 @@ type world struct {
 	nodes   map[string]map[string]string // labels, by full name
 	specs   map[string]*v1alpha1.LocalServiceSpec
 	foreign map[string]*corev1.Service
-	// creates and deletes are how often each Service should have been created and deleted by the controller.
+	// creates and deletes count how often the controller should have created and deleted each Service.
 	creates, deletes map[string]bounds
-	// steady are the Services that should have been there, as they are, all the time since it was last set.
+	// steady has the Services that should have existed unchanged ever since it was last set.
 	steady map[string]string
-	known  sets.Set[string] // the names of all nodes that there have been
-	// left and came are those of nodes that have gone or changed, and come, since they were last set, and former are
-	// the LocalServices that have gone, or whose Services were to be made anew.
+	known  sets.Set[string] // the names of all nodes that have ever existed
+	// left has the names of nodes that were deleted or changed since it was last set, came those of new nodes, and
+	// former the LocalServices that were deleted, or whose Services had to be recreated.
 	left, came, former sets.Set[string]
 	history            []string
 	// other is another API server on the same storage, nil for none.
 	other *framework.Cluster
-	// created and deleted are how often each Service was, as the audit logs tell that were read until the marks. Of a
-	// request whose client has gone they cannot tell.
+	// created and deleted count how often each Service was, according to the audit logs up to the marks. The logs lack
+	// the result of a request whose client is gone.
 	created, deleted map[string]bounds
 	marks            map[*framework.Audit]framework.Mark
 }
@@ -76,7 +76,7 @@ func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	return w
 }
 
-// note keeps what was done, for whoever must find out why it went wrong.
+// note records what was done, for whoever investigates a failure.
 func (w *world) note(format string, args ...any) {
 	w.history = append(w.history, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
@@ -87,7 +87,7 @@ func (w *world) fail(format string, args ...any) {
 	w.Fatalf("%s\nWhat was done:\n%s", fmt.Sprintf(format, args...), strings.Join(w.history, "\n"))
 }
 
-// services are the Services that should be there, by name, with their LocalService.
+// services returns the LocalService of each Service that should exist, by name.
 func (w *world) services() map[string]string {
 	want := map[string]string{}
 	for name, spec := range w.specs {
@@ -101,7 +101,7 @@ func (w *world) services() map[string]string {
 	return want
 }
 
-// do changes the cluster, and the model with it. The LocalServices whose Services are to be made anew are replaced.
+// do changes the cluster, and the model with it. The Services of the replaced LocalServices must be recreated.
 func (w *world) do(what string, change func() error, replaced ...string) {
 	w.T.Helper()
 	before := w.services()
@@ -133,7 +133,7 @@ func (w *world) count(counts map[string]bounds, service string, n int) {
 	counts[service] = counts[service].plus(bounds{n, n})
 }
 
-// unseen lets what was done since before be left out, because the controller may have seen only where it ended.
+// unseen makes everything done since before optional, because the controller may have observed only the result.
 func (w *world) unseen(creates, deletes map[string]bounds) {
 	for _, c := range []struct{ before, now map[string]bounds }{{creates, w.creates}, {deletes, w.deletes}} {
 		for service, b := range c.now {
@@ -142,11 +142,11 @@ func (w *world) unseen(creates, deletes map[string]bounds) {
 	}
 }
 
-// disordered lets Services that were not steady be created and deleted a few times: the controller may have seen a
-// change of one resource before, or after, a change of another.
+// disordered allows Services that were not steady to be created and deleted a few times: the controller may have
+// observed the changes of two resources in any order.
 func (w *world) disordered() { w.allow(4, sets.New(localServices...), w.known) }
 
-// allow lets Services of some LocalServices and nodes that were not steady be created and deleted so many times more.
+// allow allows Services of some LocalServices and nodes that were not steady to be created and deleted more often.
 func (w *world) allow(times int, owners, nodes sets.Set[string]) {
 	for name := range owners {
 		for node := range nodes {
@@ -217,7 +217,7 @@ func (w *world) deleteLocalService(name string) {
 	})
 }
 
-// take creates a Service of nobody, and give deletes it.
+// take creates a foreign Service, and give deletes it.
 func (w *world) take(service string) {
 	w.do("create a foreign Service "+service, func() error {
 		object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: service},
@@ -242,7 +242,7 @@ func (w *world) deleteService(service string) {
 	w.count(w.creates, service, 1)
 }
 
-// controller is one that is begun anew when it is killed.
+// controller is a controller that is restarted when it is killed.
 type controller struct {
 	*framework.Controller
 	t    testing.TB
@@ -265,7 +265,7 @@ func (k *controller) start() {
 	}
 }
 
-// goroutines is how many goroutines the controller has.
+// goroutines returns the number of the controller's goroutines.
 func (k *controller) goroutines() int {
 	k.t.Helper()
 	_, body, err := k.Get(k.t.Context(), "/metrics")
@@ -281,7 +281,7 @@ func (k *controller) goroutines() int {
 	return n
 }
 
-// patchService changes a Service as somebody else might.
+// patchService changes a Service as another client might.
 func (w *world) patchService(name, patch string) error {
 	_, err := w.ServiceClient().Patch(w.Ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err

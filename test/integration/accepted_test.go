@@ -20,7 +20,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// hostile are values that an API server may accept for a LocalService, and not for a Service, by the last name of their
+// hostile has values that an API server may accept for a LocalService but not for a Service, by the last name of their
 // field.
 var hostile = map[string][]any{
 	"targetPort": {-1, 0, 70000, 65535, 65536, "", "8080", "a-b", "a--b", "-a", "A", "abcdefghijklmno",
@@ -47,7 +47,7 @@ var hostile = map[string][]any{
 		map[string]any{"a": strings.Repeat("é", 50_000)}, map[string]any{"a": strings.Repeat("a", 49_999)}},
 }
 
-// keysAndValues are for all maps.
+// keysAndValues has entries for all maps.
 var keysAndValues = func() (found []any) {
 	words := []string{"", "a", "A", "1", "-a", "a-", "a.b", "a_b", "a b", "é", "a/b", "/b", "a/", "a/b/c", "a/-b",
 		"A/b", "a..b/c", "owner", nodeLabel, strings.Repeat("a", 63), strings.Repeat("a", 64),
@@ -58,7 +58,7 @@ var keysAndValues = func() (found []any) {
 	return found
 }()
 
-// randomSpec is the spec of a LocalService in which some of the values are hostile.
+// randomSpec returns the spec of a LocalService in which some values are hostile.
 func (s *scene) randomSpec(all []schemaPart) *rapid.Generator[any] {
 	return rapid.Custom(func(rt *rapid.T) any {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
@@ -78,9 +78,9 @@ func (s *scene) randomSpec(all []schemaPart) *rapid.Generator[any] {
 	})
 }
 
-// TestWhatIsAcceptedWorks tests that of a spec that the API server accepts it also accepts the Service, so that what is
-// wrong with a spec is told to whoever writes it, and not later, node by node. What only the cluster knows, whether it
-// has addresses of a family, is the exception.
+// TestWhatIsAcceptedWorks tests that the API server accepts the Services of each spec that it accepts. So whoever
+// writes a bad spec gets the error at once, and not later for each node. The exception is what only the cluster knows:
+// whether it has addresses of a family.
 func TestWhatIsAcceptedWorks(t *testing.T) {
 	t.Parallel()
 	const specs = 2000

@@ -13,10 +13,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// orphan deletes an object and has the garbage collector leave behind what it owns.
+// orphan deletes an object and makes the garbage collector orphan its dependents.
 var orphan = metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}
 
-// waitConflict waits until a LocalService says that so many of its nodes' Services have a name that is taken.
+// waitConflict waits until a LocalService reports that a number of its nodes' Services have a name that is taken.
 func (s *scene) waitConflict(name string, nodes, conflicts int) {
 	s.T.Helper()
 	what := fmt.Sprintf("reports %d conflicts", conflicts)
@@ -31,9 +31,9 @@ func (s *scene) waitConflict(name string, nodes, conflicts int) {
 	})
 }
 
-// TestForeignServicesOfARival tests two LocalServices that come at the same time and want one name, (a, b-c) and
-// (a-b, c): one has it, and keeps it whatever happens to either of them, and the other one says so, and gets it when
-// the first is gone.
+// TestForeignServicesOfARival tests two LocalServices that are created at the same time and want one name, (a, b-c) and
+// (a-b, c): one gets it, and keeps it whatever happens to either of them. The other one reports that, and gets the name
+// when the first is deleted.
 func TestForeignServicesOfARival(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "rival")
@@ -70,9 +70,9 @@ func TestForeignServicesOfARival(t *testing.T) {
 	s.WaitServices(s.WaitReady(rival), name)
 }
 
-// TestAdoptionFromTheEarlyImplementation tests the way from the early implementation to this one: as long as the old
-// object owns the Services they are conflicts, and when it has been deleted with --cascade=orphan they are adopted as
-// they are. Of the old object it only matters that it is another one, so a ConfigMap does.
+// TestAdoptionFromTheEarlyImplementation tests the migration from the early implementation to this one: as long as the
+// old object owns the Services, they are conflicts. Once it is deleted with --cascade=orphan, they are adopted
+// unchanged. Any other object can stand for the old one: here it is a ConfigMap.
 func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "early")
@@ -90,7 +90,7 @@ func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 		service.Spec.Selector = map[string]string{"app": "demo", "vm/rack": node}
 		services[node] = s.CreateService(service)
 	}
-	f.passServices() // What the controller has not heard of, it would try to create.
+	f.passServices() // The controller would try to create Services that it has not observed.
 	s.ResetCount()
 	s.Create("demo")
 	s.waitConflict("demo", len(nodes), len(nodes))
@@ -115,8 +115,8 @@ func TestAdoptionFromTheEarlyImplementation(t *testing.T) {
 	s.WantWrites("services", "3 patch services 200")
 }
 
-// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan stay as they
-// are, and belong to its successor, with their addresses and all that it wants otherwise.
+// TestAdoptionOfOrphans tests that the Services of a LocalService that was deleted with --cascade=orphan stay
+// unchanged, and that its successor adopts them: they keep their addresses, and get everything else that it wants.
 func TestAdoptionOfOrphans(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "orphans")
@@ -142,8 +142,8 @@ func TestAdoptionOfOrphans(t *testing.T) {
 	s.WantWrites("services", "2 patch services 200")
 }
 
-// TestDeletionAndAnew tests that a LocalService that follows one of its name, before the garbage collector is
-// through, gets Services of its own, and waits for those of its predecessor without calling them a conflict.
+// TestDeletionAndAnew tests that a LocalService that replaces one of the same name, before the garbage collector has
+// finished, gets Services of its own, and waits for those of its predecessor without reporting a conflict.
 func TestDeletionAndAnew(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "anew")

@@ -29,7 +29,7 @@ func (s *scene) createFromYAML(name, fields string, dryRun ...string) error {
 	return err
 }
 
-// wantRefusal fails unless an error tells what is wrong, and what to do about it, in words and not in regular
+// wantRefusal fails unless an error says what is wrong, and what to do about it, in words and without regular
 // expressions.
 func wantRefusal(t *testing.T, err error, sentences ...string) {
 	t.Helper()
@@ -175,8 +175,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-// TestGoodSpecsOfHostnames tests what mode Hostnames takes that a Service for each node does not, and what has no
-// effect.
+// TestGoodSpecsOfHostnames tests specs that only mode Hostnames accepts, and fields that have no effect there.
 func TestGoodSpecsOfHostnames(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "good")
@@ -238,7 +237,7 @@ func TestGoodSpecsBecomeServices(t *testing.T) {
 	}
 }
 
-// everyField leaves no field to defaults that a Service with a load balancer can have.
+// everyField sets every field that a Service with a load balancer can have.
 const everyField = "type: LoadBalancer, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{name: web, port: " +
 	"80, appProtocol: kubernetes.io/h2c}, {name: dns, port: 53, protocol: UDP}], selector: {app: demo, tier: web}, " +
 	"publishNotReadyAddresses: true, trafficDistribution: PreferSameNode, sessionAffinity: ClientIP, " +
@@ -247,8 +246,8 @@ const everyField = "type: LoadBalancer, ipFamilies: [IPv4], ipFamilyPolicy: Sing
 	`loadBalancerClass: example.com/fast, loadBalancerSourceRanges: [192.0.2.0/24, "2001:db8::/32"], ` +
 	`serviceMetadata: {labels: {team: infra}, annotations: {note: "hello, world"}}`
 
-// TestHalfGoodSpecs tests specs that no Service can have. What the CustomResourceDefinition does not find, the API
-// server does when it is asked for the Services; then the LocalService tells, and heals when its spec is corrected.
+// TestHalfGoodSpecs tests specs that no Service can have. If the CustomResourceDefinition does not detect that, the API
+// server refuses the Services. The LocalService reports that, and becomes ready when its spec is corrected.
 func TestHalfGoodSpecs(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat("a", 300<<10)
@@ -276,7 +275,7 @@ func TestHalfGoodSpecs(t *testing.T) {
 	}
 }
 
-// TestStatusIsApart tests that the status has its own door, which the spec does not go through.
+// TestStatusIsApart tests that the status is a subresource: it cannot change the spec, nor the reverse.
 func TestStatusIsApart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "status")

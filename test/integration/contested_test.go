@@ -17,7 +17,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// mutate has the API server change all Services of the scene's namespace, and waits until isChanged says so of one.
+// mutate makes the API server change all Services of the scene's namespace, and waits until isChanged reports it of
+// one.
 func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bool) {
 	s.T.Helper()
 	rule := admissionregistrationv1.RuleWithOperations{
@@ -76,8 +77,8 @@ func (s *scene) createAdmission(resource string, object runtime.Object) {
 	s.Must(err)
 }
 
-// TestContestedFields tests that a field that a policy sets at each write is named, costs at most one write more, and
-// is left alone then; and that the LocalService is ready when it asks for what the policy sets.
+// TestContestedFields tests that a field that a policy sets at each write is reported, costs at most one additional
+// write, and then stays unchanged. The LocalService becomes ready when it wants what the policy sets.
 func TestContestedFields(t *testing.T) {
 	t.Parallel()
 	balancer := framework.OfType(corev1.ServiceTypeLoadBalancer)

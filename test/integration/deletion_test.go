@@ -12,9 +12,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestDeletionOfANamespaceWithManyServices tests that a namespace goes away with all that is in it, that the controller
-// does not fight for it meanwhile, and that it is through with it then. In one case the LocalServices outlive their
-// Services; else the one or the other goes first, as it happens.
+// TestDeletionOfANamespaceWithManyServices tests that a namespace is deleted with everything in it, that the controller
+// recreates nothing meanwhile, and that it has no work left afterwards. In one case the LocalServices outlive their
+// Services. In the other one the order is undefined.
 func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 	t.Parallel()
 	for name, servicesFirst := range map[string]bool{"in any order": false, "Services first": true} {
@@ -41,7 +41,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			f.passAll()
 			requests := s.Requests()
 			t.Logf("the controller's requests while the namespace was deleted: %s", requests)
-			// What is under way is tried, until the first answer, and not all there is.
+			// Writes in flight are tried until the first answer, and no others.
 			if refused := requests.Where(framework.Failed); len(refused) >= nodes*localServices {
 				t.Errorf("%d requests of the controller were refused, for %d Services of %d LocalServices: %s",
 					len(refused), nodes*localServices, localServices, refused)
@@ -61,8 +61,8 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 	}
 }
 
-// TestDeletionOfALocalService tests that the garbage collector deletes a LocalService's Services, and nothing else;
-// above all, that the controller makes nothing anew meanwhile.
+// TestDeletionOfALocalService tests that the garbage collector deletes a LocalService's Services, and nothing else, and
+// above all that the controller recreates nothing meanwhile.
 func TestDeletionOfALocalService(t *testing.T) {
 	t.Parallel()
 	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}

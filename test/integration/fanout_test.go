@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestFanOut is the main story: one Service for each node, with exactly the right content and no request too many.
+// TestFanOut tests the main feature: one Service for each node, with exactly the right content and no extra request.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "fanout")
@@ -49,8 +49,8 @@ func TestFanOut(t *testing.T) {
 	s.wantReads(len(nodes) / 2) // It is slow if that many syncs of half a second are needed.
 }
 
-// wantReads fails if the controllers, which have their caches, have read more than they must: a LocalService before
-// each sync that writes, of which there are at most so many, and the Service of each EndpointSlice that they created.
+// wantReads fails if the controllers, which have caches, have read more than necessary: a LocalService before each sync
+// that writes, with a maximum of such syncs, and the Service of each EndpointSlice that they created.
 func (s *scene) wantReads(syncs int) {
 	s.T.Helper()
 	requests := s.Requests()
@@ -63,8 +63,8 @@ func (s *scene) wantReads(syncs int) {
 	}
 }
 
-// checkService compares a Service, to the last field that is not the API server's own, with what the LocalService of
-// TestFanOut is to have on a node.
+// checkService compares a Service, in every field that the API server does not set, with what the LocalService of
+// TestFanOut should have on a node.
 func checkService(t *testing.T, service *corev1.Service, ls *v1alpha1.LocalService, node string) {
 	t.Helper()
 	singleStack, cluster := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
@@ -109,8 +109,8 @@ func checkService(t *testing.T, service *corev1.Service, ls *v1alpha1.LocalServi
 	}
 }
 
-// TestNamesOfNodes tests that the API server takes the names, labels and annotations of Services for all sorts of nodes
-// that there are in the field.
+// TestNamesOfNodes tests that the API server accepts the names, labels and annotations of Services for all kinds of
+// node names that occur in practice.
 func TestNamesOfNodes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "names")
@@ -151,6 +151,6 @@ func TestNamesOfNodes(t *testing.T) {
 			}
 		}
 	}
-	// The promise that users type.
+	// The documented form, which users type.
 	s.WaitServiceExists("demo-" + nodes[0])
 }

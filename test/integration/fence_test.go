@@ -10,13 +10,13 @@ import (
 )
 
 // fenceRounds is how often a fence is passed. The work that an event causes begins before that of the first round's
-// event, and may then still be under way on another worker; not so when the second round is through.
+// event, and may still be in progress on another worker during that round, but not after the second one.
 const fenceRounds = 2
 
-// fence tells that the controller has seen, and dealt with, all that happened before: it makes something else happen
-// that the controller must react to, and waits for that reaction. Events of one resource come in their order. So what
-// has not happened after a fence of the right resource does not happen. It has a namespace of its own, which the
-// requests of the scene do not count.
+// fence ensures that the controller has observed, and handled, all previous events: it causes another event that the
+// controller must react to, and waits for that reaction. Events of one resource arrive in their order. So what has not
+// happened after a fence of the right resource will not happen. A fence has a namespace of its own, whose requests do
+// not count as those of the scene.
 type fence struct {
 	*scene
 	node string
@@ -24,13 +24,13 @@ type fence struct {
 
 const fenceName = "fence"
 
-// freeFences are the fences of the shared cluster that no test uses. Making one is more work than passing it.
+// freeFences has the fences of the shared cluster that no test uses. Making one takes longer than passing it.
 var freeFences struct {
 	sync.Mutex
 	fences []*fence
 }
 
-// newFence returns a fence for this test, in good time before it is needed.
+// newFence returns a fence for this test. Call it some time before the fence is needed.
 func (s *scene) newFence() *fence {
 	s.T.Helper()
 	if s.Cluster != shared {
@@ -81,7 +81,7 @@ func (f *fence) rounds(pass func()) {
 	}
 }
 
-// passServices is for what events of Services cause.
+// passServices waits until all previous events of Services are handled.
 func (f *fence) passServices() {
 	f.T.Helper()
 	f.rounds(func() {
@@ -91,7 +91,7 @@ func (f *fence) passServices() {
 	})
 }
 
-// passNodes is for what events of nodes cause.
+// passNodes waits until all previous events of nodes are handled.
 func (f *fence) passNodes() {
 	f.T.Helper()
 	f.rounds(func() {
@@ -102,8 +102,8 @@ func (f *fence) passNodes() {
 	})
 }
 
-// passLocalServices is for what events of LocalServices cause. The status that the controller writes is such an event,
-// so this is also for what its own writes cause.
+// passLocalServices waits until all previous events of LocalServices are handled. They include the writes of the status
+// by the controller.
 func (f *fence) passLocalServices() {
 	f.T.Helper()
 	f.rounds(func() {
@@ -114,7 +114,7 @@ func (f *fence) passLocalServices() {
 	})
 }
 
-// passPods is for what events of pods cause.
+// passPods waits until all previous events of pods are handled.
 func (f *fence) passPods() {
 	f.T.Helper()
 	f.rounds(func() {
@@ -124,7 +124,7 @@ func (f *fence) passPods() {
 	})
 }
 
-// passAll is for all that can have happened.
+// passAll waits until all previous events are handled.
 func (f *fence) passAll() {
 	f.T.Helper()
 	f.passServices()

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// client is what the typed clients of all resources have in common.
+// client has the methods that the typed clients of all resources have in common.
 type client[T metav1.Object] interface {
 	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
@@ -41,13 +41,13 @@ type target[T interface {
 	contents []string
 	// creations are more of them, for new objects only.
 	creations []string
-	// keepsContent is set where nobody replaces all fields at once.
+	// keepsContent is true if nobody replaces all fields at once.
 	keepsContent bool
 	// empty returns a new object, without anything.
 	empty func() T
 }
 
-// random is a request with a random verb, mostly in the namespace that there is.
+// random returns a request with a random verb, mostly in the existing namespace.
 func (r *target[T]) random(p *pair) request {
 	namespace, name := p.namespace, pick(p, r.names...)
 	switch p.IntN(25) {
@@ -81,14 +81,14 @@ func (r *target[T]) random(p *pair) request {
 	return out
 }
 
-// getter returns what reads an object.
+// getter returns a function that reads an object.
 func (r *target[T]) getter(namespace, name string) func(context.Context, *side) (metav1.Object, error) {
 	return func(ctx context.Context, s *side) (metav1.Object, error) {
 		return r.client(s, namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 }
 
-// randomMetadata are random fields of metadata, mostly good ones.
+// randomMetadata returns random fields of metadata, mostly valid ones.
 func randomMetadata(p *pair) map[string]any {
 	out := map[string]any{}
 	set := func(key string, values ...any) {
@@ -113,7 +113,7 @@ func randomMetadata(p *pair) map[string]any {
 	return out
 }
 
-// object is one that has some fields, nulls left out.
+// object returns an object with some fields, without those that are null.
 func (r *target[T]) object(metadata map[string]any, content map[string]any) T {
 	object := r.empty()
 	content["metadata"] = metadata
@@ -231,8 +231,8 @@ func (r *target[T]) delete(p *pair, out *request) {
 			options.Preconditions.ResourceVersion = new(versionOf(version, was))
 		}
 		if policy != "" {
-			// The real one compares the version also with that of its own change of the finalizers, and the controllers
-			// have no policy.
+			// The real API server also compares the version with that of its own change of the finalizers, and the
+			// controllers have no policy.
 			options.PropagationPolicy, options.Preconditions.ResourceVersion = &policy, nil
 		}
 		return "gone or going", r.client(s, out.namespace).Delete(ctx, out.name, options)

@@ -63,7 +63,7 @@ var services = target[*corev1.Service]{
 		"selector: {app: 'a b'}, ports: [{port: 80}]", "selector: {app: demo, vm/rack: a}, ports: [{port: 80}]",
 		"loadBalancerClass: example.com/a, ports: [{port: 80}]", "externalTrafficPolicy: Local, ports: [{port: 80}]",
 		"clusterIP: 198.51.100.1", "clusterIP: '1'", "clusterIP: ''"),
-	// What becomes of families when they are changed no history asks.
+	// No history needs the result of a change of families.
 	creations: specs("ipFamilies: [IPv6], ports: [{port: 80}]", "ipFamilies: [IPv4], ports: [{port: 80}]",
 		"clusterIP: None, ipFamilies: [IPv6]", "clusterIP: None, ipFamilies: [IPv4]",
 		"ipFamilyPolicy: PreferDualStack, ports: [{port: 80}]", "ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]",
@@ -71,7 +71,7 @@ var services = target[*corev1.Service]{
 	keepsContent: true,
 }
 
-// specs are contents of which each is a spec.
+// specs returns contents, each of which is a spec.
 func specs(texts ...string) []string {
 	for i, text := range texts {
 		texts[i] = "spec: {" + text + "}"
@@ -196,7 +196,7 @@ func (p *pair) pods() {
 	p.askAll(60, pods.random)
 }
 
-// quota fills a namespace that may have three Services.
+// quota fills a namespace with a quota of three Services.
 func (p *pair) quota() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}}
 	quota.Spec.Hard = corev1.ResourceList{"count/services": resource.MustParse("3")}
@@ -211,8 +211,8 @@ func (p *pair) quota() {
 		}
 		return err
 	})
-	// Each has a name of its own: of a creation that is refused after it was counted, because there is one of that name
-	// already, the real one knows only later that it takes no room.
+	// Each has a name of its own: if a creation is counted and then refused because the name exists, the real API
+	// server corrects its count only later.
 	for i := range 20 {
 		create := request{kind: "services", namespace: p.namespace, name: fmt.Sprint("s", i)}
 		create.get = services.getter(create.namespace, create.name)
@@ -221,7 +221,7 @@ func (p *pair) quota() {
 	}
 }
 
-// watches compares what informers with a selector, and lists that are streamed, tell of Services.
+// watches compares the Services that informers with a selector, and streamed lists, report.
 func (p *pair) watches() {
 	var told [2]*recorder
 	for i, s := range p.sides {
@@ -241,7 +241,7 @@ func (p *pair) watches() {
 		_, err := s.kube.CoreV1().Services(p.namespace).Create(p.Context(), last, metav1.CreateOptions{})
 		p.scene.Must(err)
 	}
-	p.scene.Eventually("both informers tell of the last Service", func(context.Context) error {
+	p.scene.Eventually("both informers report the last Service", func(context.Context) error {
 		for _, r := range told {
 			if !slices.Contains(r.events(), "add last") {
 				return fmt.Errorf("%v", r.events())
@@ -250,11 +250,11 @@ func (p *pair) watches() {
 		return nil
 	})
 	if real, simulated := told[0].events(), told[1].events(); !slices.Equal(real, simulated) {
-		p.Errorf("the informer tells %v, and of the simulation %v", real, simulated)
+		p.Errorf("the informer reports %v, that of the simulation %v", real, simulated)
 	}
 }
 
-// recorder records what an informer tells.
+// recorder records the events of an informer.
 type recorder struct {
 	mu  sync.Mutex
 	all []string
@@ -269,7 +269,7 @@ func (r *recorder) tell(what string, object any) {
 	r.all = append(r.all, what+" "+nameOf(object.(metav1.Object)))
 }
 
-// nameOf is the name of an object, or how it begins if the rest was made up.
+// nameOf returns the name of an object, or its prefix if the rest was generated.
 func nameOf(object metav1.Object) string {
 	if prefix := object.GetGenerateName(); prefix != "" && strings.HasPrefix(object.GetName(), prefix) {
 		return fmt.Sprint(prefix, len(object.GetName())-len(prefix), " letters")
@@ -306,7 +306,7 @@ func recordServices(p *pair, s *side) *recorder {
 	return out
 }
 
-// streamedList is the request of a list that comes as a watch.
+// streamedList returns the request of a list that is sent as a watch.
 func (p *pair) streamedList() request {
 	out := request{kind: "services", namespace: p.namespace, name: "a", what: "streamed list"}
 	out.get = services.getter(out.namespace, out.name)

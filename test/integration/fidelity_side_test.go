@@ -22,7 +22,7 @@ import (
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
-// side is one of the API servers, and what is known of it. What it makes up itself is compared by number.
+// side is one of the API servers, with what is known of it. Values that it generates are compared by their numbers.
 type side struct {
 	kube   kubernetes.Interface
 	ours   clientset.Interface
@@ -31,7 +31,7 @@ type side struct {
 	madeUp map[string][]string
 }
 
-// known is what a side has of an object: nil for none.
+// known is the object that a side has, nil for none.
 type known struct {
 	object         metav1.Object
 	uid            types.UID
@@ -50,7 +50,7 @@ func newSide(config *rest.Config) (*side, error) {
 		errors.Join(err1, err2, err3)
 }
 
-// ask makes a request, and returns what is to be compared: the answer, and what is stored then.
+// ask makes a request, and returns what to compare: the answer, and what is stored afterwards.
 func (s *side) ask(ctx context.Context, r *request) map[string]any {
 	key := r.kind + r.namespace + "/" + r.name
 	was := s.known[key]
@@ -75,7 +75,7 @@ func (s *side) ask(ctx context.Context, r *request) map[string]any {
 	return outcome
 }
 
-// outcomeOf is what the controllers read of an error.
+// outcomeOf returns what the controllers read from an error.
 func outcomeOf(err error) map[string]any {
 	if err == nil {
 		return map[string]any{"code": 200}
@@ -95,7 +95,7 @@ func isAboutUID(err error) bool {
 		func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
 
-// plain is a value as JSON, in which nothing is left that no two API servers have in common.
+// plain returns a value as JSON, without what always differs between API servers.
 func (s *side) plain(value any, was known) any {
 	object, isObject := value.(metav1.Object)
 	if !isObject {
@@ -135,8 +135,8 @@ func (s *side) plain(value any, was known) any {
 	return out
 }
 
-// looksSame reports whether a write has changed nothing that the simulation knows: somebody has set a field to what it
-// was, and manages it now; or the default of the status of a new LocalService is stored, which was only told before.
+// looksSame reports whether a write has changed nothing that the simulation models: a client has set a field to its
+// current value, and manages it now; or the default of a new LocalService's status, which was only returned, is stored.
 func looksSame(before, after metav1.Object) bool {
 	ls, isOurs := after.(*v1alpha1.LocalService)
 	isNew := isOurs && ls.Status.ObservedGeneration == -1
@@ -152,7 +152,7 @@ func looksSame(before, after metav1.Object) bool {
 	return apiequality.Semantic.DeepEqual(without(before), without(after))
 }
 
-// numberAllocated has numbers for what is allocated for a Service: each of its addresses and ports has its own.
+// numberAllocated replaces what is allocated for a Service by numbers, one for each address and port.
 func (s *side) numberAllocated(uid string, spec map[string]any) {
 	replace := func(fields map[string]any, key string) {
 		if value := fields[key]; value != nil && value != corev1.ClusterIPNone && value != "" {
@@ -174,7 +174,7 @@ func (s *side) numberAllocated(uid string, spec map[string]any) {
 	}
 }
 
-// number is how many of a kind were seen before a value was.
+// number returns how many values of a kind were seen before this one.
 func (s *side) number(kind, value string) string {
 	seen := s.madeUp[kind]
 	i := slices.Index(seen, value)

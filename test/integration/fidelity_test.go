@@ -24,8 +24,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// onPurpose is where the simulated API server differs from the real one, and why that is no matter: the requests, and
-// what differs in the outcome.
+// onPurpose lists where the simulated API server differs from the real one, and why that does not matter: the requests,
+// and what differs in the outcome.
 var onPurpose = []struct {
 	request, path *regexp.Regexp
 	because       string
@@ -41,11 +41,11 @@ var onPurpose = []struct {
 			"of what they have read, for which both have 409"},
 }
 
-// refusal is what tells one refusal from another.
+// refusal has what distinguishes one refusal from another.
 var refusal = regexp.MustCompile(`^\.(code|reason|error|isTerminating)$`)
 
 // TestSimulationIsTrue sends the same random requests to a real API server and to the simulated one, whose histories
-// test the controllers: what they learn there holds only where both answer the same, and store the same.
+// test the controllers. The results of histories hold only if both servers answer the same, and store the same.
 func TestSimulationIsTrue(t *testing.T) {
 	t.Parallel()
 	seed := uint64(1) // The same each time, unless it is given: see $SEED.
@@ -53,8 +53,8 @@ func TestSimulationIsTrue(t *testing.T) {
 		seed = given
 	}
 	t.Logf("the seed is %d", seed)
-	// Of the controllers of Kubernetes, which the simulation has apart from its API server, only those run that others
-	// need: for pods, and for quotas.
+	// Only those controllers of Kubernetes run that are needed for pods and for quotas. The simulation has them apart
+	// from its API server.
 	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true,
 		Args: []string{"--controllers=serviceaccount-controller,resourcequota-controller"}})
 	for name, play := range map[string]func(p *pair){
@@ -86,7 +86,7 @@ type pair struct {
 	asked     []string
 }
 
-// ending is the end of the name of a namespace that is being deleted, and absent that of one that there is not.
+// ending is the suffix of the name of a namespace that is being deleted, and absent that of one that does not exist.
 const ending, absent = "-ending", "-absent"
 
 func newPair(t *testing.T, cluster *framework.Cluster, name string, seed uint64) *pair {
@@ -115,7 +115,7 @@ func newPair(t *testing.T, cluster *framework.Cluster, name string, seed uint64)
 	return p
 }
 
-// askAll makes so many random requests.
+// askAll makes a number of random requests.
 func (p *pair) askAll(count int, request func(p *pair) request) {
 	p.Helper()
 	for range count {
@@ -125,7 +125,7 @@ func (p *pair) askAll(count int, request func(p *pair) request) {
 
 func pick[T any](p *pair, of ...T) T { return of[p.IntN(len(of))] }
 
-// request is one that is made of both. Its do knows what a side has of the object already.
+// request is a request to both sides. Its do receives the object that a side has.
 type request struct {
 	kind, namespace, name, what string
 
@@ -137,7 +137,7 @@ func (r *request) String() string {
 	return fmt.Sprintf("%s %s/%s: %s", r.kind, r.namespace, r.name, r.what)
 }
 
-// ask makes a request of both sides, and fails the test if they answer or store something else.
+// ask makes a request to both sides, and fails the test if their answers, or what they store, differ.
 func (p *pair) ask(r request) {
 	p.Helper()
 	p.asked = append(p.asked, r.String())
@@ -155,7 +155,7 @@ func (p *pair) ask(r request) {
 	}
 }
 
-// differences tells what is not the same in two values of JSON, unless it is on purpose.
+// differences returns how two JSON values differ, except for differences on purpose.
 func differences(r *request, path string, real, simulated any) []string {
 	for _, row := range onPurpose {
 		if row.request.MatchString(r.String()) && row.path.MatchString(path) {

@@ -26,12 +26,12 @@ const (
 	loadBalancers = "clusterIP: null, type: LoadBalancer"
 )
 
-// fieldWalks are the walks of all fields, by their names in the API.
+// fieldWalks has the walks of all fields, by their names in the API.
 var fieldWalks = map[string]walk{
 	"type":      {addressed, inPlace, []string{"type: NodePort", "type: LoadBalancer"}},
 	"clusterIP": {addressed, replaced, []string{"clusterIP: None"}},
 	"ports":     {"ports: null", inPlace, []string{onePort, "ports: [{name: a, port: 80}, {name: b, port: 81}]"}},
-	// Those that there are keep their node ports.
+	// Existing Services keep their node ports.
 	"ports of a NodePort": {nodePorts, inPlace, []string{"ports: [{name: a, port: 80}, {name: b, port: 81}]"}},
 	"ports in another order": {"ports: [{name: a, port: 1}, {name: b, port: 2}]", nothing,
 		[]string{"ports: [{name: b, port: 2}, {name: a, port: 1}]"}},
@@ -71,11 +71,11 @@ var fieldWalks = map[string]walk{
 }
 
 // TestEveryFieldSetChangedUnset takes every field of the API through its life. Each step reaches each Service by one
-// write, or by one replacement, and in the end the Services are what they were before.
+// write, or by one replacement, and in the end the Services are as before.
 func TestEveryFieldSetChangedUnset(t *testing.T) {
 	t.Parallel()
 	for _, name := range apiFields(reflect.TypeFor[v1alpha1.LocalServiceSpec]()) {
-		// These decide about nodes, and about which Services there are.
+		// These select nodes, and decide which Services exist.
 		isOther := slices.Contains([]string{"nodeSelector", "mode", "groupBy"}, name)
 		if _, found := fieldWalks[name]; !found && !isOther {
 			t.Errorf("spec.%s has no walk", name)
@@ -176,8 +176,8 @@ func TestEveryFieldHandEdits(t *testing.T) {
 	}
 }
 
-// TestVariablesAreBounded: annotations with variables are others for each Service, so that they cost the cluster and
-// the controller as much for each node as for all otherwise.
+// TestVariablesAreBounded: annotations with variables differ for each Service, so each node costs the cluster and the
+// controller as much as other annotations cost for all nodes together.
 func TestVariablesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "variables")

@@ -22,8 +22,8 @@ func (s *scene) checkFollows(ls *v1alpha1.LocalService, service *corev1.Service,
 	s.Must(followsError(ls, service, node))
 }
 
-// followsError compares a node's Service with all that its LocalService says: what is not said is the API server's to
-// choose.
+// followsError compares a node's Service with everything that its LocalService specifies. The API server chooses the
+// rest.
 func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node string) error {
 	want, err1 := runtime.DefaultUnstructuredConverter.ToUnstructured(&ls.Spec)
 	got, err2 := runtime.DefaultUnstructuredConverter.ToUnstructured(&service.Spec)
@@ -33,7 +33,7 @@ func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node strin
 	for _, own := range []string{"selector", "nodeSelector", "serviceMetadata"} {
 		delete(want, own)
 	}
-	// A second family may have been added to the one that was asked for.
+	// A second family may have been added to the requested one.
 	if n := len(ls.Spec.IPFamilies); n > 0 && n < len(service.Spec.IPFamilies) {
 		got["ipFamilies"] = got["ipFamilies"].([]any)[:n]
 	}
@@ -59,8 +59,8 @@ func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node strin
 		framework.Equal("annotations of "+service.Name, withoutTheirs(service.Annotations), annotations))
 }
 
-// missing tells where one JSON value says something that the other does not, "" for nowhere. A targetPort of 0, which
-// its type cannot leave out, says nothing.
+// missing returns the place where one JSON value has something that the other lacks, "" for none. A targetPort of 0,
+// which its type cannot omit, does not count.
 func missing(path string, want, got any) string {
 	switch want := want.(type) {
 	case map[string]any:

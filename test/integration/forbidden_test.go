@@ -79,7 +79,7 @@ var ofSlices = map[string]string{
 }
 
 // TestImpossible asks the API server, as the controller, for what it must never be able to do: in its own namespace,
-// where it may most, in another one, and in all.
+// where it has most permissions, in another one, and in all.
 func TestImpossible(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string][]string{
@@ -115,7 +115,7 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
-// asker asks what an account may do.
+// asker asks the API server what an account may do.
 type asker struct {
 	*scene
 	client kubernetes.Interface

@@ -26,7 +26,7 @@ func TestNamespaces(t *testing.T) {
 	began := cluster.Audit.Mark()
 	controller := s.NewController(t, "-kubeconfig="+kubeconfig, "-namespaces="+s.Namespace+","+later.Namespace,
 		"-leader-elect", "-leader-election-namespace="+s.Namespace)
-	_, err := controller.WaitLog(t.Context(), "Waiting: ", "namespace "+later.Namespace+" is left out until it exists")
+	_, err := controller.WaitLog(t.Context(), "Waiting: ", "namespace "+later.Namespace+" is skipped until it exists")
 	s.Must(err)
 
 	// What there is elsewhere is there before all that follows.

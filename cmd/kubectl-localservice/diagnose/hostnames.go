@@ -173,8 +173,8 @@ func retiring(ls *v1alpha1.LocalService) string {
 	if ls.Spec.Mode != v1alpha1.ModeHostnames {
 		before = "<node>." + ls.Name
 	}
-	if left, known := plan.LeftToRetire(ls, c.LastTransitionTime.Time); known {
-		until = " until " + c.LastTransitionTime.Add(left).UTC().Format(time.RFC3339)
+	if remaining, known := plan.RemainingRetirement(ls, c.LastTransitionTime.Time); known {
+		until = " until " + c.LastTransitionTime.Add(remaining).UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("The mode is being changed: the names of the previous mode, %s, are still there%s.", before,
 		until)

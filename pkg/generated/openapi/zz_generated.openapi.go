@@ -143,21 +143,21 @@ func schema_pkg_apis_localservice_v1alpha1_LocalService(ref common.ReferenceCall
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is that of every object.",
+							Description: "metadata is the standard metadata of an object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what every node's Service looks like, and which nodes get one.",
+							Description: "spec describes the Service of each node, and selects the nodes that get one.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.LocalServiceSpec"),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what the controller last saw and did. observedGeneration is -1 until it has looked for the first time.",
+							Description: "status reports what the controller last observed and did. observedGeneration is -1 until the first report.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.LocalServiceStatus"),
 						},
@@ -229,14 +229,14 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames: one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for thousands of nodes. It may be changed: the new names answer before the old ones go.",
+							Description: "mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames: one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for thousands of nodes. You can change it: the new names answer before the old ones are deleted.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"groupBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.",
+							Description: "groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -250,7 +250,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"clusterIP": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form, because it needs no address and no load balancing on any node. Left out, every Service is allocated an address. A fixed address is refused, because many Services cannot share it.",
+							Description: "clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form, because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an address. A fixed address is refused, because several Services cannot share it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -338,7 +338,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ipFamilies of every node's Service, in order of preference. Changing the first one re-creates the Services.",
+							Description: "ipFamilies of every node's Service, in order of preference. Changing the first one recreates the Services.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -359,14 +359,14 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"trafficDistribution": {
 						SchemaProps: spec.SchemaProps{
-							Description: "trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34 or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters little here.",
+							Description: "trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34 or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it has little effect here.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"loadBalancerClass": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.",
+							Description: "loadBalancerClass names the implementation, for type LoadBalancer. Changing it recreates the Services.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -392,7 +392,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"allocateLoadBalancerNodePorts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "allocateLoadBalancerNodePorts is false where the load balancer needs no node ports, for type LoadBalancer. The default is true.",
+							Description: "allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer. The default is true.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -404,7 +404,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "nodeSelector chooses the nodes that get a Service, by the nodes' labels; all pairs must match. Empty chooses every node.",
+							Description: "nodeSelector selects the nodes that get a Service, by the nodes' labels; all pairs must match. An empty one selects every node.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -419,7 +419,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"serviceMetadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "serviceMetadata is put on every generated Service, beside the controller's own labels.",
+							Description: "serviceMetadata is added to every generated Service, in addition to the controller's own labels.",
 							Ref:         ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServiceMetadata"),
 						},
 					},
@@ -436,19 +436,19 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LocalServiceStatus is what the controller last saw and did. It never grows with the number of nodes.",
+				Description: "LocalServiceStatus reports what the controller last observed and did. Its size is independent of the number of nodes.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation that the rest of this status speaks of.",
+							Description: "observedGeneration is the metadata.generation that the rest of this status describes.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"nodes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "nodes is the number of nodes that spec.nodeSelector selects; with groupBy that of their groups. Each has a name.",
+							Description: "nodes is the number of nodes that spec.nodeSelector selects; with groupBy, of groups of them. Each has a name.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -456,7 +456,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"services": {
 						SchemaProps: spec.SchemaProps{
-							Description: "services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames two, of which one selects the pods, and one has the names.",
+							Description: "services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames two, one that selects the pods, and one that has the names.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -472,7 +472,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"ready": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ready is readyNodes of nodes, for people to read: 2/3.",
+							Description: "ready shows readyNodes and nodes for people to read, for example 2/3.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -487,7 +487,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known to stand) and, while they matter only, Stalled (nothing changes until somebody edits something) and Retiring (after a change of the mode: the names of the previous mode are about to be deleted).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring (after a change of the mode: the names of the previous mode are about to be deleted).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -510,7 +510,7 @@ func schema_pkg_apis_localservice_v1alpha1_ServiceMetadata(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ServiceMetadata is what to put into the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at most 63 characters). $$( stands for $(.",
+				Description: "ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at most 63 characters). $$( stands for $(.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"labels": {
@@ -568,7 +568,7 @@ func schema_pkg_apis_localservice_v1alpha1_ServicePort(ref common.ReferenceCallb
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the port, a DNS label. Needed when there is more than one port.",
+							Description: "name of the port, a DNS label. Required when there is more than one port.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

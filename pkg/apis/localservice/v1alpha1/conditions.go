@@ -9,24 +9,24 @@ const (
 	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
 	ConditionConflicted = "Conflicted"
 	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the Services.
-	// The fields that it names are left as they are.
+	// The controller leaves the fields that the message names unchanged.
 	ConditionContested = "Contested"
 	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
-	// known to stand.
+	// known to support.
 	ConditionNearCapacity = "NearCapacity"
-	// ConditionRetiring is there while a LocalService whose mode was changed has the Services of the previous mode. It
-	// becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative DNS
-	// caches have expired.
+	// ConditionRetiring is present while a LocalService whose mode was changed has the Services of the previous mode.
+	// It becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative
+	// DNS caches have expired.
 	ConditionRetiring = "Retiring"
-	// ConditionStalled is there, and True, while the LocalService is not ready and will not be until somebody edits
-	// something: its spec, or whatever the message names. It has the reason and the message of Ready. kstatus, by which
-	// Helm and Flux wait, calls a LocalService that has it Failed, and any other one that is not ready InProgress.
+	// ConditionStalled is present, and True, while the LocalService is not ready and will not be until somebody edits
+	// something: its spec, or whatever the message names. It has the reason and the message of Ready. With it, kstatus,
+	// which Helm and Flux use to wait, reports a LocalService as Failed; without it, as InProgress until it is ready.
 	ConditionStalled = "Stalled"
 )
 
 // Reasons of the conditions of a LocalService.
 const (
-	// ReasonServicesInPlace: every selected node has its Service (Ready), or nothing is left to do (Progressing).
+	// ReasonServicesInPlace: every selected node has its Service (Ready), or nothing remains to be done (Progressing).
 	ReasonServicesInPlace = "ServicesInPlace"
 	// ReasonHostnamesInPlace: every name of mode Hostnames is published.
 	ReasonHostnamesInPlace = "HostnamesInPlace"
@@ -53,12 +53,12 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotContested: the Services are stored as they are written.
 	ReasonNotContested = "NotContested"
-	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to stand.
+	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to support.
 	ReasonManyServices = "ManyServices"
-	// ReasonManyEnvironmentVariables: the Services with a cluster IP are so many that their environment variables may
-	// keep pods of the namespace from starting.
+	// ReasonManyEnvironmentVariables: there are so many Services with a cluster IP that their environment variables may
+	// prevent pods of the namespace from starting.
 	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
-	// ReasonEnoughCapacity: there are not more Services than a cluster is known to stand.
+	// ReasonEnoughCapacity: there are not more Services than a cluster is known to support.
 	ReasonEnoughCapacity = "EnoughCapacity"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
 	ReasonInvalidSpec = "InvalidSpec"

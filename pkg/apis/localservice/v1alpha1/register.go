@@ -9,7 +9,7 @@ import (
 const (
 	// GroupName is the API group of the types in this package.
 	GroupName = "localservice.dev"
-	// Kind is the kind of a LocalService, as it stands in owner references.
+	// Kind is the kind of a LocalService, as in owner references.
 	Kind = "LocalService"
 )
 

@@ -27,15 +27,15 @@ import (
 // there.
 type LocalService struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is that of every object.
+	// metadata is the standard metadata of an object.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what every node's Service looks like, and which nodes get one.
+	// spec describes the Service of each node, and selects the nodes that get one.
 	// +required
 	Spec LocalServiceSpec `json:"spec"`
 
-	// status is what the controller last saw and did. observedGeneration is -1 until it has looked for the first time.
+	// status reports what the controller last observed and did. observedGeneration is -1 until the first report.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status LocalServiceStatus `json:"status,omitempty"`
@@ -45,9 +45,9 @@ type LocalService struct {
 type Mode string
 
 const (
-	// ModeServices is a Service for each node.
+	// ModeServices publishes a Service for each node.
 	ModeServices Mode = "Services"
-	// ModeHostnames is one headless Service, in which each node has a hostname.
+	// ModeHostnames publishes one headless Service, in which each node has a hostname.
 	ModeHostnames Mode = "Hostnames"
 )
 
@@ -68,14 +68,14 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.serviceMetadata) || ((!has(self.serviceMetadata.labels) || self.serviceMetadata.labels.all(k, !self.serviceMetadata.labels[k].contains('$('))) && (!has(self.serviceMetadata.annotations) || self.serviceMetadata.annotations.all(k, !self.serviceMetadata.annotations[k].contains('$('))))",message="variables in serviceMetadata have no meaning with mode: Hostnames, whose Service is one for all nodes; remove them, or use mode: Services"
 type LocalServiceSpec struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
-	// one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for
-	// thousands of nodes. It may be changed: the new names answer before the old ones go.
+	// one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for
+	// thousands of nodes. You can change it: the new names answer before the old ones are deleted.
 	// +optional
 	// +kubebuilder:validation:Enum=Services;Hostnames
 	Mode Mode `json:"mode,omitempty"`
 
-	// groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each
-	// node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
+	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
+	// each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="groupBy must be the key of a node label: a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
@@ -88,8 +88,8 @@ type LocalServiceSpec struct {
 	Type corev1.ServiceType `json:"type,omitempty"`
 
 	// clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form,
-	// because it needs no address and no load balancing on any node. Left out, every Service is allocated an
-	// address. A fixed address is refused, because many Services cannot share it.
+	// because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an
+	// address. A fixed address is refused, because several Services cannot share it.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == '' || self == 'None'",message="clusterIP cannot be a fixed address, because every node's Service needs its own; use None (headless), or leave it out to have one allocated"
 	ClusterIP string `json:"clusterIP,omitempty"`
@@ -142,7 +142,7 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 
-	// ipFamilies of every node's Service, in order of preference. Changing the first one re-creates the Services.
+	// ipFamilies of every node's Service, in order of preference. Changing the first one recreates the Services.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
@@ -156,13 +156,13 @@ type LocalServiceSpec struct {
 	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
 
 	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34
-	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters
-	// little here.
+	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it has
+	// little effect here.
 	// +optional
 	// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
 
-	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.
+	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it recreates the Services.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="loadBalancerClass must be a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
@@ -176,13 +176,13 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r).masked() == cidr(r))",message="loadBalancerSourceRanges must be networks in CIDR form, with no bits set beyond the mask, for example 192.0.2.0/24"
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 
-	// allocateLoadBalancerNodePorts is false where the load balancer needs no node ports, for type LoadBalancer. The
-	// default is true.
+	// allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer.
+	// The default is true.
 	// +optional
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
 
-	// nodeSelector chooses the nodes that get a Service, by the nodes' labels; all pairs must match. Empty chooses
-	// every node.
+	// nodeSelector selects the nodes that get a Service, by the nodes' labels; all pairs must match. An empty one
+	// selects every node.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=32
@@ -190,17 +190,17 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.labelValue().validate(self[k]).hasValue())",message="nodeSelector has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// serviceMetadata is put on every generated Service, beside the controller's own labels.
+	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
 	// +optional
 	ServiceMetadata *ServiceMetadata `json:"serviceMetadata,omitempty"`
 }
 
-// The rule about targetPort has no regular expression, and no ==, of which Kubernetes 1.32 expects that they read
-// megabytes: the CustomResourceDefinition would be refused.
+// The rule about targetPort avoids regular expressions and ==. Kubernetes 1.32 estimates that they read megabytes, and
+// would refuse the CustomResourceDefinition.
 
 // ServicePort is one port of every node's Service.
 type ServicePort struct {
-	// name of the port, a DNS label. Needed when there is more than one port.
+	// name of the port, a DNS label. Required when there is more than one port.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a port has only lower case letters, digits and '-', and begins and ends with a letter or digit, for example http"
@@ -256,16 +256,16 @@ type ClientIPConfig struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// Variables in the values of ServiceMetadata, as the args of a container have them: $$( stands for $(.
+// Variables in the values of ServiceMetadata, in the syntax of a container's args: $$( stands for $(.
 const (
 	// VariableNodeName stands for the name of the Service's node.
 	VariableNodeName = "$(NODE_NAME)"
 	// VariableNodeDNSLabel stands for the name of the node as a DNS label: the hostname that the node has with mode:
-	// Hostnames. It is the name itself, or where that has dots or is too long, a readable part and a hash.
+	// Hostnames. It is the name itself, or if that has dots or is too long, a readable part and a hash.
 	VariableNodeDNSLabel = "$(NODE_DNS_LABEL)"
 )
 
-// ServiceMetadata is what to put into the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
+// ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
 // value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
 // most 63 characters). $$( stands for $(.
 type ServiceMetadata struct {
@@ -295,18 +295,18 @@ type ServiceMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// LocalServiceStatus is what the controller last saw and did. It never grows with the number of nodes.
+// LocalServiceStatus reports what the controller last observed and did. Its size is independent of the number of nodes.
 type LocalServiceStatus struct {
-	// observedGeneration is the metadata.generation that the rest of this status speaks of.
+	// observedGeneration is the metadata.generation that the rest of this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy that of their groups. Each has a name.
+	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy, of groups of them. Each has a name.
 	// +optional
 	Nodes int32 `json:"nodes"`
 
 	// services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames
-	// two, of which one selects the pods, and one has the names.
+	// two, one that selects the pods, and one that has the names.
 	// +optional
 	Services int32 `json:"services"`
 
@@ -314,15 +314,15 @@ type LocalServiceStatus struct {
 	// +optional
 	ReadyNodes int32 `json:"readyNodes"`
 
-	// ready is readyNodes of nodes, for people to read: 2/3.
+	// ready shows readyNodes and nodes for people to read, for example 2/3.
 	// +optional
 	Ready string `json:"ready,omitempty"`
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
-	// to stand) and, while they matter only, Stalled (nothing changes until somebody edits something) and Retiring (after
-	// a change of the mode: the names of the previous mode are about to be deleted).
+	// to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring
+	// (after a change of the mode: the names of the previous mode are about to be deleted).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

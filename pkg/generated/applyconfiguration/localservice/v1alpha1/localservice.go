@@ -37,11 +37,11 @@ import (
 // there.
 type LocalServiceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// metadata is that of every object.
+	// metadata is the standard metadata of an object.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what every node's Service looks like, and which nodes get one.
+	// spec describes the Service of each node, and selects the nodes that get one.
 	Spec *LocalServiceSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the controller last saw and did. observedGeneration is -1 until it has looked for the first time.
+	// status reports what the controller last observed and did. observedGeneration is -1 until the first report.
 	Status *LocalServiceStatusApplyConfiguration `json:"status,omitempty"`
 }
 

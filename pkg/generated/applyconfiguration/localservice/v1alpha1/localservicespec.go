@@ -29,18 +29,18 @@ import (
 // LocalServiceSpec is the part of a Service's spec that can be repeated for every node, and the choice of the nodes.
 type LocalServiceSpecApplyConfiguration struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
-	// one headless Service, named as this LocalService, in which each node has a hostname, http://<node>.<name>: for
-	// thousands of nodes. It may be changed: the new names answer before the old ones go.
+	// one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for
+	// thousands of nodes. You can change it: the new names answer before the old ones are deleted.
 	Mode *localservicev1alpha1.Mode `json:"mode,omitempty"`
-	// groupBy is the key of a node label, with mode: Hostnames. Each value of that label has a name then, instead of each
-	// node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
+	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
+	// each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
 	GroupBy *string `json:"groupBy,omitempty"`
 	// type of every node's Service: ClusterIP (default), NodePort or LoadBalancer. A NodePort or LoadBalancer is
 	// allocated for each node's Service, so N nodes use N node ports or N load balancers.
 	Type *v1.ServiceType `json:"type,omitempty"`
 	// clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form,
-	// because it needs no address and no load balancing on any node. Left out, every Service is allocated an
-	// address. A fixed address is refused, because many Services cannot share it.
+	// because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an
+	// address. A fixed address is refused, because several Services cannot share it.
 	ClusterIP *string `json:"clusterIP,omitempty"`
 	// ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With
 	// more than one port, each needs a name.
@@ -60,25 +60,25 @@ type LocalServiceSpecApplyConfiguration struct {
 	// externalTrafficPolicy is for type NodePort and LoadBalancer: Local keeps the client's address and answers only
 	// on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.
 	ExternalTrafficPolicy *v1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
-	// ipFamilies of every node's Service, in order of preference. Changing the first one re-creates the Services.
+	// ipFamilies of every node's Service, in order of preference. Changing the first one recreates the Services.
 	IPFamilies []v1.IPFamily `json:"ipFamilies,omitempty"`
 	// ipFamilyPolicy is SingleStack (default), PreferDualStack or RequireDualStack.
 	IPFamilyPolicy *v1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
 	// trafficDistribution is a preference among a Service's pods, as on a Service: PreferClose, or with Kubernetes 1.34
-	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it matters
-	// little here.
+	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it has
+	// little effect here.
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
-	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it re-creates the Services.
+	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it recreates the Services.
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 	// loadBalancerSourceRanges are the client networks that may connect, in CIDR form, for type LoadBalancer.
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
-	// allocateLoadBalancerNodePorts is false where the load balancer needs no node ports, for type LoadBalancer. The
-	// default is true.
+	// allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer.
+	// The default is true.
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
-	// nodeSelector chooses the nodes that get a Service, by the nodes' labels; all pairs must match. Empty chooses
-	// every node.
+	// nodeSelector selects the nodes that get a Service, by the nodes' labels; all pairs must match. An empty one
+	// selects every node.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// serviceMetadata is put on every generated Service, beside the controller's own labels.
+	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
 	ServiceMetadata *ServiceMetadataApplyConfiguration `json:"serviceMetadata,omitempty"`
 }
 

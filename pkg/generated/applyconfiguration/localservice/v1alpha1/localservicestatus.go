@@ -25,24 +25,24 @@ import (
 // LocalServiceStatusApplyConfiguration represents a declarative configuration of the LocalServiceStatus type for use
 // with apply.
 //
-// LocalServiceStatus is what the controller last saw and did. It never grows with the number of nodes.
+// LocalServiceStatus reports what the controller last observed and did. Its size is independent of the number of nodes.
 type LocalServiceStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation that the rest of this status speaks of.
+	// observedGeneration is the metadata.generation that the rest of this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy that of their groups. Each has a name.
+	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy, of groups of them. Each has a name.
 	Nodes *int32 `json:"nodes,omitempty"`
 	// services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames
-	// two, of which one selects the pods, and one has the names.
+	// two, one that selects the pods, and one that has the names.
 	Services *int32 `json:"services,omitempty"`
 	// readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.
 	ReadyNodes *int32 `json:"readyNodes,omitempty"`
-	// ready is readyNodes of nodes, for people to read: 2/3.
+	// ready shows readyNodes and nodes for people to read, for example 2/3.
 	Ready *string `json:"ready,omitempty"`
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
 	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
-	// to stand) and, while they matter only, Stalled (nothing changes until somebody edits something) and Retiring (after
-	// a change of the mode: the names of the previous mode are about to be deleted).
+	// to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring
+	// (after a change of the mode: the names of the previous mode are about to be deleted).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

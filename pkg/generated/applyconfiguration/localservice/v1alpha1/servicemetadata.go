@@ -21,7 +21,7 @@ package v1alpha1
 // ServiceMetadataApplyConfiguration represents a declarative configuration of the ServiceMetadata type for use
 // with apply.
 //
-// ServiceMetadata is what to put into the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
+// ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
 // value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
 // most 63 characters). $$( stands for $(.
 type ServiceMetadataApplyConfiguration struct {

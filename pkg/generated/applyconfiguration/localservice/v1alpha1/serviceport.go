@@ -26,11 +26,11 @@ import (
 // ServicePortApplyConfiguration represents a declarative configuration of the ServicePort type for use
 // with apply.
 //
-// The rule about targetPort has no regular expression, and no ==, of which Kubernetes 1.32 expects that they read
-// megabytes: the CustomResourceDefinition would be refused.
+// The rule about targetPort avoids regular expressions and ==. Kubernetes 1.32 estimates that they read megabytes, and
+// would refuse the CustomResourceDefinition.
 // ServicePort is one port of every node's Service.
 type ServicePortApplyConfiguration struct {
-	// name of the port, a DNS label. Needed when there is more than one port.
+	// name of the port, a DNS label. Required when there is more than one port.
 	Name *string `json:"name,omitempty"`
 	// protocol is TCP (default), UDP or SCTP.
 	Protocol *v1.Protocol `json:"protocol,omitempty"`

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// TestLastHeard: the time is when the last part of an answer for a cache was read. A refusal does not count. Of two
+// TestLastReceived: the time is when the last part of an answer for a cache was read. A refusal does not count. Of two
 // watches of one resource, the one that is behind counts.
-func TestLastHeard(t *testing.T) {
+func TestLastReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCaches(t)
 		status := http.StatusOK
-		answer := func(h *heard) io.Reader {
-			request, err := http.NewRequestWithContext(h.in(t.Context()), http.MethodGet, "http://example.com", nil)
+		answer := func(r *received) io.Reader {
+			request, err := http.NewRequestWithContext(r.in(t.Context()), http.MethodGet, "http://example.com", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			response := &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("two"))}
-			Hear(request, response)
+			RecordResponse(request, response)
 			return response.Body
 		}
 		read := func(body io.Reader) {
@@ -31,20 +31,20 @@ func TestLastHeard(t *testing.T) {
 		}
 		expect := func(resource string, ago time.Duration, known bool) {
 			t.Helper()
-			at, there := c.LastHeard()[resource]
+			at, there := c.LastReceived()[resource]
 			if there != known || known && time.Since(at) != ago {
-				t.Errorf("%s: heard %v, %s ago; want %v, %s", resource, there, time.Since(at), known, ago)
+				t.Errorf("%s: received: %v, %s ago; want %v, %s", resource, there, time.Since(at), known, ago)
 			}
 		}
 		const slices = "endpointslices.discovery.k8s.io"
-		nodes, of := answer(&c.Nodes.watched[""].heard), answer(&c.EndpointSlices.watched[""].heard)
-		expect("nodes", 0, false) // There is an answer, and nothing of it has come.
+		nodes, of := answer(&c.Nodes.watched[""].received), answer(&c.EndpointSlices.watched[""].received)
+		expect("nodes", 0, false) // There is an answer, but nobody has read any of it.
 		read(nodes)
 		read(of)
-		expect(slices, 0, false) // Nothing has come on the other watch.
+		expect(slices, 0, false) // Nothing has arrived on the other watch.
 		time.Sleep(time.Minute)
 		expect("nodes", time.Minute, true)
-		read(answer(&c.HostnameSlices.watched[""].heard))
+		read(answer(&c.HostnameSlices.watched[""].received))
 		expect(slices, time.Minute, true)
 		read(nodes)
 		read(of)
@@ -59,7 +59,7 @@ func TestLastHeard(t *testing.T) {
 		}
 		expect("nodes", time.Second, true) // The end of a watch says nothing about nodes.
 		status = http.StatusForbidden
-		read(answer(&c.Nodes.watched[""].heard))
+		read(answer(&c.Nodes.watched[""].received))
 		expect("nodes", time.Second, true)
 	})
 }
