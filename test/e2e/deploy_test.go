@@ -133,7 +133,7 @@ func (s *scene) granted(account string) map[string]bool {
 	}
 	maps.DeleteFunc(granted, func(permission string, _ bool) bool {
 		verb, resource, _ := strings.Cut(permission, " ")
-		return verb == "list" || verb == "watch" || // A watch is told when it ends; a list is how it may begin.
+		return verb == "list" || verb == "watch" || // The log has a watch when it ends; a list may precede it.
 			strings.HasPrefix(resource, "selfsubject") || // Everybody may ask what he may do.
 			resource == "clustertrustbundles" || // Every ServiceAccount may read them, from Kubernetes 1.37 on.
 			permission == "update localservices/finalizers" || // Asked for by an admission plug-in that is not on here.

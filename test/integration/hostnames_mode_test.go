@@ -219,7 +219,7 @@ func TestHostnamesNeedNoPods(t *testing.T) {
 		}
 		return nil
 	})
-	s.Must(controller.Stop()) // The audit log tells of watches when they end.
+	s.Must(controller.Stop()) // The audit log has watches once they end.
 	ofPods := func() framework.Requests { return s.AllRequests().ByController().Resource("pods") }
 	if requests := ofPods(); len(requests) > 0 {
 		t.Errorf("the controller asked for pods: %s", requests)

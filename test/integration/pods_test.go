@@ -228,7 +228,7 @@ func TestPodsWrittenByOthers(t *testing.T) {
 	t.Cleanup(func() { isOver.Store(true); writing.Wait() })
 	s.Create("demo")
 	s.WaitLabelled("pod", node)
-	f.passPods() // They go on writing meanwhile.
+	f.passPods() // They keep writing meanwhile.
 	isOver.Store(true)
 	writing.Wait()
 	want := map[string]string{"app": "demo", nodeLabel: node}
