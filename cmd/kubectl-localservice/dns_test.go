@@ -20,10 +20,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// dnsServer is a DNS server on this machine, by TCP alone.
+// dnsServer is a DNS server on this machine, over TCP only.
 type dnsServer struct {
 	address string
-	// records are addresses by name, and failures the codes of names.
+	// records has the addresses of names, and failures the response codes of names.
 	records  map[string][]string
 	failures map[string]int
 
@@ -141,7 +141,7 @@ func TestKubeDNS(t *testing.T) {
 	}
 }
 
-// TestManyNames: a connection has few questions, and no name is lost between two of them.
+// TestManyNames: each connection has few queries, and no name is lost between two connections.
 func TestManyNames(t *testing.T) {
 	names, records := []string{}, map[string][]string{}
 	for i := range 1000 {
@@ -159,11 +159,11 @@ func TestManyNames(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.most != 2*namesPerConnection || len(s.asks) != (1000+namesPerConnection-1)/namesPerConnection {
-		t.Errorf("%d questions on one of %d connections", s.most, len(s.asks))
+		t.Errorf("%d queries on one of %d connections", s.most, len(s.asks))
 	}
 }
 
-// TestNoDNS: servers that nobody reaches, that hang up, and that never answer.
+// TestNoDNS: servers that cannot be reached, that close the connection, and that never answer.
 func TestNoDNS(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

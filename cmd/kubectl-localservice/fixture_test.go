@@ -22,7 +22,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
 
-// fixture is a plugin and the cluster that it looks at: LocalService demo has its Services on n1 to n3, nothing on n4,
+// fixture is a plugin and the cluster that it inspects: LocalService demo has its Services on n1 to n3, nothing on n4,
 // and another Service in its way on n5; n6 is not selected.
 type fixture struct {
 	kube          *kubefake.Clientset
@@ -59,7 +59,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
 		metadata: metadatafake.NewSimpleMetadataClient(scheme, nodes...),
 	}
-	// The fake client knows no field selectors.
+	// The fake client does not support field selectors.
 	f.metadata.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty() {
 			return false, nil, nil
@@ -97,7 +97,7 @@ func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: "default"}
 }
 
-// service is the Service of a LocalService for a node.
+// service returns the Service of a LocalService for a node.
 func service(name, node string) *corev1.Service {
 	owner, _, _ := strings.Cut(name, "-")
 	s := &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo",

@@ -20,12 +20,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
 
-// zones are the values of the label zone of n1 to n5; n6 is not selected.
+// zones has the values of the label zone of n1 to n5; n6 is not selected.
 var zones = []string{"eu-a", "eu-a", "EU.b", "eu-c", ""}
 
-// newHostnamesFixture is a plugin and the cluster that it looks at: LocalService demo has mode Hostnames, and was
-// changed to that a moment ago. Kubernetes has published the pods a and b on n1, c, which is not ready, on n2, and d on
-// n4, of which the controller has not copied the EndpointSlice.
+// newHostnamesFixture returns a plugin and the cluster that it inspects: LocalService demo has just been changed to
+// mode Hostnames. Kubernetes has published the pods a and b on n1, c, which is not ready, on n2, and d on n4. The
+// controller has not copied the EndpointSlice of d.
 func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	t.Helper()
 	ls := localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromString("web")})

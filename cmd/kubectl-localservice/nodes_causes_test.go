@@ -8,8 +8,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// TestReasonColumn: a long message that several rows share is below the table, once; each of these rows has its word,
-// or what it does not share.
+// TestReasonColumn: a long message that several rows share is printed once, below the table. Each of these rows has its
+// reason, or the part of the message that it does not share.
 func TestReasonColumn(t *testing.T) {
 	long, other, short := strings.Repeat("long ", 20), strings.Repeat("other ", 20), "no pod with app=demo here"
 	var items []diagnose.Node

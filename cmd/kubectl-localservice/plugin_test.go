@@ -216,7 +216,7 @@ func fail(f *clienttesting.Fake, resource string, err error) {
 	f.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
-// TestUnreachable asks a cluster that is not there, with real clients.
+// TestUnreachable sends requests to a cluster that does not exist, with real clients.
 func TestUnreachable(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var errOut bytes.Buffer

@@ -47,19 +47,19 @@ func startWatch(t *testing.T, f *fixture) (*cluster, <-chan news) {
 	return c, told
 }
 
-// next is the next news.
+// next returns the next news.
 func next(t *testing.T, told <-chan news) news {
 	t.Helper()
 	select {
 	case n := <-told:
 		return n
 	case <-time.After(time.Minute):
-		t.Fatal("nothing is told")
+		t.Fatal("no news")
 		return news{}
 	}
 }
 
-// TestWatch: what is told first is what the table says, and then of each event what it concerns.
+// TestWatch: the first news equals the table. Then the news of each event has only what the event concerns.
 func TestWatch(t *testing.T) {
 	for _, allNodes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("nodes=%t", allNodes), func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("(-table +watch):\n%s", diff)
 			}
 			if names := namesOf(first); !slices.Equal(names, []string{"demo", "other"}) {
-				t.Errorf("first it tells of %v", names)
+				t.Errorf("the first news is about %v", names)
 			}
 			if allNodes {
 				followEvents(t, f, told)
@@ -152,7 +152,7 @@ func followEvents(t *testing.T, f *fixture, told <-chan news) {
 		}
 		n := next(t, told)
 		if got := namesOf(n); !slices.Equal(got, c.want) {
-			t.Errorf("%s: it tells of %v; want %v", c.event, got, c.want)
+			t.Errorf("%s: the news is about %v; want %v", c.event, got, c.want)
 		}
 		if c.event == "a LocalService is deleted" && n.lists[key("other")] != nil {
 			t.Errorf("%s: %v", c.event, n.lists)
@@ -160,12 +160,12 @@ func followEvents(t *testing.T, f *fixture, told <-chan news) {
 	}
 	select {
 	case n := <-told:
-		t.Errorf("without an event, it tells of %v", slices.Collect(maps.Keys(n.lists)))
+		t.Errorf("without an event, there is news about %v", slices.Collect(maps.Keys(n.lists)))
 	default:
 	}
 }
 
-// TestWatchProblems: a watch that is refused is told, and that it works again.
+// TestWatchProblems: a refused watch is reported, and so is its recovery.
 func TestWatchProblems(t *testing.T) {
 	f := newFixture(t)
 	var allowed atomic.Bool
@@ -187,8 +187,8 @@ func TestWatchProblems(t *testing.T) {
 	}
 }
 
-// TestWatchUnreachable: a cluster that cannot be reached is one problem, however often and in whatever words it is
-// tried.
+// TestWatchUnreachable: a cluster that cannot be reached is one problem, however many attempts fail, and whatever their
+// errors.
 func TestWatchUnreachable(t *testing.T) {
 	w := &watcher{wake: make(chan struct{}, 1), problems: map[string]string{}}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
@@ -204,11 +204,11 @@ func TestWatchUnreachable(t *testing.T) {
 	w.problem(t.Context(), "nodes", nil)
 	w.problem(t.Context(), "pods", nil)
 	if got := w.news().problems; len(got) > 0 {
-		t.Errorf("it is over, and yet: %q", got)
+		t.Errorf("the problem is over, but reported: %q", got)
 	}
 }
 
-// TestWatchRefused: who may not even read is told at once, as by other commands.
+// TestWatchRefused: a user without permission to read gets an error at once, as from other commands.
 func TestWatchRefused(t *testing.T) {
 	for _, args := range [][]string{{"view"}, {"view", "demo"}, {"nodes", "demo", "-w"}} {
 		f := newFixture(t)

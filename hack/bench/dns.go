@@ -131,7 +131,7 @@ type dnsLoad struct {
 	cpu              time.Duration
 }
 
-// measureDNS measures row 15: CoreDNS, started anew, with the names of one LocalService in each mode.
+// measureDNS measures row 15: a restart of CoreDNS with the names of one LocalService in each mode.
 func measureDNS(ctx context.Context, b *bench) {
 	load := map[v1alpha1.Mode]dnsLoad{}
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeServices, v1alpha1.ModeHostnames} {

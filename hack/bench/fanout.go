@@ -131,8 +131,8 @@ func (b *bench) grow(ctx context.Context, nodes int) growth {
 	return g
 }
 
-// awaitWatch waits until the controller hears of LocalServices: for some seconds after the CustomResourceDefinition has
-// come, the API server may tell of them two seconds late, which bare clients do not notice.
+// awaitWatch waits until the controller receives events of LocalServices: for some seconds after the creation of the
+// CustomResourceDefinition, the API server may send them two seconds late, which does not affect bare clients.
 func (s *scene) awaitWatch(ctx context.Context) {
 	mark := s.Audit.Mark()
 	s.createLocalServices(ctx, "without-nodes", 1, func(ls *v1alpha1.LocalService) {

@@ -35,7 +35,7 @@ func (s *scene) bySource(rs framework.Requests) framework.Requests {
 }
 
 // startEndpointSlices has Kubernetes publish the pods of Services, in a kube-controller-manager that does nothing else,
-// so that its CPU time tells what that costs. It knows all pods when this returns. Whoever calls it kills it.
+// so that its CPU time shows what that costs. It knows all pods when this returns. Whoever calls it kills it.
 func (s *scene) startEndpointSlices(ctx context.Context) *component {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -182,7 +182,7 @@ func (p *publication) what(what string) string {
 	return fmt.Sprintf("%d LocalServices × %d nodes: %s", p.apps, len(p.nodes), what)
 }
 
-// checks compare a publication with another, or tell of it alone.
+// checks compare a publication with another, or report it alone.
 func (p *publication) checks(other *publication) (checks []check) {
 	compare := func(what, unit, note string, value func(p *publication) float64) {
 		c := check{what: p.what(what), unit: unit, ours: value(p), note: strings.TrimPrefix(note, "; ")}

@@ -125,7 +125,7 @@ func measureRow(ctx context.Context, b *bench, r row) (err error) {
 // note keeps an error for the end.
 func (b *bench) note(err error) { b.errs = append(b.errs, err) }
 
-// parse reads the flags. The controller is told to the framework by the variable that it looks at.
+// parse reads the flags. The framework finds the controller by a variable, which parse sets.
 func (o *options) parse(args []string) error {
 	bin, err := framework.ModuleFile("bin")
 	if err != nil {

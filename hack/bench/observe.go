@@ -19,7 +19,7 @@ import (
 
 const (
 	// Memory has settled when it has not changed by more than settleTolerance for settleTime, or after settleTimeout:
-	// the Go runtime gives back what a start has left over within a minute or so.
+	// the Go runtime returns the memory that a start no longer needs within about a minute.
 	settleTime      = 10 * time.Second
 	settleTimeout   = 60 * time.Second
 	settleTolerance = 0.01
@@ -78,7 +78,7 @@ func (c *cluster) startComponent(name string, args ...string) *component {
 	return &component{process, usageOf(process.Pid())}
 }
 
-// usage is what a running process uses, as /proc tells.
+// usage is what a running process uses, according to /proc.
 type usage struct{ proc procfs.Proc }
 
 func usageOf(pid int) usage { return usage{try(procfs.NewProc(pid))} }

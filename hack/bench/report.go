@@ -129,7 +129,7 @@ func (r *report) table(opts options) string {
 	return b.String()
 }
 
-// processor is the name of the processor as Linux tells it.
+// processor returns the name of the processor, according to Linux.
 func processor() string {
 	proc, err1 := procfs.NewDefaultFS()
 	processors, err2 := proc.CPUInfo()

@@ -47,7 +47,7 @@ func measureLoaded(ctx context.Context, b *bench) {
 	}
 	b.withScene(ctx, b.n(5000), func(s *scene) {
 		s.seedLocalServices(ctx, loadedLocalServices)
-		// The first start tells the status of the LocalServices.
+		// The first start writes the status of the LocalServices.
 		s.withController(ctx, func(ctx context.Context, _ *controller) { s.awaitRest(ctx, restTime) })
 		title := fmt.Sprintf("Memory (RSS) with %d nodes, %d LocalServices", len(s.nodes), loadedLocalServices)
 		footprint, pods := newCurve("memory", title, "pods", "MB", "at rest", "peak"), 0
@@ -169,7 +169,7 @@ func (s *scene) everyNode(ctx context.Context, every time.Duration, do func(ctx 
 		return do(context.WithoutCancel(ctx), i%len(s.nodes)) // What has begun is finished.
 	})
 	if ctx.Err() != nil {
-		return nil // It was told to stop.
+		return nil // It was stopped.
 	}
 	return err
 }

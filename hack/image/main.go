@@ -47,7 +47,7 @@ var (
 // completion is the script beside the plugin that kubectl completes its arguments with.
 const completion = "kubectl_complete-localservice"
 
-// release is what an image tells about itself: all that may differ between two builds of the same sources.
+// release is what an image says about itself: everything that may differ between two builds of the same sources.
 type release struct {
 	version  string    // as the controller reports it
 	revision string    // the commit

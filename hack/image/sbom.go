@@ -20,7 +20,7 @@ import (
 
 // writeSBOM writes the bill of materials of a binary to a file beside it. It is a file and no referrer in the layout:
 // what loads or copies an image from a layout leaves referrers behind, so that one would be lost unnoticed. The digest
-// of the binary in it tells which binary, and so which image, it is about.
+// of the binary in it identifies the binary, and so the image, that it describes.
 func writeSBOM(r release, binary string) (err error) {
 	doc, err := newSBOM(r, binary)
 	if err != nil {

@@ -36,7 +36,7 @@ func main() {
 }
 
 func run() error {
-	// A registry tells of a metric only when there is a series of it.
+	// A registry reports a metric only if it has a series.
 	ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
 	ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonInvalidSpec}}

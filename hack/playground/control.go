@@ -31,7 +31,7 @@ func (s *sandbox) serve() error {
 	return nil
 }
 
-// listenUnix listens on a socket in place of one that was left behind.
+// listenUnix listens on a socket, and replaces one from a previous process.
 func listenUnix(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("removing an old socket: %w", err)

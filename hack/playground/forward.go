@@ -28,7 +28,7 @@ func forward(l net.Listener, addr string) {
 	}
 }
 
-// copyHalf copies one direction of a connection and passes its end on: the other direction may go on.
+// copyHalf copies one direction of a connection and passes its end on: the other direction may continue.
 func copyHalf(dst, src net.Conn) {
 	_, _ = io.Copy(dst, src) // whatever ended it, it is over
 	if half, ok := dst.(interface{ CloseWrite() error }); ok {

@@ -37,7 +37,7 @@ func runKubectl(args []string) int {
 	return 0
 }
 
-// pointKubectl makes kubectl talk to the playground unless it was told to talk to another cluster.
+// pointKubectl makes kubectl use the playground unless its flags or environment name another cluster.
 func pointKubectl(args []string) {
 	own := func(arg string) bool { return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") }
 	if os.Getenv("KUBECONFIG") != "" || slices.ContainsFunc(args, own) {

@@ -121,7 +121,7 @@ func setUpNodeNetwork(ctx context.Context, ips []string, port int) error {
 }
 
 // serveNode imports the images there are, and then serves what the command line and the sandbox want of a node. The
-// socket also tells `playground run` the node's process: see nodePID.
+// socket also gives `playground run` the node's process: see nodePID.
 func serveNode(ctx context.Context, name string) error {
 	images, err := containerd.New("/run/containerd/containerd.sock", containerd.WithDefaultNamespace("k8s.io"),
 		containerd.WithTimeout(20*time.Second))
@@ -151,7 +151,7 @@ func serveNode(ctx context.Context, name string) error {
 		return nil, resolveOnce(r.Context())
 	}))
 	go serveHTTP(l, mux)
-	// After listening: an image that `playground load` writes now is either seen here, or the node is told of it.
+	// After listening: an image that `playground load` writes now is either seen here, or the node receives it.
 	return importImages(ctx, images, insideDir.path("images", "*.tar"))
 }
 

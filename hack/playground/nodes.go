@@ -31,7 +31,7 @@ type node struct {
 	link    string                  // the sandbox's end of the cable
 	started time.Time               // last
 	process *daemon                 // process 1 of the running node, nil if it is off
-	failed  context.CancelCauseFunc // gets to know why the node has ended by itself
+	failed  context.CancelCauseFunc // gets the reason why the node has ended by itself
 }
 
 // addresses are those of the node as the kubelet takes them.
@@ -93,7 +93,7 @@ func (n *nodes) add(ctx context.Context, name string) error {
 	return n.waitReady(ctx, name)
 }
 
-// start switches a node on, a new one if there is none of that name. If it fails afterwards, failed is told why.
+// start switches a node on, a new one if there is none of that name. If it fails afterwards, failed gets the cause.
 func (n *nodes) start(name string, failed context.CancelCauseFunc) error {
 	if err := errors.Join(validateNodeName(name), n.dir.checkSocketPaths([]string{name})); err != nil {
 		return err

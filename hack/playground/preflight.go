@@ -185,7 +185,8 @@ func systemProbes(libexecDir string) probes {
 	}
 }
 
-// countInotify makes up to n inotify instances, which tells what other processes have left, and ends them again.
+// countInotify creates up to n inotify instances, and closes them again. Their number is what other processes leave
+// free.
 func countInotify(n int) int {
 	for got := range n {
 		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

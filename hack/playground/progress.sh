@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reads what `go build -v PACKAGES` prints in this directory, and says every five seconds how long it will still take:
+# Reads what `go build -v PACKAGES` prints in this directory, and prints the remaining time every five seconds:
 #   go build -v PACKAGES 2>&1 | progress.sh PACKAGES
 # Go's messages pass through.
 set -euo pipefail
@@ -20,7 +20,7 @@ weigh() {
   began=$SECONDS
 }
 
-# account moves a package from what is left to what is finished.
+# account moves a package from the remaining ones to the finished ones.
 account() {
   local cost=${weight[$1]:-0}
   unset "weight[$1]"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What containerd calls as "runc": crun, told to leave cgroups alone (it refuses hybrid hierarchies, and an unprivileged
+# What containerd calls as "runc": crun, with cgroups disabled (it refuses hybrid hierarchies, and an unprivileged
 # user has no cgroup of their own). Two things in the container's configuration have to fit: crun 1.8 rejects the newer
 # ociVersion, and a user namespace with one group has no gid 5 to give terminals to.
 prev='' bundle=''

@@ -57,7 +57,7 @@ func sandboxMain(args []string) int {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}()
-	_ = report.Encode(message{Error: err.Error()}) // fails only if nobody is there to be told
+	_ = report.Encode(message{Error: err.Error()}) // fails only if there is no receiver
 	return 1
 }
 

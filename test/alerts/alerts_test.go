@@ -14,12 +14,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestAlerts makes every alert fire by its cause, runs the commands of its runbook, cures the cause, and sees the alert
-// go out. The dashboard shows what came of it.
+// TestAlerts makes every alert fire by its cause, runs the commands of its runbook, fixes the cause, and waits until
+// the alert is resolved. The dashboard shows the results.
 func TestAlerts(t *testing.T) {
 	st := newStage(t)
-	// Two controllers, as the chart installs them. The one that stands by reaches the API server by an address of its
-	// own. What is written at a time is little, so that it can be seen to wait. The Lease lasts also on a busy machine.
+	// Two controllers, as the chart installs them. The standby reaches the API server at an address of its own. Few
+	// writes are in flight at a time, so that waits show. The Lease does not expire on a busy machine.
 	proxy := st.NewProxy(t, st.MustControllerKubeconfig(t))
 	flags := []string{"-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace,
 		"-leader-election-lease-duration=60s", "-write-concurrency=4"}
@@ -93,8 +93,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// stickQueue has each of two workers busy with a LocalService, of which a Service and then the status take nearly as
-// long as a write may: longer, in all, than the shortened rule looks back. Another LocalService waits.
+// stickQueue keeps each of two workers busy with a LocalService. The writes of a Service and then of the status take
+// nearly as long as a write may: together longer than the shortened rule looks back. Another LocalService waits.
 func (s *scene) stickQueue(other *scene) {
 	s.T.Helper()
 	const name, nodes, delay = "LocalServiceQueueStuck", 10, 25 * time.Second
@@ -117,7 +117,7 @@ func (s *scene) stickQueue(other *scene) {
 	s.WaitReady("waiting")
 }
 
-// waitForPermissions runs a controller that may nothing, until it may.
+// waitForPermissions runs a controller without permissions, until they are granted.
 func (s *scene) waitForPermissions() {
 	s.T.Helper()
 	const name = "LocalServiceControllerNotWorking"
@@ -134,7 +134,7 @@ func (s *scene) waitForPermissions() {
 	s.goesOut(name, nil)
 }
 
-// waitForLease runs a controller whose Lease somebody else holds, until it is deleted.
+// waitForLease runs a controller while another client holds its Lease, until that is deleted.
 func (s *scene) waitForLease() {
 	s.T.Helper()
 	const name = "LocalServiceControllerNotWorking"

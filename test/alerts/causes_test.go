@@ -15,8 +15,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// causes are what makes alerts fire that have to do with objects, each in a namespace of its own and all at the same
-// time. A cause returns its cure. The LocalService that it is about is called demo.
+// causes has the causes of alerts about objects, each in a namespace of its own and all at the same time. A cause
+// returns its cure. Its LocalService has the name demo.
 var causes = map[string]struct {
 	labels map[string]string // of the alert
 	cause  func(s *scene) (cure func())
@@ -32,7 +32,7 @@ var causes = map[string]struct {
 	"LocalServiceNodeFanoutSlow":  {nil, slowServices},
 }
 
-// everyday has two apps with a ready pod on each of some nodes.
+// everyday creates two apps with a ready pod on each of some nodes.
 func (s *scene) everyday() {
 	s.T.Helper()
 	apps := []string{"cache", "agent"}
@@ -56,7 +56,7 @@ func (s *scene) everyday() {
 	}
 }
 
-// keptByFinalizer has a Service that is being deleted stay, so that its successor has to wait.
+// keptByFinalizer keeps a Service that is being deleted, so that its successor must wait.
 func keptByFinalizer(s *scene) (cure func()) {
 	service := "demo-" + s.AddNodes("a")[0]
 	s.CreateReady("demo")
@@ -68,8 +68,7 @@ func keptByFinalizer(s *scene) (cure func()) {
 	}
 }
 
-// invalidSpec has a spec stored that only a loosened CustomResourceDefinition lets pass. The cure is that of the
-// runbook.
+// invalidSpec stores a spec that only a loosened CustomResourceDefinition accepts. The cure is that of the runbook.
 func invalidSpec(s *scene) (cure func()) {
 	const loosened = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
@@ -91,7 +90,7 @@ func invalidSpec(s *scene) (cure func()) {
 	}
 }
 
-// typo has a nodeSelector match no node any more.
+// typo changes a nodeSelector so that it matches no node any more.
 func typo(s *scene) (cure func()) {
 	s.AddNodes("a")
 	s.CreateReady("demo")
@@ -102,7 +101,7 @@ func typo(s *scene) (cure func()) {
 	}
 }
 
-// takenName has a Service of somebody else have a name.
+// takenName creates a Service of somebody else that has the name.
 func takenName(s *scene) (cure func()) {
 	taken := "demo-" + s.AddNodes("a", "b")[0]
 	s.CreateService(framework.NewForeignService(taken, nil))
@@ -113,7 +112,7 @@ func takenName(s *scene) (cure func()) {
 	}
 }
 
-// contestedField has a policy set a field of all Services.
+// contestedField creates a policy that sets a field of all Services.
 func contestedField(s *scene) (cure func()) {
 	s.apply(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -149,7 +148,7 @@ spec: {policyName: NAMESPACE}
 	}
 }
 
-// manyServices asks for more Services with a cluster IP than pods of a namespace can do with.
+// manyServices requests more Services with a cluster IP than pods of a namespace can handle.
 func manyServices(s *scene) (cure func()) {
 	s.AddManyNodes(1001)
 	s.Create("demo", framework.WithClusterIP)
@@ -159,7 +158,7 @@ func manyServices(s *scene) (cure func()) {
 	}
 }
 
-// refusedLabels has a policy forbid the node label, while pods are created one after the other, as in a rollout.
+// refusedLabels makes a policy forbid the node label, while pods are created one after the other, as in a rollout.
 func refusedLabels(s *scene) (cure func()) {
 	allow := s.apply(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -204,7 +203,7 @@ spec: {policyName: NAMESPACE-labels, validationActions: [Deny]}
 	}
 }
 
-// slowLabels has a webhook take its time for changes of pods.
+// slowLabels makes a webhook delay changes of pods.
 func slowLabels(s *scene) (cure func()) {
 	node := s.AddNodes("a")[0]
 	s.CreateReady("demo")
@@ -219,8 +218,8 @@ func slowLabels(s *scene) (cure func()) {
 	}
 }
 
-// slowServices has a webhook take its time for new Services of more LocalServices than a namespace has workers, which
-// is three quarters of 32: the others get theirs only when the first have it.
+// slowServices makes a webhook delay new Services of more LocalServices than a namespace has workers, which is three
+// quarters of 32: the others get their Services only after the first ones.
 func slowServices(s *scene) (cure func()) {
 	const localServices = 40
 	s.InParallel(localServices, func(i int) error {

@@ -17,7 +17,7 @@ import (
 
 var pictureFile = flag.String("picture", "", "`file` to keep the drawn dashboard in, as .svg or .png")
 
-// dashboard is what the tests need of Grafana's format.
+// dashboard has the parts of Grafana's format that the tests need.
 type dashboard struct {
 	Title  string  `json:"title"`
 	UID    string  `json:"uid"`
@@ -89,15 +89,15 @@ type point struct{ x, y float64 }
 
 const step = 2 * time.Second
 
-// checkDashboard asks Prometheus for all that the dashboard shows since a time, and wants data for each query. What
-// comes is drawn.
+// checkDashboard queries Prometheus for everything that the dashboard has shown since a time, wants data for each
+// query, and draws it.
 func (st *stage) checkDashboard(t *testing.T, began time.Time) {
 	t.Helper()
 	d, now := readDashboard(t), time.Now()
 	lines := map[int][]line{}
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
-			// Grafana has it as long as some scrapes.
+			// Grafana sets it to the length of several scrapes.
 			expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "20s")
 			found, err := st.prometheus.queryRange(t.Context(), expr, began, now, step)
 			if err != nil {
@@ -128,7 +128,7 @@ func legend(format string, labels map[string]string) string {
 	return format
 }
 
-// pointsOf are the values of a series that are numbers.
+// pointsOf returns the values of a series that are numbers.
 func pointsOf(s series, began time.Time) []point {
 	var points []point
 	for _, value := range s.Values {

@@ -1,6 +1,6 @@
 // Package alerts tests what docs/monitoring.md promises: the alert rules, their runbooks and the dashboard. Debian's
-// prometheus scrapes the built controller in a cluster with a control plane, where each alert is made to fire by its
-// cause, is looked into with the commands of its runbook, and goes out after its cure.
+// prometheus scrapes the built controller in a cluster with a control plane. There, each alert fires because of its
+// cause, is investigated with the commands of its runbook, and is resolved after its cure.
 package alerts
 
 import (
@@ -72,14 +72,14 @@ func readFile(t testing.TB, path string) string {
 }
 
 var (
-	// What is left of an expression without these are the names of metrics, functions and operators.
+	// Without these, an expression consists of the names of metrics, functions and operators.
 	notNames = regexp.MustCompile(`"(\\.|[^"\\])*"|\{[^{}]*\}|\[[^\]]*\]|\b[0-9][0-9a-z.]*\b|` +
 		`\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)`)
 	nameOf   = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*\b\s*\(?`)
 	keywords = regexp.MustCompile(`^(and|or|unless|bool|offset|on|ignoring|inf|nan)$`)
 )
 
-// metricsOf are the names of the metrics in an expression of PromQL.
+// metricsOf returns the names of the metrics in an expression of PromQL.
 func metricsOf(expr string) []string {
 	var names []string
 	for _, word := range nameOf.FindAllString(notNames.ReplaceAllString(expr, " "), -1) {
@@ -92,7 +92,7 @@ func metricsOf(expr string) []string {
 	return names
 }
 
-// TestMetricsOf tests that names are found where they may be, and nowhere else.
+// TestMetricsOf tests that the names of metrics are found, and no others.
 func TestMetricsOf(t *testing.T) {
 	for expr, want := range map[string]string{
 		`absent(up{job="x"} == 1)`:                                          "up",

@@ -23,7 +23,7 @@ const (
 	margin = 2 * vg.Millimeter
 )
 
-// colors are those of Okabe and Ito, which people tell apart who do not tell red from green.
+// colors are those of Okabe and Ito, which are distinct for people who are red-green color blind.
 var colors = []color.Color{
 	color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255},
 	color.RGBA{213, 94, 0, 255},
@@ -31,7 +31,7 @@ var colors = []color.Color{
 	color.RGBA{0, 0, 0, 255},
 }
 
-// units are what is written behind a title, and by what values are divided.
+// units has the suffixes of titles, and the divisors of values.
 var units = map[string]struct {
 	name    string
 	divisor float64

@@ -28,8 +28,8 @@ type prometheus struct {
 
 var listening = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 
-// startPrometheus has Prometheus scrape every second, and evaluate rules as often. They are those of the chart, but for
-// the durations: see shorten.
+// startPrometheus starts a Prometheus that scrapes every second, and evaluates rules as often. They are those of the
+// chart, except for the durations: see shorten.
 func startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func shorten(rules string) string {
 	return regexp.MustCompile(`(localservice_cache_age_seconds\) >) 180`).ReplaceAllString(rules, "$1 90")
 }
 
-// scrape has Prometheus scrape these controllers, and no others.
+// scrape makes Prometheus scrape these controllers, and no others.
 func (p *prometheus) scrape(t testing.TB, controllers ...*framework.Controller) {
 	t.Helper()
 	addresses := []string{}
@@ -111,7 +111,7 @@ func (p *prometheus) scrape(t testing.TB, controllers ...*framework.Controller) 
 	}
 }
 
-// get asks Prometheus' API.
+// get sends a request to Prometheus' API.
 func (p *prometheus) get(ctx context.Context, path string, parameters url.Values, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/"+path+"?"+parameters.Encode(), nil)
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *prometheus) query(ctx context.Context, expr string) (count int, err err
 	return len(result.Result), err
 }
 
-// metrics are the names of all metrics that Prometheus has.
+// metrics returns the names of all metrics that Prometheus has.
 func (p *prometheus) metrics(ctx context.Context) (names []string, err error) {
 	err = p.get(ctx, "label/__name__/values", nil, &names)
 	return names, err

@@ -18,7 +18,7 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// TestRules has promtool check the rules, and evaluate them over series that are written down.
+// TestRules makes promtool check the rules, and evaluate them over the series of a file.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", rulesFile(t))
@@ -33,7 +33,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// testOf is what there is about an alert in the tests for promtool.
+// testOf has what the tests for promtool say about an alert.
 func testOf(tests, alert string) string {
 	var found strings.Builder
 	for part := range strings.SplitSeq(tests, "- eval_time:") {
@@ -44,7 +44,7 @@ func testOf(tests, alert string) string {
 	return found.String()
 }
 
-// TestRulesAreComplete tests that each alert tells what a person who is woken by it needs.
+// TestRulesAreComplete tests that each alert has the information that a person on call needs.
 func TestRulesAreComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// runbook is what is written about an alert.
+// runbook is the documentation of an alert.
 type runbook struct {
 	text    string
 	shell   []string // commands of its blocks, one a line
@@ -171,7 +171,8 @@ func (k kubectlHelp) check(command string) error {
 	return err
 }
 
-// follow runs the commands and queries of a runbook, while its alert fires. Logs are left out: nothing runs pods here.
+// follow runs the commands and queries of a runbook while its alert fires, except those for logs: nothing runs pods
+// here.
 func (s *scene) follow(alert string) {
 	s.T.Helper()
 	book := readRunbook(s.T, alert)

@@ -14,7 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestScrapeRecipe has Prometheus relabel, as the recipe says, what its discovery finds in a cluster of three nodes
+// TestScrapeRecipe makes Prometheus relabel, as the recipe says, what its discovery finds in a cluster of three nodes
 // with LocalServices of both modes. Debian's Prometheus is built without the discovery of Kubernetes. So what it finds
 // was recorded from that of Prometheus v0.316.0, with the labels that the recipe reads.
 func TestScrapeRecipe(t *testing.T) {

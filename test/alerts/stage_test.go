@@ -22,15 +22,15 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// stage is where alerts fire: a cluster, and the Prometheus that scrapes its controllers.
+// stage has a cluster, and the Prometheus that scrapes its controllers.
 type stage struct {
 	*framework.Cluster
 	t          *testing.T // controllers end with it
 	prometheus *prometheus
 }
 
-// newStage has a cluster of so few cluster IPs that they run out, with the objects of artifacts/deploy, which runbooks
-// name. Nothing runs their pods: the controllers run beside the cluster.
+// newStage starts a cluster with so few cluster IPs that they are soon exhausted, and with the objects of
+// artifacts/deploy, which runbooks name. Nothing runs their pods: the controllers run beside the cluster.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	st := &stage{t: t, prometheus: startPrometheus(t), Cluster: framework.NewCluster(t, framework.ClusterOptions{
@@ -44,8 +44,8 @@ func newStage(t *testing.T) *stage {
 	return st
 }
 
-// start runs a controller beside the cluster, has Prometheus scrape it and no others, and returns what ends it. It need
-// not become ready.
+// start runs a controller beside the cluster, makes Prometheus scrape only it, and returns a function that ends it. It
+// need not become ready.
 func (st *stage) start(args ...string) (stop func()) {
 	st.t.Helper()
 	controller := st.LaunchController(st.t, args...)
@@ -57,7 +57,7 @@ func (st *stage) start(args ...string) (stop func()) {
 	}
 }
 
-// scene is where one alert fires.
+// scene is a namespace in which one alert fires.
 type scene struct {
 	*framework.Scene
 	stage *stage
@@ -67,7 +67,7 @@ func (st *stage) newScene(t *testing.T, word string) *scene {
 	return &scene{st.NewScene(t, word), st}
 }
 
-// apply makes objects, and returns what deletes them.
+// apply creates objects, and returns a function that deletes them.
 func (s *scene) apply(manifest string) (undo func()) {
 	s.T.Helper()
 	manifest = strings.ReplaceAll(manifest, "NAMESPACE", s.Namespace)
@@ -80,8 +80,8 @@ func (s *scene) apply(manifest string) (undo func()) {
 	return func() { run("delete", "--wait=false", "-f", "-") }
 }
 
-// slow has the API server wait so long for a webhook at each write of a resource in the scene's namespace, until the
-// function that it returns is called. The resource may have its group after a dot.
+// slow makes a webhook delay each write of a resource in the scene's namespace, until the function that it returns is
+// called. The resource may have its group after a dot.
 func (s *scene) slow(resource string, operation admissionregistrationv1.OperationType,
 	delay time.Duration) (stop func()) {
 	s.T.Helper()

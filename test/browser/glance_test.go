@@ -17,13 +17,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/browser"
 )
 
-// pictures is where to put pictures of the page: docs has three of them, and two of test/integration.
+// pictures is the folder for pictures of the page: docs has three of them, and two of test/integration.
 var pictures = flag.String("pictures", "", "whole path of the directory to put pictures of the page in")
 
 // longName is as long as the name of a LocalService can be.
 const longName = "very-long-name-of-a-local-service-of-a-team-far-away"
 
-// troubled is a cluster of so many nodes in three zones, where pods crash, and one LocalService has names for zones.
+// troubled is a cluster with a number of nodes in three zones. Pods crash, and one LocalService has names for zones.
 func troubled(nodes int) *view.Matrix {
 	m := loaded(columns(4, nodes, func(c, i int, n *diagnose.Node) {
 		switch {

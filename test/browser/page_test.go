@@ -15,10 +15,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/browser"
 )
 
-// hostile is what somebody may call things who wants more than to be read.
+// hostile is a name that an attacker may choose.
 const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>"'&amp;`
 
-// columns are LocalServices with so many nodes, of which change may change some.
+// columns returns LocalServices with a number of nodes. change may change some of them.
 func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) map[string]*view.Column {
 	all := map[string]*view.Column{}
 	for c := range names {
@@ -74,7 +74,7 @@ const (
 	about = `document.querySelector("#details:not([hidden])")?.innerText ?? ""`
 )
 
-// loaded is a view of everything, and withProblem one that does not hear of changes.
+// loaded is a view of everything, and withProblem one that does not receive changes.
 func loaded(columns map[string]*view.Column) *view.Matrix {
 	return &view.Matrix{Status: view.Status{Loaded: true}, Columns: columns}
 }
@@ -83,7 +83,7 @@ func withProblem(problem string, columns map[string]*view.Column) *view.Matrix {
 	return &view.Matrix{Status: view.Status{Loaded: true, Problems: []string{problem}}, Columns: columns}
 }
 
-// TestManyNodes: of 100,000 cells only those are drawn that are on the screen, wherever it is, and all are found.
+// TestManyNodes: of 100,000 cells only those on the screen are drawn, at every scroll position, and all can be found.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	const names, nodes = 20, 5000
@@ -113,7 +113,7 @@ func TestManyNodes(t *testing.T) {
 	browser.Eventually(page, browser.Cell("default/app-00", "n0000"), "")
 	few("at the end")
 
-	// A cell changes that is on the screen, and one that is not, without a word about the others.
+	// One cell on the screen changes, and one that is not. Nothing is sent about the others.
 	page.Do(chromedp.Evaluate(`events.addEventListener("message", (e) => window.last = e.data.length)`, nil))
 	changed := maps.Clone(matrix.Columns)
 	maps.Copy(changed, columns(8, nodes, func(c, i int, n *diagnose.Node) {
@@ -126,7 +126,7 @@ func TestManyNodes(t *testing.T) {
 	browser.Eventually(page, browser.Cell("default/app-07", "n4998"), "Down 0/1")
 	browser.Eventually(page, browser.Cell("default/app-07", "n4999"), "")
 	if n := browser.Eval[int](page, "window.last"); n > 2000 {
-		t.Errorf("%d bytes tell of 10 cells", n)
+		t.Errorf("%d bytes for 10 cells", n)
 	}
 
 	page.Do(chromedp.Click(`#states button[value=Down]`))
@@ -140,7 +140,7 @@ func TestManyNodes(t *testing.T) {
 	browser.Eventually(page, count, "5 of 5,000 nodes · 20 LocalServices")
 }
 
-// TestKeyboard: all can be done without a mouse, and read without eyes.
+// TestKeyboard: everything can be done without a mouse, and read by a screen reader.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	page := browser.Open(t, with(serve(t, loaded(columns(40, 300, func(c, i int, n *diagnose.Node) {

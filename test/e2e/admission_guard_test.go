@@ -13,13 +13,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// The nodes of these tests: one as on many clouds, and one whose name is no label value.
+// The nodes of these tests: one named as on many clouds, and one whose name is not a valid label value.
 var (
 	cloudNode = "ip-10-0-0-3.ec2.internal"
 	longNode  = strings.Repeat("n", 60) + ".example.com"
 )
 
-// TestAdmissionGuard has somebody who may do everything in a namespace try to get another node's traffic.
+// TestAdmissionGuard tests that a user with all permissions in a namespace cannot get another node's traffic.
 func TestAdmissionGuard(t *testing.T) {
 	s := newAdmissionScene(t)
 	s.Launch(barePod("before", "k8s01", map[string]string{nodeLabel: "k8s02"})) // No policy corrects it.
@@ -41,13 +41,13 @@ func TestAdmissionGuard(t *testing.T) {
 	})
 }
 
-// grant has mallory do what a role allows.
+// grant gives mallory the permissions of a role.
 func (s *scene) grant(role string) {
 	s.T.Helper()
 	s.MustKubectl("create", "rolebinding", role[strings.Index(role, "=")+1:], role, "--user=mallory")
 }
 
-// patchAsMallory is a merge patch of a pod, by somebody whom the policies are there for.
+// patchAsMallory makes a merge patch of a pod, as a user whom the policies restrict.
 func (s *scene) patchAsMallory(pod, patch, subresource string, dryRun ...string) error {
 	s.T.Helper()
 	pods, options := s.as("mallory").CoreV1().Pods(s.Namespace), metav1.PatchOptions{DryRun: dryRun}
@@ -63,7 +63,7 @@ func (s *scene) wantRefused(what string, err error, why string) {
 	}
 }
 
-// testCreationAndBinding: what a template or a Binding says of the node is corrected, and never refused.
+// testCreationAndBinding: the node label of a template or a Binding is corrected, and never refused.
 func (s *scene) testCreationAndBinding() {
 	lie := map[string]string{nodeLabel: "k8s02", "team": "blue"}
 	for _, c := range []struct {
@@ -138,8 +138,8 @@ func (s *scene) testChanges() {
 	}
 }
 
-// testStatus: who may write the status of pods may change their labels by that way. No role for users includes it, and
-// kubelets are held back by Kubernetes itself. For clusters with other roles the documentation says what to change.
+// testStatus: the permission to write the status of pods allows changes of their labels. No role for users includes it,
+// and Kubernetes itself restricts kubelets. For clusters with other roles the documentation says what to change.
 func (s *scene) testStatus() {
 	lie := labelPatch(nodeLabel, "k8s02")
 	kubelet := s.as("system:node:k8s01", "system:nodes", "system:authenticated").CoreV1().Pods(s.Namespace)
@@ -159,16 +159,16 @@ func (s *scene) testStatus() {
 	s.PatchPod("running", `{"status":{"message":"still running"}}`, "status") // As its kubelet does.
 }
 
-// testFailingPolicy: whatever the policies come to in a later Kubernetes, pods can be created and bound.
+// testFailingPolicy: even if the policies fail in a later version of Kubernetes, pods can be created and bound.
 func (s *scene) testFailingPolicy() {
 	s.changePolicies(".orValue('')\n  - name: labels", ".orValue('') + string(dyn(object).what)\n  - name: labels")
 	s.waitPolicies(nodeLabel, probed{guard: true})
 	s.installPolicies()
 }
 
-// testLongNodeName: a node's name that is no label value is left to the controller, and to nobody else.
+// testLongNodeName: if a node's name is not a valid label value, the controller writes the label, and nobody else can.
 func (s *scene) testLongNodeName() {
-	// Nothing runs it here; it is for the permissions.
+	// Nothing runs it here: only its permissions matter.
 	_, err := s.Kubectl(s.Ctx(), "apply", "-k", framework.MustModuleFile(s.T, "artifacts", "deploy"))
 	s.Must(err)
 	controller := s.launchAsDeployed()

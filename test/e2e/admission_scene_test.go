@@ -24,15 +24,15 @@ import (
 
 const (
 	nodeLabel = v1alpha1.DefaultNodeLabelKey
-	// admissionLabels select all objects of artifacts/admission, as its documentation says.
+	// admissionLabels selects all objects of artifacts/admission, as its documentation says.
 	admissionLabels = "app.kubernetes.io/name=local-service-controller"
 	// admissionKinds are the kinds of artifacts/admission, in the order in which they are best deleted.
 	admissionKinds = "mutatingadmissionpolicybindings,mutatingadmissionpolicies," +
 		"validatingadmissionpolicybindings,validatingadmissionpolicies"
 )
 
-// newAdmissionScene is a scene in a cluster that no other test uses at the same time: admission policies concern all of
-// it. Nothing deletes pods there because their node is none that there is.
+// newAdmissionScene returns a scene in a cluster that no other test uses at the same time: admission policies concern
+// the whole cluster. Pods on nodes that do not exist are not deleted there.
 func newAdmissionScene(t *testing.T, args ...string) *scene {
 	t.Helper()
 	cluster := framework.NewCluster(t, framework.ClusterOptions{
@@ -41,7 +41,7 @@ func newAdmissionScene(t *testing.T, args ...string) *scene {
 	return &scene{cluster.NewScene(t, "admission")}
 }
 
-// as is a client with somebody else's permissions.
+// as returns a client with another user's permissions.
 func (s *scene) as(user string, groups ...string) kubernetes.Interface {
 	s.T.Helper()
 	config := rest.CopyConfig(s.Config)
@@ -60,7 +60,7 @@ func (s *scene) launchAsDeployed() *framework.Controller {
 	return controller
 }
 
-// barePod is a pod of the demo app that nothing but its node's kubelet, if there is one, would run: only the test binds
+// barePod returns a pod of the demo app that only the test binds. Only its node's kubelet, if there is one, would run
 // it.
 func barePod(name, node string, labels map[string]string) *corev1.Pod {
 	template := podTemplate()
@@ -70,7 +70,7 @@ func barePod(name, node string, labels map[string]string) *corev1.Pod {
 	return pod
 }
 
-// wantLabel fails unless a pod's node label is this, or it has none with "".
+// wantLabel fails unless a pod has this node label, or none for "".
 func (s *scene) wantLabel(pod *corev1.Pod, want string) {
 	s.T.Helper()
 	if got, has := pod.Labels[nodeLabel]; got != want || has != (want != "") {
@@ -83,7 +83,7 @@ func labelPatch(key, value string) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
 }
 
-// installPolicies does what the documentation says, and waits until all policies work.
+// installPolicies follows the documentation, and waits until all policies work.
 func (s *scene) installPolicies() {
 	s.T.Helper()
 	s.MustKubectl("apply", "--validate=strict", "-k", framework.MustModuleFile(s.T, "artifacts", "admission"))
@@ -102,7 +102,7 @@ func (s *scene) changePolicies(before, after string) {
 	}
 }
 
-// waitPolicies waits until these policies, for a node label, work and no others.
+// waitPolicies waits until exactly these policies work, for a node label.
 func (s *scene) waitPolicies(key string, want probed) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("the policies that work are %+v", want), func(ctx context.Context) error {
@@ -114,10 +114,10 @@ func (s *scene) waitPolicies(key string, want probed) {
 	})
 }
 
-// probed says which policies work.
+// probed holds which policies work.
 type probed struct{ atBinding, atCreation, guard bool }
 
-// probe finds out which policies work. What it writes is in a namespace of its own, on a node that there is not.
+// probe finds out which policies work. It writes in a namespace of its own, about a node that does not exist.
 func (s *scene) probe(ctx context.Context, key string) (p probed, err error) {
 	const namespace, node = "default", "probe"
 	pods := s.Kube.CoreV1().Pods(namespace)
@@ -152,7 +152,7 @@ func (s *scene) probe(ctx context.Context, key string) (p probed, err error) {
 	return p, err
 }
 
-// podWatch is what a watch has shown of the pods of a namespace.
+// podWatch records what a watch has shown of the pods of a namespace.
 type podWatch struct {
 	mu    sync.Mutex
 	pods  map[string]*corev1.Pod // with a node, by name, also those that are gone
@@ -191,14 +191,14 @@ func (w *podWatch) see(e watch.Event) {
 	if pod.Spec.NodeName == "" {
 		return
 	}
-	// A kubelet that took our label for a difference would make the mirror of a static pod anew for ever.
+	// A kubelet that treated our label as a difference would recreate the mirror of a static pod for ever.
 	if before := w.pods[pod.Name]; before != nil && before.UID != pod.UID {
 		wrong("%s %s: another pod of that name, with the labels %v", e.Type, pod.Name, pod.Labels)
 	}
 	w.pods[pod.Name] = pod
 }
 
-// count is how many pods have been seen with a node.
+// count returns how many pods have been seen with a node.
 func (w *podWatch) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

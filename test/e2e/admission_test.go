@@ -15,8 +15,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestAdmissionOnNodes runs pods in all ways there are, with a real scheduler and real kubelets: no pod is ever seen
-// with a node but not its label, and the controller has nothing to write. When the policies are gone, it labels again.
+// TestAdmissionOnNodes runs pods of every kind of workload, with a real scheduler and real kubelets: no pod is ever
+// seen with a node but without its label, and the controller writes nothing. After the policies are deleted, it labels
+// again.
 func TestAdmissionOnNodes(t *testing.T) {
 	s := newScene(t)
 	removePolicies := func(ctx context.Context) error {
@@ -44,7 +45,7 @@ func TestAdmissionOnNodes(t *testing.T) {
 	s.MustKubectl("create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer")
 	s.wantPluginSays("Node labels: set with the binding, by the admission policies.")
 
-	// What others do with pods is none of our business.
+	// Writes of pods by others do not matter.
 	s.MustKubectl("label", "pod", "--all", "team=blue")
 	s.MustKubectl("label", "pod", "--all", "team-")
 	s.MustKubectl("annotate", "pod", "--all", "note=1")
@@ -72,8 +73,8 @@ func TestAdmissionOnNodes(t *testing.T) {
 	s.wantPluginSays("Node labels: set by the controller, after the binding; with the binding on 1 of 2 pods.")
 }
 
-// wantPluginSays waits until the kubectl plugin, run by somebody who may only see the namespace, says how the pods come
-// by their node label.
+// wantPluginSays waits until the kubectl plugin, run by a user who can read only the namespace, says how the pods get
+// their node label.
 func (s *scene) wantPluginSays(line string) {
 	s.T.Helper()
 	s.Eventually("the plugin says: "+line, func(ctx context.Context) error {
@@ -86,8 +87,8 @@ func (s *scene) wantPluginSays(line string) {
 	})
 }
 
-// createWorkloads makes pods in all ways there are, and returns how many. All templates but the DaemonSet's have a node
-// label from elsewhere.
+// createWorkloads creates pods of every kind of workload, and returns their number. All templates except the
+// DaemonSet's have the label of another node.
 func (s *scene) createWorkloads() (pods int) {
 	s.T.Helper()
 	demo, options := metav1.ObjectMeta{Name: "demo"}, metav1.CreateOptions{}

@@ -9,10 +9,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestAdmissionUpgrade installs everything on Kubernetes 1.35: what that does not know it says, and the rest works.
-// Then it is in the middle of an upgrade: one API server is new and has the policies, another one on the same
-// data is still old. Whichever a request comes to, pods can be bound, all get their label, and nobody can set a false
-// one.
+// TestAdmissionUpgrade installs everything on Kubernetes 1.35: that reports what it does not know, and the rest works.
+// Then the cluster is in the middle of an upgrade: one API server is new and has the policies, another one on the same
+// data is still old. Whichever of them gets a request, pods can be bound, all get their label, and nobody can set a
+// false one.
 func TestAdmissionUpgrade(t *testing.T) {
 	s := newAdmissionScene(t, "--apiserver-flag=--emulated-version=1.35")
 	everything := framework.MustModuleFile(t, "artifacts", "with-admission")
@@ -42,7 +42,7 @@ func TestAdmissionUpgrade(t *testing.T) {
 
 	newer := s.in(t)
 	newer.Cluster = s.NewSecondAPIServer(t, "--emulated-version")
-	// As the documentation says to.
+	// as documented
 	_, err = newer.Kubectl(t.Context(), "--kubeconfig="+newer.Kubeconfig, "apply", "-k", everything)
 	s.Must(err)
 	newer.waitPolicies(nodeLabel, probed{true, true, true})
@@ -70,7 +70,7 @@ func TestAdmissionUpgrade(t *testing.T) {
 	newer.waitPolicies(nodeLabel, probed{})
 }
 
-// wantFoundOut waits until the controller says, and tells by its metric, whether the policies work.
+// wantFoundOut waits until the controller reports, in its log and its metric, whether the policies work.
 func (s *scene) wantFoundOut(controller *framework.Controller, text, metric string) {
 	s.T.Helper()
 	_, err := controller.WaitLog(s.Ctx(), text)

@@ -14,10 +14,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// access is the URL at which to ask for what a node's Service has behind it.
+// access returns the URL that reaches the pods behind a node's Service.
 type access func(node string) (url string)
 
-// urls are those of some nodes.
+// urls returns the URLs of some nodes.
 func (url access) urls(of []string) []string {
 	urls := make([]string, len(of))
 	for i, node := range of {
@@ -26,14 +26,14 @@ func (url access) urls(of []string) []string {
 	return urls
 }
 
-// byName asks a LocalService's Services by their names.
+// byName reaches a LocalService's Services by their names.
 func (s *scene) byName(ls *v1alpha1.LocalService) access {
 	return func(node string) string {
 		return fmt.Sprintf("http://%s.%s:%d/", naming.ServiceName(ls.Name, node), s.Namespace, appPort)
 	}
 }
 
-// byNodePort asks a LocalService's Services at the node ports that they have, of a node with this address.
+// byNodePort reaches a LocalService's Services by their node ports, at a node with this address.
 func (s *scene) byNodePort(ls *v1alpha1.LocalService, address string) access {
 	own := s.MustOwn(ls, len(nodes))
 	return func(node string) string {
@@ -42,11 +42,11 @@ func (s *scene) byNodePort(ls *v1alpha1.LocalService, address string) access {
 	}
 }
 
-// errWrongNode is an answer from another node than the one in the Service's name: what must never happen.
+// errWrongNode reports an answer from a node other than the one in the Service's name, which must never happen.
 var errWrongNode = errors.New("WRONG NODE")
 
-// checkAnswers asks for nodes' Services from one node. It returns nil if those that have ready pods were answered by
-// all of these, and the others not at all.
+// checkAnswers sends requests to nodes' Services from one node. It returns nil if exactly their ready pods answered,
+// and no pod answered for a Service without ready pods.
 func (s *scene) checkAnswers(ctx context.Context, client string, of []string, url access) error {
 	byNode, err := s.podsByNode(ctx)
 	if err != nil {
@@ -67,13 +67,13 @@ func (s *scene) checkAnswers(ctx context.Context, client string, of []string, ur
 	return errors.Join(errs...)
 }
 
-// nodeAnswers are the pods by which a node's Service has answered, sorted, and why there are not more.
+// nodeAnswers has the pods that answered for a node's Service, sorted, and the reason why there are no more.
 type nodeAnswers struct {
 	pods []string
 	err  string
 }
 
-// askNodes asks for nodes' Services from one node. An answer from a wrong node is an error.
+// askNodes sends requests to nodes' Services from one node. An answer from a wrong node is an error.
 func askNodes(ctx context.Context, client string, of []string, url access) (map[string]nodeAnswers, error) {
 	urls := url.urls(of)
 	replies, err := ask(ctx, client, urls)
@@ -92,7 +92,7 @@ func askNodes(ctx context.Context, client string, of []string, url access) (map[
 	return answers, nil
 }
 
-// podsOn are the pods that have answered a client's requests for what is on a node.
+// podsOn returns the pods that have answered a client's requests to a node's name.
 func (r *reply) podsOn(node, url, client string) (pods []string, err error) {
 	for _, body := range r.Bodies {
 		m := answerPattern.FindStringSubmatch(body)
@@ -119,8 +119,8 @@ func (s *scene) wantAnswers(from, of []string, ways ...access) {
 	}
 }
 
-// watch asks for nodes' Services again and again until the function that it returns is called, or the test ends. An
-// answer from a wrong node fails the test, and so does no answer at all before the watch returns, or when it is
+// watch sends requests to nodes' Services repeatedly until the function that it returns is called, or the test ends. An
+// answer from a wrong node fails the test, and so does a missing answer before the watch returns, or when it is
 // stopped.
 func (s *scene) watch(client string, of []string, ways ...access) (stop func()) {
 	s.T.Helper()

@@ -21,24 +21,24 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// askCommand makes the test binary a client that asks until it gets SIGTERM, and then reports how often it failed.
+// askCommand makes the test binary a client that sends requests until SIGTERM, and then reports the failures.
 const askCommand = "e2e-ask"
 
-// How a client of askCommand asks.
+// How a client of askCommand sends requests.
 const (
 	askPause   = 40 * time.Millisecond // between the requests for one URL
 	askTimeout = 3 * time.Second       // of a request
 	askCache   = 20 * time.Second      // for how long it keeps the addresses of a name, as many resolvers do
 )
 
-// tally is what came of a client's requests.
+// tally counts the results of a client's requests.
 type tally struct {
 	Asked  int
 	Failed []string
 }
 
-// keepAsking asks for the URLs on its input until SIGTERM, and writes a tally to its output. Each URL goes
-// with the node that is to answer, "" for any.
+// keepAsking requests the URLs on its input until SIGTERM, and writes a tally to its output. Each URL has the node that
+// must answer, "" for any.
 func keepAsking(in io.Reader, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -67,7 +67,7 @@ func keepAsking(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(total)
 }
 
-// cachingClient asks for a URL at the addresses that its name had some time ago.
+// cachingClient requests a URL at the addresses that its name had some time ago.
 type cachingClient struct {
 	url       string
 	addresses []string
@@ -75,7 +75,7 @@ type cachingClient struct {
 	requests  int
 }
 
-// ask asks once, on a connection of its own. It does not try again.
+// ask makes one request, on a connection of its own, without retries.
 func (c *cachingClient) ask(node string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
@@ -101,8 +101,8 @@ func (c *cachingClient) ask(node string) error {
 	return nil
 }
 
-// startAsker has a client ask for URLs, each with the node that is to answer, until the function that it returns is
-// called. If a request has failed then, so does the test.
+// startAsker starts a client that requests URLs, each with the node that must answer, until the function that it
+// returns is called. If any request has failed by then, the test fails.
 func startAsker(t *testing.T, what, from string, urls map[string]string) (stop func()) {
 	t.Helper()
 	in, err := json.Marshal(urls)

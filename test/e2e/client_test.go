@@ -14,39 +14,39 @@ import (
 	"time"
 )
 
-// clientCommand makes the test binary a client, so that it can ask from inside a node's network: curl and dig may not
-// be there, and are slow to ask a hundred times.
+// clientCommand makes the test binary a client inside a node's network: curl and dig may not be installed, and are slow
+// for a hundred requests.
 const clientCommand = "e2e-client"
 
-// watchCommand makes it a client that asks again and again.
+// watchCommand makes it a client that repeats its requests.
 const watchCommand = "e2e-watch"
 
-// clientTimeout bounds what a client does. A name that is not there, and a port that nobody listens on, are answers
-// that come at once.
+// clientTimeout bounds a request of a client. For a name that does not exist, and a port without a listener, the answer
+// arrives at once.
 const clientTimeout = 5 * time.Second
 
-// clientTries is how often a client asks for each URL: often enough to ask every address that its name has, and to meet
-// every pod, by chance, behind an address that several share.
+// clientTries is how often a client requests each URL: often enough to use every address of its name, and to reach, by
+// chance, every pod behind an address that several pods share.
 const clientTries = 20
 
-// watchTime is for how long a client asks again and again, after a pause each time: it is not to keep the machine busy.
+// watchTime is how long a client repeats its requests. It pauses after each, to leave the machine idle.
 const (
 	watchTime  = clientTimeout - time.Second
 	watchPause = 20 * time.Millisecond
 )
 
-// reply is what has been answered to a URL.
+// reply has the answers to the requests of a URL.
 type reply struct {
-	// Addresses are those that the name has.
+	// Addresses are those of the name.
 	Addresses []string
 	// Bodies are the answers.
 	Bodies []string
-	// Error is why there are not more of them.
+	// Error is the reason why there are no more of them.
 	Error string
 }
 
-// client asks for the URLs on its input and writes the replies to its output, both as JSON: those of one round, or with
-// watchCommand of as many as there is time for, with one request for each URL.
+// client requests the URLs on its input and writes the replies to its output, both as JSON: those of one round, or with
+// watchCommand of as many rounds as fit into the time, with one request for each URL.
 func client(command string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func client(command string, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(rounds)
 }
 
-// askAll asks for URLs at the same time.
+// askAll requests URLs at the same time.
 func askAll(ctx context.Context, urls []string, tries int) []reply {
 	replies := make([]reply, len(urls))
 	var asking sync.WaitGroup
@@ -80,8 +80,8 @@ func askAll(ctx context.Context, urls []string, tries int) []reply {
 	return replies
 }
 
-// ask asks for a URL, in turn at each address of its name, on a connection of its own each time. It returns the first
-// error: the others are most likely the same.
+// ask requests a URL, in turn at each address of its name, each time on a new connection. It returns the first error:
+// the others are most likely the same.
 func (r *reply) ask(ctx context.Context, to string, tries int) (firstErr error) {
 	at, err := url.Parse(to)
 	if err != nil {
@@ -117,10 +117,10 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// clients bounds the clients that ask once at a time: each is a process, and the machine may have few processors.
+// clients limits concurrent one-time clients: each is a process, and the machine may have few processors.
 var clients = make(chan struct{}, 2)
 
-// ask asks for URLs from a node's network, with the cluster's DNS.
+// ask requests URLs from a node's network, with the cluster's DNS.
 func ask(ctx context.Context, node string, urls []string) ([]reply, error) {
 	select {
 	case clients <- struct{}{}:
@@ -135,7 +135,7 @@ func ask(ctx context.Context, node string, urls []string) ([]reply, error) {
 	return rounds[0], nil
 }
 
-// askRounds has a client ask, and returns the replies of each round.
+// askRounds runs a client, and returns the replies of each round.
 func askRounds(ctx context.Context, command, node string, urls []string) ([][]reply, error) {
 	in, err := json.Marshal(urls)
 	if err != nil {
@@ -156,6 +156,6 @@ func askRounds(ctx context.Context, command, node string, urls []string) ([][]re
 	return rounds, nil
 }
 
-// answerPattern is what the demo app says: which pod it is, and on which node. It is part of the contract, down to the
-// two spaces.
+// answerPattern matches the answer of the demo app: its pod, and its node. It is part of the contract, down to the two
+// spaces.
 var answerPattern = regexp.MustCompile(`^hello  this message from ([^/\s]+)/([^/\s]+)\n$`)

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestLeaderChanges deletes the replica that leads: the other one, or a new one, takes over and works.
+// TestLeaderChanges deletes the leader: the other replica, or a new one, takes over and works.
 func TestLeaderChanges(t *testing.T) {
 	s := newScene(t)
 	var leader string
@@ -48,7 +48,7 @@ func TestLeaderChanges(t *testing.T) {
 	s.Must(waitRollout(s.Ctx()))
 }
 
-// currentLeader is the pod that holds the Lease.
+// currentLeader returns the pod that holds the Lease.
 func currentLeader(ctx context.Context) (string, error) {
 	holder, err := cluster.Kubectl(ctx, "--namespace="+controllerNamespace, "get", "lease", controllerName,
 		"--output=jsonpath={.spec.holderIdentity}")
@@ -56,8 +56,8 @@ func currentLeader(ctx context.Context) (string, error) {
 	return pod, err
 }
 
-// TestPermissions makes the controller do all that it ever does. That the other tests pass shows that its permissions
-// suffice; here they are shown to be no more than that.
+// TestPermissions makes the controller do everything that it ever does. The other tests show that its permissions
+// suffice. This one shows that it needs all of them.
 func TestPermissions(t *testing.T) {
 	s := newScene(t)
 	s.deploy(1)
@@ -65,7 +65,7 @@ func TestPermissions(t *testing.T) {
 	s.wantServices(ls, nodes...)
 	pod, node := s.anyPod()
 	s.WaitLabelled(pod, node)
-	// One that is orphaned is adopted, after a look whether the LocalService is still there.
+	// An orphaned Service is adopted, after a check that the LocalService still exists.
 	s.MustKubectl("patch", "service", ls.Name+"-"+nodes[0], "--type=merge",
 		`--patch={"metadata":{"ownerReferences":null}}`)
 	s.wantServices(ls, nodes...)
@@ -90,13 +90,13 @@ func TestPermissions(t *testing.T) {
 	})
 }
 
-// writeSlices makes the controller do all that it ever does to EndpointSlices.
+// writeSlices makes the controller do everything that it ever does to EndpointSlices.
 func (s *scene) writeSlices() {
 	s.T.Helper()
 	names := s.hostnames("names")
 	s.wantAnswers(nodes[:1], nodes, s.byHostname(names))
 	const published = "--selector=" + v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesPublished
-	// One that has lost its label is out of sight until its name is found to be taken.
+	// The controller does not see one without its label until a write shows that the name is taken.
 	s.MustKubectl("label", "endpointslices", published, v1alpha1.HostnamesLabelKey+"-")
 	s.Eventually("the EndpointSlice has its label", func(context.Context) error {
 		if s.MustKubectl("get", "endpointslices", published, "--output=name") == "" {
@@ -110,8 +110,8 @@ func (s *scene) writeSlices() {
 	s.wantAnswers(nodes[:1], nodes, s.byHostname(names))
 }
 
-// granted are the verbs and resources that the controller may use in its own namespace, where it may most, through
-// whatever role. Left out are those of which the audit log tells late or never.
+// granted returns the verbs and resources that the controller may use in its own namespace, where it has most
+// permissions, through whatever role, except those that the audit log shows late or never.
 func (s *scene) granted(account string) map[string]bool {
 	s.T.Helper()
 	all := "system:serviceaccounts"
@@ -133,7 +133,7 @@ func (s *scene) granted(account string) map[string]bool {
 	}
 	maps.DeleteFunc(granted, func(permission string, _ bool) bool {
 		verb, resource, _ := strings.Cut(permission, " ")
-		return verb == "list" || verb == "watch" || // A watch is told when it ends; a list is how it may begin.
+		return verb == "list" || verb == "watch" || // The log has a watch when it ends; a list may precede it.
 			strings.HasPrefix(resource, "selfsubject") || // Everybody may ask what he may do.
 			resource == "clustertrustbundles" || // Every ServiceAccount may read them, from Kubernetes 1.37 on.
 			permission == "update localservices/finalizers" || // Asked for by an admission plug-in that is not on here.

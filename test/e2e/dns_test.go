@@ -17,8 +17,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestDNS has the plugin ask CoreDNS, through a port-forward, for the names of both modes. Then somebody else publishes
-// the pod of another node under one of the names.
+// TestDNS makes the plugin query CoreDNS, through a port-forward, for the names of both modes. Then another client
+// publishes the pod of another node under one of the names.
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -77,7 +77,7 @@ func (s *scene) nodesWithDNS(ctx context.Context, kubeconfig string, ls *v1alpha
 		"--dns", "--namespace", s.Namespace, "-o", "json"}, args...)...)
 }
 
-// wantDNS waits until DNS answers what is wanted, by node.
+// wantDNS waits until DNS has the wanted answers, by node.
 func (s *scene) wantDNS(ls *v1alpha1.LocalService, want map[string]string) {
 	s.T.Helper()
 	s.Eventually("the plugin knows what DNS answers for "+ls.Name, func(ctx context.Context) error {
@@ -109,14 +109,14 @@ func (s *scene) wantDNS(ls *v1alpha1.LocalService, want map[string]string) {
 	})
 }
 
-// addressOn is the address of the pod on a node.
+// addressOn returns the address of the pod on a node.
 func (s *scene) addressOn(node string) string {
 	s.T.Helper()
 	byNode := s.waitForPods(1, nodes...)
 	return s.GetPod(byNode[node][0]).Status.PodIP
 }
 
-// publishOtherNode adds an address to a Service, as somebody else than the controllers would.
+// publishOtherNode adds an address to a Service, as a client other than the controllers.
 func (s *scene) publishOtherNode(service, address string) {
 	s.T.Helper()
 	_, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Create(s.Ctx(), &discoveryv1.EndpointSlice{

@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestBothFamilies has names with addresses of both IP families, and asks at each of them.
+// TestBothFamilies tests names with addresses of both IP families, with requests to each address.
 func TestBothFamilies(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// byHostname asks for the names of mode Hostnames.
+// byHostname reaches the names of mode Hostnames.
 func (s *scene) byHostname(ls *v1alpha1.LocalService) access {
 	return func(name string) string {
 		return fmt.Sprintf("http://%s.%s.%s:%d/", naming.Hostname(name), ls.Name, s.Namespace, appPort)
@@ -36,8 +36,8 @@ func (s *scene) hostnames(name string, changes ...framework.Change) *v1alpha1.Lo
 	return s.localService(name, append([]framework.Change{framework.WithHostnames}, changes...)...)
 }
 
-// TestHostnamesOfEveryWorkload has pods of a Deployment, of a StatefulSet, and of a DaemonSet on the nodes' own
-// network: from every node each is reached by its node's name.
+// TestHostnamesOfEveryWorkload runs pods of a Deployment, of a StatefulSet, and of a DaemonSet on the nodes' own
+// network: every node reaches each of them by its node's name.
 func TestHostnamesOfEveryWorkload(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -74,7 +74,7 @@ func TestHostnamesOfEveryWorkload(t *testing.T) {
 	}
 }
 
-// TestHostnamesFollowReadiness tests that a name leads to no pod that is not ready, or that is ending and still runs.
+// TestHostnamesFollowReadiness tests that a name leads to no pod that is not ready, or that is terminating.
 func TestHostnamesFollowReadiness(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -111,7 +111,7 @@ func TestHostnamesFollowReadiness(t *testing.T) {
 	s.MustKubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
 }
 
-// TestHostnamesOfGroups asks for names of groups of nodes, of which one changes its group.
+// TestHostnamesOfGroups tests names of groups of nodes. One node changes its group.
 func TestHostnamesOfGroups(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -174,8 +174,8 @@ func (s *scene) wantGroups(url access, groups map[string][]string) {
 	}
 }
 
-// TestHostnamesChangeOfMode changes the mode in both directions while clients on all nodes ask: whoever uses the old
-// name until it is gone, and the new one from then on, always has an answer, and never from a wrong node.
+// TestHostnamesChangeOfMode changes the mode in both directions while clients on all nodes send requests: a client that
+// uses the old name until it is gone, and then the new one, always gets an answer, and never from a wrong node.
 func TestHostnamesChangeOfMode(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -189,7 +189,7 @@ func TestHostnamesChangeOfMode(t *testing.T) {
 	stop()
 }
 
-// TestHostnamesChangeOfLeader has the replica that leads killed while the mode is being changed: the next one goes on.
+// TestHostnamesChangeOfLeader kills the leader during a change of the mode: the next one continues.
 func TestHostnamesChangeOfLeader(t *testing.T) {
 	s := newScene(t)
 	s.changeToHostnames(s.namedByNode(), func() {
@@ -213,7 +213,8 @@ func (s *scene) namedByNode() *v1alpha1.LocalService {
 	return ls
 }
 
-// changeToHostnames changes the mode under the eyes of clients. meanwhile is called when there are names of both.
+// changeToHostnames changes the mode while clients send requests. It calls meanwhile when the names of both modes
+// exist.
 func (s *scene) changeToHostnames(ls *v1alpha1.LocalService, meanwhile func()) {
 	s.T.Helper()
 	stop := s.watchEither(nodes, s.byName(ls), s.byHostname(ls))
@@ -230,9 +231,9 @@ func (s *scene) changeToHostnames(ls *v1alpha1.LocalService, meanwhile func()) {
 	stop()
 }
 
-// watchEither asks, from each of some nodes, for all nodes' names of two kinds at a time, until the function that it
-// returns is called; it returns when all have begun. A node of which neither name is answered fails the test, and so
-// does an answer from a wrong node.
+// watchEither requests, from each of some nodes, all nodes' names of two kinds at a time, until the function that it
+// returns is called. It returns when all clients have started. A node for which neither name answers fails the test,
+// and so does an answer from a wrong node.
 func (s *scene) watchEither(from []string, before, after access) (stop func()) {
 	var stopped atomic.Bool
 	var watching, begun sync.WaitGroup
@@ -261,7 +262,7 @@ func (s *scene) watchEither(from []string, before, after access) (stop func()) {
 	return stop
 }
 
-// askEither asks for a while, and returns how often.
+// askEither sends requests for a while, and returns how many.
 func askEither(ctx context.Context, client string, ways ...access) (rounds int, err error) {
 	var urls []string
 	for _, url := range ways {
@@ -288,8 +289,8 @@ func askEither(ctx context.Context, client string, ways ...access) (rounds int, 
 	return len(replies), errors.Join(append(errs, err)...)
 }
 
-// TestHostnamesWithoutController tests that the names go on answering while no controller runs, and that the next one
-// makes up for what has happened meanwhile.
+// TestHostnamesWithoutController tests that the names keep answering while no controller runs, and that the next one
+// catches up with the changes.
 func TestHostnamesWithoutController(t *testing.T) {
 	s := newScene(t)
 	ls := s.hostnames("demo")

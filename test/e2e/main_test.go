@@ -1,11 +1,11 @@
 // Package e2e tests the whole on three real nodes (bin/playground): pods that run, DNS, kube-proxy, and the controller
 // in the cluster, as artifacts/deploy installs it.
 //
-// Most tests share a cluster. Those that need it for themselves, because they take nodes away, the controller down or
-// change what all pods get, run first, one after the other; the others then run at the same time, each in a namespace
-// of its own, but for the migration, which is in the namespace default. Some start a cluster of their own: the
-// walk-through, which tells how to, and the tests of admission policies that need no nodes but somebody who attacks
-// them, or another version of Kubernetes.
+// Most tests share a cluster. Those that need it exclusively, because they remove nodes, stop the controller or change
+// what all pods get, run first, one after the other. Then the others run at the same time, each in a namespace of its
+// own, except for the migration, which uses the namespace default. Some start a cluster of their own: the walk-through,
+// which shows how to, and tests of admission policies that need an attacker instead of nodes, or another version of
+// Kubernetes.
 package e2e
 
 import (
@@ -30,7 +30,7 @@ const (
 var (
 	// cluster is the cluster that the tests share.
 	cluster *framework.Cluster
-	// nodes are the nodes that it has from the beginning to the end.
+	// nodes are the nodes that it has during all tests.
 	nodes = []string{"k8s01", "k8s02", "k8s03"}
 )
 
@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// installController installs the controller as the documentation says to, and waits until both replicas are ready.
+// installController installs the controller as documented, and waits until both replicas are ready.
 func installController(ctx context.Context) error {
 	path, err := framework.ModuleFile("artifacts", "deploy", "local-service-controller.yaml")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// What docs/migration.md begins with and what it leads to, for clients: the host port at the address of each node, and
-// the names of the nodes, beside the app's own Service.
+// What clients use before and after docs/migration.md: the host port at the address of each node, and the names of the
+// nodes, in addition to the app's own Service.
 var (
 	hostPortURLs = map[string]string{}
 	nameURLs     = map[string]string{"http://cache.default:8080/": ""}
@@ -69,8 +69,8 @@ func (m *migration) follow(sections ...string) {
 	}
 }
 
-// TestMigration types the commands of docs/migration.md while clients ask, of which no request may fail: those of the
-// host port for as long as it is not removed, those of the names from the moment when they are there to the end.
+// TestMigration types the commands of docs/migration.md while clients send requests. None may fail: those to the host
+// port until it is removed, those to the names from the moment when they exist to the end.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	m := newMigration(t)

@@ -8,12 +8,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// addedNode is a node that comes and goes. Its name is one that no Service can have as it is, as they are on many
-// clouds.
+// addedNode is a node that is added and removed. As on many clouds, its name cannot be part of a Service's name as it
+// is.
 const addedNode = "k8s04.example.internal"
 
-// TestNodeComesAndGoes adds a node to the cluster, drains it, pulls its plug, removes it and brings it back. The
-// Services follow, and nobody is ever answered from a wrong node.
+// TestNodeComesAndGoes adds a node to the cluster, drains it, powers it off, removes it and adds it again. The Services
+// follow, and no client ever gets an answer from a wrong node.
 func TestNodeComesAndGoes(t *testing.T) {
 	s := newScene(t)
 	ls, virtual := s.localService("demo"), s.localService("virtual", framework.WithClusterIP)
@@ -33,7 +33,7 @@ func TestNodeComesAndGoes(t *testing.T) {
 	s.waitForPods(1, all...)
 	s.wantAnswers(all, all, ways...)
 
-	// Drained, it still has its Services, with nothing behind them.
+	// Drained, it still has its Services, without endpoints.
 	s.MustKubectl("drain", addedNode, "--timeout=2m")
 	s.wantServices(ls, all...)
 	s.MustKubectl("scale", "deployment/demo", "--replicas=3")
@@ -44,7 +44,7 @@ func TestNodeComesAndGoes(t *testing.T) {
 	s.waitForPods(2, all...)
 	s.wantAnswers(all, all, ways...)
 
-	// Without power and removed, its Services are gone, and the others do not notice.
+	// Once it is powered off and removed, its Services are gone, and the others are not affected.
 	_, _, err := s.Playground(s.Ctx(), nil, "node", "stop", addedNode)
 	s.Must(err)
 	s.MustKubectl("delete", "node", addedNode)
@@ -64,7 +64,7 @@ func (s *scene) startNode() {
 	s.Must(err)
 }
 
-// removeNode makes sure that addedNode is not there when other tests run.
+// removeNode ensures that addedNode does not exist when other tests run.
 func (s *scene) removeNode() {
 	ctx, cancel := context.WithTimeout(context.Background(), framework.DefaultTimeout)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestPartsThatHang has the parts of the cluster stand still, one after the other, pods deleted and the controller
-// killed, while clients on all nodes ask for all nodes' names all the time: nobody is ever answered from a wrong node.
-// It takes 20 seconds, or with FAULT=whole, as `make fault` has it, 10 minutes.
+// TestPartsThatHang pauses the parts of the cluster, one after the other, deletes pods and kills the controller, while
+// clients on all nodes request all nodes' names all the time: no client ever gets an answer from a wrong node. It takes
+// 20 seconds, or 10 minutes with FAULT=whole, which `make fault` sets.
 func TestPartsThatHang(t *testing.T) {
 	s := newScene(t)
 	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP)),
@@ -42,7 +42,7 @@ func TestPartsThatHang(t *testing.T) {
 		pids, err := s.Pids(part)
 		s.Must(err)
 		pid := pids[random.IntN(len(pids))]
-		// Less than after which a leader must give up: a controller that ends by itself would be a failure.
+		// Less than the time after which a leader must stop: a controller that ends by itself would be a failure.
 		pause := time.Duration(500+random.IntN(4500)) * time.Millisecond
 		t.Logf("%s %d stands still for %v", part, pid, pause)
 		s.Must(syscall.Kill(pid, syscall.SIGSTOP))

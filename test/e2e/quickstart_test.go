@@ -15,8 +15,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// quickStart types the commands of the quick start on a cluster of its own, into which it loads the images after the
-// start, as the page says for other clusters.
+// quickStart types the commands of the quick start on a cluster of its own. It loads the images into the cluster after
+// the start, as the page says for other clusters.
 func quickStart(t *testing.T) {
 	folder := t.TempDir()
 	install, err := forUser(framework.MustModuleFile(t, "artifacts", "deploy", "install.yaml"), folder)

@@ -29,7 +29,7 @@ var app = map[string]string{"app": "demo"}
 // scene is a scene of the framework with the demo app in it.
 type scene struct{ *framework.Scene }
 
-// newScene is a namespace of the shared cluster, until the test ends.
+// newScene returns a scene in the shared cluster, until the test ends.
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{cluster.NewScene(t, "e2e")}
@@ -42,7 +42,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// in is the scene in a subtest.
+// in returns the scene for a subtest.
 func (s *scene) in(t *testing.T) *scene { return &scene{s.In(t)} }
 
 // localService makes a headless LocalService for the demo app on all nodes, with some changes.
@@ -55,7 +55,7 @@ func (s *scene) localService(name string, changes ...framework.Change) *v1alpha1
 	return s.Create(name, append([]framework.Change{forApp}, changes...)...)
 }
 
-// The demo app, in all the ways there are to run pods.
+// The demo app, in every kind of workload.
 
 func podTemplate() corev1.PodTemplateSpec {
 	field := func(path string) *corev1.EnvVarSource {
@@ -80,7 +80,7 @@ func podTemplate() corev1.PodTemplateSpec {
 	}
 }
 
-// deploy makes a Deployment, with as many pods on each node as on the others.
+// deploy creates a Deployment, with the same number of pods on each node.
 func (s *scene) deploy(replicas int32) {
 	s.T.Helper()
 	selector, template := &metav1.LabelSelector{MatchLabels: app}, podTemplate()
@@ -98,8 +98,8 @@ func (s *scene) deploy(replicas int32) {
 	s.Must(err)
 }
 
-// staticPod has a node's kubelet run a pod of the demo app from a file until the test ends, and returns the name of the
-// pod by which the kubelet shows it at the API server.
+// staticPod makes a node's kubelet run a pod of the demo app from a file until the test ends. It returns the name of
+// its mirror pod.
 func (s *scene) staticPod(node string, labels map[string]string) (name string) {
 	s.T.Helper()
 	pod := barePod("static", "", labels)
@@ -117,7 +117,7 @@ func (s *scene) staticPod(node string, labels map[string]string) (name string) {
 	return pod.Name + "-" + node
 }
 
-// podsByNode are the names of the demo app's pods that are ready and stay, by node.
+// podsByNode returns the names of the demo app's pods that are ready and not being deleted, by node.
 func (s *scene) podsByNode(ctx context.Context) (map[string][]string, error) {
 	list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: labels.FormatLabels(app)})
 	if err != nil {
@@ -138,7 +138,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// waitForPods waits until so many pods are ready on each of the nodes, and none elsewhere. It returns their names.
+// waitForPods waits until a number of pods are ready on each of the nodes, and none elsewhere. It returns their names.
 func (s *scene) waitForPods(perNode int, on ...string) map[string][]string {
 	s.T.Helper()
 	var byNode map[string][]string
@@ -159,7 +159,7 @@ func (s *scene) waitForPods(perNode int, on ...string) map[string][]string {
 	return byNode
 }
 
-// wantServices waits until a LocalService has the Services of these nodes, no others, and says that it is ready.
+// wantServices waits until a LocalService has exactly the Services of these nodes, and reports that it is ready.
 func (s *scene) wantServices(ls *v1alpha1.LocalService, of ...string) {
 	s.T.Helper()
 	names := make([]string, len(of))
@@ -170,7 +170,7 @@ func (s *scene) wantServices(ls *v1alpha1.LocalService, of ...string) {
 	s.WaitStatusNodes(ls.Name, len(of))
 }
 
-// controllerPods are the controller's pods that stay.
+// controllerPods returns the controller's pods that are not being deleted.
 func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 	ours := metav1.ListOptions{LabelSelector: "app=" + controllerName}
 	list, err := cluster.Kube.CoreV1().Pods(controllerNamespace).List(ctx, ours)

@@ -14,9 +14,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestEveryPodFromEveryNode is what all is for: a client on any node reaches, by a node's name, all pods on that node
-// and no others. One of the pods is static: its kubelet shows it to the API server, and does not make it anew because
-// of a label that is not in its file.
+// TestEveryPodFromEveryNode tests the purpose of everything: a client on any node reaches, by a node's name, all pods
+// on that node and no others. One of the pods is static: its kubelet creates a mirror pod, and does not recreate that
+// because of a label that is not in its file.
 func TestEveryPodFromEveryNode(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -44,7 +44,7 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	t.Run("node port", func(t *testing.T) {
 		s := s.in(t)
 		for i, client := range nodes {
-			// At the address of one node, from another one: kube-proxy leads on to the third.
+			// At the address of one node, from another one: kube-proxy forwards to the third.
 			addresses := s.MustKubectl("get", "node", nodes[(i+1)%len(nodes)],
 				`--output=jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`) // of IPv4 first
 			s.wantAnswers([]string{client}, nodes, s.byNodePort(nodePort, strings.Fields(addresses)[0]))

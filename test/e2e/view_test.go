@@ -17,10 +17,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// viewDeadline is how long after the API server has told of a change the page shows it.
+// viewDeadline bounds the time between a watch event of the API server and its display on the page.
 const viewDeadline = 2 * time.Second
 
-// TestView has the pod of a node die while somebody looks at the page.
+// TestView kills the pod of a node while a browser shows the page.
 func TestView(t *testing.T) {
 	s := newScene(t)
 	ls := s.localService("demo")
@@ -42,7 +42,7 @@ func TestView(t *testing.T) {
 	told := <-died
 	browser.Eventually(page, "!!window.changed", true)
 	if after := time.UnixMilli(browser.Eval[int64](page, "window.changed")).Sub(told); after > viewDeadline {
-		t.Errorf("the page shows %v after the API server has told that the pod is gone", after)
+		t.Errorf("the page shows %v after the API server has reported that the pod is gone", after)
 	} else {
 		t.Logf("the page shows after %v that the pod is gone", after)
 	}
@@ -51,7 +51,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// whenUnready sends the time when the API server first tells that no endpoint of a Service is ready.
+// whenUnready sends the time when the API server first reports that no endpoint of a Service is ready.
 func (s *scene) whenUnready(service string) <-chan time.Time {
 	s.T.Helper()
 	of := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service}

@@ -17,15 +17,15 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// The walk-through of a document is what stands in its console blocks between these two lines. In a block, a line that
-// begins with "$ " is a command. The lines up to the next command are the command's output, both outputs together;
-// without any, the output may be anything.
+// The walk-through of a document consists of its console blocks between these two lines. In a block, a line that begins
+// with "$ " is a command. The lines up to the next command are its standard output and standard error together; without
+// any, the output may be anything.
 const (
 	walkThroughBegin = "<!-- walk-through -->"
 	walkThroughEnd   = "<!-- /walk-through -->"
 )
 
-// step is a command of the walk-through, with the output that the reader is told to expect.
+// step is a command of the walk-through, with its documented output.
 type step struct {
 	line    int    // in the document
 	section string // the heading above it
@@ -54,12 +54,12 @@ func parseWalkThrough(document string) (steps []step) {
 	return steps
 }
 
-// What differs from one run to the next, and what stands for it.
+// What differs from one run to the next, and its placeholder.
 var (
 	columns = regexp.MustCompile(` {3,}`)
 	age     = regexp.MustCompile(`(^|\s)(\d+[dhms])+(\s|$)`)
 	address = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
-	// The characters are those that Kubernetes makes names of: no vowels, and nothing that looks like another.
+	// Kubernetes generates names from these characters: no vowels, and none that looks like another.
 	podName  = regexp.MustCompile(`(-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
 	nodeName = regexp.MustCompile(`\bk8s\d\d\b`)
 )
@@ -110,8 +110,8 @@ type reader struct {
 	replace *strings.Replacer // what the reader has in other places
 }
 
-// newReader returns a reader who has a cluster's folder and the programs in other places, and what is in pairs of
-// before and after.
+// newReader returns a reader for whom a cluster's folder and the programs are in other places, and who replaces texts
+// according to pairs of before and after.
 func newReader(t *testing.T, pairs ...string) *reader {
 	dir, err := os.MkdirTemp("", "lsc") // Not t.TempDir: the paths of sockets in it have little room.
 	if err != nil {
@@ -129,12 +129,12 @@ func newReader(t *testing.T, pairs ...string) *reader {
 			"PLAYGROUND_DIR="+filepath.Join(dir, "cluster"), "KUBECACHEDIR="+filepath.Join(dir, "kubectl")),
 		replace: strings.NewReplacer(append(pairs, "/tmp/playground-$UID", filepath.Join(dir, "cluster"),
 			"bin/playground", quoted(framework.PlaygroundProgram), "bin/localservice-app", quoted(framework.AppProgram),
-			// Beside this test, others may run on the machine, and the port of the controller may be taken.
+			// Other tests may run on the machine at the same time, and use the port of the controller.
 			"bin/local-service-controller", quoted(framework.ControllerProgram)+" -http-address=127.0.0.1:0")...),
 	}
 }
 
-// bash is a command as the reader types it.
+// bash returns a command as the reader types it.
 func (r *reader) bash(ctx context.Context, command string) *exec.Cmd {
 	const alias = `kubectl() { bin/playground kubectl "$@"; }; `
 	cmd := exec.CommandContext(ctx, "bash", "-c", r.replace.Replace(alias+command))
@@ -143,7 +143,7 @@ func (r *reader) bash(ctx context.Context, command string) *exec.Cmd {
 	return cmd
 }
 
-// lines are the lines of a command's output, as the reader sees them.
+// lines returns the lines of a command's output, as the reader sees them.
 func (r *reader) lines(output string) []string {
 	output = strings.ReplaceAll(output, r.dir, fmt.Sprintf("/tmp/playground-%d", os.Getuid()))
 	return strings.Split(strings.TrimRight(output, "\n"), "\n")
@@ -152,8 +152,8 @@ func (r *reader) lines(output string) []string {
 // onlyLooks are commands that show what the reader waits for.
 var onlyLooks = regexp.MustCompile(`^kubectl (get|localservice nodes) `)
 
-// follow types a command. One that only looks is typed again until it shows what is expected, as a reader would do, who
-// is slower than this test.
+// follow types a command. If it only shows something, follow repeats it until it shows the expected output, as a reader
+// would: readers are slower than this test.
 func (r *reader) follow(st step) error {
 	if variable, ok := strings.CutPrefix(st.command, "export "); ok {
 		r.env = append(r.env, r.replace.Replace(variable))
@@ -170,7 +170,7 @@ func (r *reader) follow(st step) error {
 		} else {
 			err = checkOutput(st.command, st.output, r.lines(string(output)))
 		}
-		// An answer from a wrong node is none to wait for a better one.
+		// After an answer from a wrong node, the test does not wait for a better one.
 		again := onlyLooks.MatchString(st.command) || strings.Contains(st.command, "curl ") && failed
 		if err != nil && !again {
 			return framework.Hopeless(err)
@@ -208,7 +208,7 @@ func (r *reader) start(command string, want []string) error {
 	return err
 }
 
-// skipped are commands that the reader has to type, and that were run before this test.
+// skipped has the commands that the reader must type, but that ran before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
 // walkThroughOf returns the steps of a document.
@@ -240,8 +240,8 @@ func TestREADME(t *testing.T) {
 }
 
 // TestWalkThrough types the commands of the walk-through, and then those of the recipes, one after the other, and
-// compares what they print with what it says there. Then it does so with the quick start. Each has a cluster of its
-// own, and a machine has room for few at the same time.
+// compares their output with the documented one. Then it does so with the quick start. Each has a cluster of its own,
+// and a machine has room for few of them at the same time.
 func TestWalkThrough(t *testing.T) {
 	t.Parallel()
 	t.Run("walk-through and recipes", func(t *testing.T) {
@@ -267,7 +267,7 @@ func (r *reader) read(name string, atLeast int) {
 	}
 }
 
-// TestCheckOutput tests what TestWalkThrough would let pass.
+// TestCheckOutput tests which outputs TestWalkThrough accepts.
 func TestCheckOutput(t *testing.T) {
 	t.Parallel()
 	const (

@@ -20,8 +20,8 @@ import (
 
 const zone = "agents.example.com"
 
-// TestRecordForEachNode has external-dns make the records of the recipe on a DNS server, and follows them while a pod
-// is replaced and a node is left out.
+// TestRecordForEachNode makes external-dns create the records of the recipe on a DNS server, and follows them while a
+// pod is replaced and a node is deselected.
 func TestRecordForEachNode(t *testing.T) {
 	// The name of the third is not one label, as they are on many clouds.
 	nodes := []string{"k8s01", "k8s02", "ip-10-0-0-3.ec2.internal"}

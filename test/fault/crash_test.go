@@ -44,7 +44,7 @@ var scenarios = []scenario{
 		w.createLocalService("demo")
 	}, func(w *world) { w.give("demo-" + w.NodeName("n0")) }},
 	{"deletion", func(w *world) { w.createLocalService("demo") }, func(w *world) { w.deleteLocalService("demo") }},
-	{"deleted and made anew", func(w *world) { w.createLocalService("demo") }, func(w *world) {
+	{"deleted and recreated", func(w *world) { w.createLocalService("demo") }, func(w *world) {
 		w.deleteLocalService("demo")
 		w.createLocalService("demo", onPort(82))
 	}},

@@ -17,7 +17,7 @@ const auditLines = `{"verb":"create","userAgent":"local-service-controller/v1","
 {"verb":"update","userAgent":"local-service-controller/v1","objectRef":{"resource":"leases","namespace":"a"}}
 `
 
-// TestAudit reads a log that grows, and of which the last line is still being written.
+// TestAudit reads a log that grows, while its last line is still being written.
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(path, []byte(auditLines+`{"verb":"li`), 0o600); err != nil {
@@ -48,7 +48,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestPoll tests that a wait ends with what it waits for, and with what waiting does not mend.
+// TestPoll tests that a wait ends with what it waits for, or with an error that waiting does not fix.
 func TestPoll(t *testing.T) {
 	calls := 0
 	if err := Poll(t.Context(), func(context.Context) error {

@@ -25,7 +25,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// answers are those of kstatus about a LocalService, by the reason of its condition Ready.
+// answers has those of kstatus about a LocalService, by the reason of its condition Ready.
 var answers = map[string]status.Status{
 	v1alpha1.ReasonServicesInPlace:  status.CurrentStatus,
 	v1alpha1.ReasonHostnamesInPlace: status.CurrentStatus,
@@ -49,8 +49,9 @@ var healths = map[status.Status]string{
 	status.FailedStatus:     "Degraded",
 }
 
-// TestEveryReport tests what kstatus, and the check for Argo CD, say to all that a sync can report, whatever was
-// reported before, and that nothing is said in two ways: then it would be written over and over.
+// TestEveryReport tests the answers of kstatus, and of the check for Argo CD, to everything that a sync can report,
+// whatever the previous report. It also tests that equal reports give equal statuses: otherwise they would be written
+// repeatedly.
 func TestEveryReport(t *testing.T) {
 	check := newHealthCheck(t)
 	before := map[string]v1alpha1.LocalServiceStatus{}

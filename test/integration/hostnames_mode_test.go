@@ -16,9 +16,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// wantRetired waits until LocalService demo has only these Services, and fails if those of the previous mode have gone
-// earlier than DNS may remember that the new names do not exist, or much later. The new ones answer since the last of
-// some requests.
+// wantRetired waits until LocalService demo has only these Services. It fails if those of the previous mode were
+// deleted before negative DNS caches have expired, or much later. The new names answer since the last of some requests.
 func (s *scene) wantRetired(ls *v1alpha1.LocalService, answer func() framework.Requests, services ...string) {
 	s.T.Helper()
 	s.WaitServices(ls, services...)
@@ -32,7 +31,7 @@ func (s *scene) wantRetired(ls *v1alpha1.LocalService, answer func() framework.R
 	s.waitRetiring("")
 }
 
-// waitRetiring waits until the condition Retiring of LocalService demo has a status, or is not there with "".
+// waitRetiring waits until the condition Retiring of LocalService demo has a status, or is absent for "".
 func (s *scene) waitRetiring(want metav1.ConditionStatus) {
 	s.T.Helper()
 	s.WaitLocalService("demo", fmt.Sprintf("has the condition Retiring: %q", want),
@@ -46,7 +45,7 @@ func (s *scene) waitRetiring(want metav1.ConditionStatus) {
 		})
 }
 
-// answering are the controllers' requests that have made new names answer.
+// answering returns the controllers' requests that have made new names answer.
 func (s *scene) answering(resource string) func() framework.Requests {
 	return func() framework.Requests { return s.Requests().Resource(resource).Verb("create") }
 }
@@ -82,8 +81,8 @@ func TestHostnamesChangeOfMode(t *testing.T) {
 	s.WantWrites("services", "2 create services 201, 2 delete services 200")
 }
 
-// TestHostnamesChangeOfModeBack changes the mode back before the Services of nodes are retired: they are kept, and the
-// names go.
+// TestHostnamesChangeOfModeBack changes the mode back before the Services of nodes are retired: they stay, and the
+// names are deleted.
 func TestHostnamesChangeOfModeBack(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "undecided")
@@ -106,8 +105,8 @@ func TestHostnamesChangeOfModeBack(t *testing.T) {
 	}
 }
 
-// TestHostnamesChangeOfModeInterrupted kills the controller in the middle of a change: once while it makes the new
-// names and once while the old ones are kept. The next one goes on, and deletes nothing too early.
+// TestHostnamesChangeOfModeInterrupted kills the controller in the middle of a change: once while it creates the new
+// names, and once while it keeps the old ones. The next one continues, and deletes nothing too early.
 func TestHostnamesChangeOfModeInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "killed")
@@ -131,14 +130,14 @@ func TestHostnamesChangeOfModeInterrupted(t *testing.T) {
 	s.NewController(t)
 	s.wantRetired(ls, s.answering("endpointslices"), "demo", sourceName)
 	s.WantWrites("services", "2 create services 201, 3 delete services 200")
-	// The API server notes 500 for a request whose client was killed.
+	// The API server logs 500 for a request whose client was killed.
 	const once, cut = "1 create endpointslices 201", "1 create endpointslices 500, "
 	if got := s.Requests().Resource("endpointslices").Writes().String(); strings.TrimPrefix(got, cut) != once {
 		t.Errorf("the controller's writes of endpointslices: %s; want %s", got, once)
 	}
 }
 
-// TestHostnamesLeaderStops tests that of two controllers only the leader publishes, and that the other one goes on.
+// TestHostnamesLeaderStops tests that of two controllers only the leader publishes, and that the other one continues.
 func TestHostnamesLeaderStops(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "leaders")
@@ -163,9 +162,9 @@ func TestHostnamesLeaderStops(t *testing.T) {
 	}
 }
 
-// TestHostnamesNotPermitted tests that a controller without the permission that only this mode needs says so, goes on
-// with what it may, and publishes the names within ten seconds after it may, although the write that was refused would
-// have to wait for longer.
+// TestHostnamesNotPermitted tests that a controller without the permission that only this mode needs reports that,
+// continues with its other work, and publishes the names within ten seconds after it gets the permission, although the
+// backoff of the refused write is longer.
 func TestHostnamesNotPermitted(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "permission")
@@ -195,8 +194,8 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	s.wantNames("a=10.1.0.1")
 }
 
-// TestHostnamesNeedNoPods tests that a controller with LocalServices of this mode only asks for no pod, and for nothing
-// at all when nothing happens, and that it asks for pods as long as another one needs it.
+// TestHostnamesNeedNoPods tests that a controller that has only LocalServices of this mode requests no pods, and
+// nothing at all at rest, and that it watches pods as long as another LocalService needs them.
 func TestHostnamesNeedNoPods(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, publishers.take(t), "nopods")
@@ -220,7 +219,7 @@ func TestHostnamesNeedNoPods(t *testing.T) {
 		}
 		return nil
 	})
-	s.Must(controller.Stop()) // The audit log tells of watches when they end.
+	s.Must(controller.Stop()) // The audit log has watches once they end.
 	ofPods := func() framework.Requests { return s.AllRequests().ByController().Resource("pods") }
 	if requests := ofPods(); len(requests) > 0 {
 		t.Errorf("the controller asked for pods: %s", requests)
@@ -238,7 +237,7 @@ func TestHostnamesNeedNoPods(t *testing.T) {
 	})
 }
 
-// waitQuiet waits until no controller of the cluster has asked for anything for so long.
+// waitQuiet waits until no controller of the cluster has made a request for some time.
 func (s *scene) waitQuiet(d time.Duration) {
 	s.T.Helper()
 	mark, since := s.Audit.Mark(), time.Now()
@@ -254,7 +253,7 @@ func (s *scene) waitQuiet(d time.Duration) {
 	})
 }
 
-// TestHostnamesChangeOfModeToATakenName tests that the Services of nodes stay as long as the new names cannot be made.
+// TestHostnamesChangeOfModeToATakenName tests that the Services of nodes stay while the new names cannot be created.
 func TestHostnamesChangeOfModeToATakenName(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "taken")

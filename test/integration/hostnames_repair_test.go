@@ -16,7 +16,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestHostnamesAreRepaired tests that whatever somebody does to what is published is undone.
+// TestHostnamesAreRepaired tests that external changes of published objects are repaired.
 func TestHostnamesAreRepaired(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "repair")
@@ -68,8 +68,8 @@ func sameSlice(a, b *discoveryv1.EndpointSlice) error {
 		framework.Equal("ports", a.Ports, b.Ports), framework.Equal("owners", a.OwnerReferences, b.OwnerReferences))
 }
 
-// TestHostnamesOfStrangers tests that EndpointSlices that look like what is copied, or like copies, are neither copied
-// nor changed, and that one by the name of a copy is told.
+// TestHostnamesOfStrangers tests that foreign EndpointSlices that look like sources or copies are neither copied nor
+// changed, and that one with the name of a copy is reported.
 func TestHostnamesOfStrangers(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "strangers")
@@ -129,8 +129,8 @@ func TestHostnamesOfStrangers(t *testing.T) {
 	s.WaitReady("demo")
 }
 
-// TestHostnamesDeletion tests that all goes with the LocalService, or where that is deleted without, stays as it is and
-// is adopted.
+// TestHostnamesDeletion tests that everything is deleted with the LocalService, or if that is deleted with
+// --cascade=orphan, stays unchanged and is adopted.
 func TestHostnamesDeletion(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "deletion")
@@ -165,7 +165,7 @@ func TestHostnamesDeletion(t *testing.T) {
 		return errors.Join(err, framework.Equal("EndpointSlices", len(list.Items), 0))
 	})
 
-	// One that follows another before the garbage collector is through has all of its own.
+	// A successor that is created before the garbage collector has finished has objects of its own.
 	old := s.CreateReady("demo", framework.WithHostnames)
 	s.wantNames("a=10.1.0.1")
 	s.Must(s.LocalServiceClient().Delete(t.Context(), "demo", metav1.DeleteOptions{}))

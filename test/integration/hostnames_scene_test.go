@@ -23,23 +23,23 @@ func publisher() framework.ClusterOptions {
 		ControlPlaneOnly: true,
 		Hostnames:        true,
 		Args: []string{
-			// Nobody renews the nodes' leases; that must not make their pods unready.
+			// Nobody renews the nodes' leases. That must not make their pods unready.
 			"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
 			"--apiserver-flag=--service-cluster-ip-range=" + dualStackRanges,
 		},
 	}
 }
 
-// publishers is for tests of mode Hostnames that run controllers of their own.
+// publishers has clusters for tests of mode Hostnames that run controllers of their own.
 var publishers = newClusterPool(2, publisher())
 
-// publishing is the cluster of the other ones. One controller works in it.
+// publishing is the cluster of the other tests. One controller works in it.
 var publishing struct {
 	once    sync.Once
 	cluster *framework.Cluster
 }
 
-// newPublishingScene is a scene in that cluster, which the first one starts.
+// newPublishingScene returns a scene in that cluster. The first call starts the cluster.
 func newPublishingScene(t *testing.T, word string) *scene {
 	t.Helper()
 	publishing.once.Do(func() {
@@ -70,7 +70,7 @@ func stopPublishing() error {
 	return errors.Join(append(errs, publishing.cluster.Stop())...)
 }
 
-// run makes a pod of LocalService demo that is ready at an address, or two with a comma between them.
+// run creates a pod of LocalService demo that is ready at an address, or at two with a comma between them.
 func (s *scene) run(name, node, addresses string) {
 	s.T.Helper()
 	s.CreatePod(name, node, app)
@@ -81,7 +81,7 @@ func (s *scene) run(name, node, addresses string) {
 	}
 }
 
-// slicesOf are the EndpointSlices of a Service, by name.
+// slicesOf returns the EndpointSlices of a Service, by name.
 func (s *scene) slicesOf(ctx context.Context, service string) ([]discoveryv1.EndpointSlice, error) {
 	list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
@@ -91,7 +91,7 @@ func (s *scene) slicesOf(ctx context.Context, service string) ([]discoveryv1.End
 	return list.Items, nil
 }
 
-// published is the only EndpointSlice of Service demo.
+// published returns the only EndpointSlice of Service demo.
 func (s *scene) published() *discoveryv1.EndpointSlice {
 	s.T.Helper()
 	var slice *discoveryv1.EndpointSlice
@@ -106,8 +106,8 @@ func (s *scene) published() *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// names are the names that Service demo publishes, with their addresses: a=10.1.0.1 is node a of the scene, with a ! if
-// the pod is not ready.
+// names returns the names that Service demo publishes, with their addresses: a=10.1.0.1 is node a of the scene, with a
+// ! if the pod is not ready.
 func (s *scene) names(ctx context.Context) ([]string, error) {
 	all, err := s.slicesOf(ctx, "demo")
 	names := []string{}
@@ -136,7 +136,7 @@ func (s *scene) wantNames(want ...string) {
 	})
 }
 
-// sourceName is the Service of LocalService demo that selects the pods.
+// sourceName is the name of the Service of LocalService demo that selects the pods.
 var sourceName = plan.ServiceName("demo", plan.Source, "")
 
 // editSlice changes an EndpointSlice by hand.
@@ -159,7 +159,7 @@ func (s *scene) deleteSlice(name string) {
 	s.Must(s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Delete(s.Ctx(), name, metav1.DeleteOptions{}))
 }
 
-// newSliceFence is a fence for what events of EndpointSlices cause: what the function that it returns has passed.
+// newSliceFence returns a function that waits until all previous events of EndpointSlices are handled.
 func (s *scene) newSliceFence() (pass func()) {
 	s.T.Helper()
 	f := newScene(s.T, s.Cluster, s.Namespace+"-fence")
@@ -181,11 +181,11 @@ func (s *scene) newSliceFence() (pass func()) {
 	}
 }
 
-// wantSliceWrites fails unless the controller's writes of EndpointSlices since the count was reset are these.
+// wantSliceWrites fails unless the controller's writes of EndpointSlices since the count was reset are exactly these.
 func (s *scene) wantSliceWrites(want string) {
 	s.T.Helper()
 	s.WantWrites("endpointslices", want)
 }
 
-// modeServices is the change back to a Service for each node.
+// modeServices changes the mode back to a Service for each node.
 func modeServices(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices }

@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestHostnames is the main story of mode Hostnames: two Services, a copy of each EndpointSlice in which Kubernetes
-// publishes the pods, and one write for each change of one.
+// TestHostnames tests the main feature of mode Hostnames: two Services, a copy of each EndpointSlice in which
+// Kubernetes publishes the pods, and one write for each change of one.
 func TestHostnames(t *testing.T) {
 	t.Parallel()
 	s := newPublishingScene(t, "hostnames")
@@ -52,7 +52,7 @@ func TestHostnames(t *testing.T) {
 	s.WantWrites("services", "none")
 }
 
-// checkCopy compares the EndpointSlice of Service demo with the one of which it is a copy.
+// checkCopy compares the EndpointSlice of Service demo with its source.
 func checkCopy(s *scene, source *discoveryv1.EndpointSlice, of *corev1.Service) {
 	s.T.Helper()
 	got := s.published()
@@ -103,14 +103,14 @@ func TestHostnamesOfManyPods(t *testing.T) {
 	s.Must(s.PodClient().Delete(t.Context(), "pod-7", metav1.DeleteOptions{}))
 	wantPods(pods - 1)
 	pass()
-	// Kubernetes, too, may fill up what a pod has left.
+	// Kubernetes, too, may fill the gap that a pod leaves.
 	theirs := s.AllRequests().By("kube-controller-manager/").Namespace(s.Namespace).Resource("endpointslices").Writes()
 	if ours := s.Requests().Resource("endpointslices").Writes(); len(ours) > len(theirs) {
 		t.Errorf("the controller's writes of EndpointSlices: %s; those of Kubernetes: %s", ours, theirs)
 	}
 }
 
-// TestHostnamesFollowPods tests what becomes of a name when its pods become ready or end, or are on nodes that are not
+// TestHostnamesFollowPods tests how a name changes when its pods become ready or end, or are on nodes that are not
 // selected.
 func TestHostnamesFollowPods(t *testing.T) {
 	t.Parallel()
@@ -169,5 +169,5 @@ func TestHostnamesOfBothFamilies(t *testing.T) {
 	s.WaitReady("demo")
 }
 
-// busy is how much longer things may take when the machine does something else.
+// busy is how much longer things may take on a busy machine.
 const busy = 3

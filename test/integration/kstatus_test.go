@@ -11,8 +11,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestKstatus tests what Helm and Flux, which ask kstatus, hear of a LocalService that no controller has looked at yet,
-// and of one that gets into trouble, and out of it. Of all other states test/gitops tells.
+// TestKstatus tests the state that kstatus, which Helm and Flux use, computes for a LocalService that no controller has
+// observed yet, and for one that fails and recovers. test/gitops tests all other states.
 func TestKstatus(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "kstatus")

@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// candidate is a controller that takes part in a leader election, with a service account of its own, by which its
-// requests are known.
+// candidate is a controller that takes part in a leader election. A service account of its own identifies its
+// requests.
 type candidate struct {
 	*framework.Controller
 	user string
@@ -27,7 +27,7 @@ func (s *scene) newCandidate(name string, args ...string) *candidate {
 	return s.newCandidateVia(name, func(kubeconfig string) string { return kubeconfig }, args...)
 }
 
-// newCandidateVia starts a candidate with another kubeconfig than that of its service account.
+// newCandidateVia starts a candidate with a kubeconfig other than that of its service account.
 func (s *scene) newCandidateVia(name string, via func(kubeconfig string) string, args ...string) *candidate {
 	s.T.Helper()
 	shipped, err := framework.ShippedPermissions(framework.ControllerPermissions, framework.HostnamesPermissions)
@@ -49,12 +49,12 @@ func (s *scene) waitLeading(c *candidate) {
 	}
 }
 
-// by are the requests of a candidate since the count was reset.
+// by returns the requests of a candidate since the count was reset.
 func (s *scene) by(c *candidate) framework.Requests {
 	return s.AllRequests().Where(func(r *framework.Request) bool { return r.User.Username == c.user })
 }
 
-// getLease is the Lease as it is now, and its holder, "" for none.
+// getLease returns the current Lease, and its holder, "" for none.
 func (s *scene) getLease() (lease *coordinationv1.Lease, holder string) {
 	s.T.Helper()
 	lease, err := s.Kube.CoordinationV1().Leases(s.Namespace).Get(s.Ctx(), "lease", metav1.GetOptions{})
@@ -65,9 +65,9 @@ func (s *scene) getLease() (lease *coordinationv1.Lease, holder string) {
 	return lease, holder
 }
 
-// TestLeaderStops tests that the standby, which is as healthy and ready as the leader, goes on where a leader that is
-// told to stop has left off, at once and not before the leader has finished; that nothing is made twice, and that the
-// last one leaves a free Lease behind.
+// TestLeaderStops tests that the standby, which is as healthy and ready as the leader, continues the work of a leader
+// that is stopped, at once but not before the leader has finished. Nothing is created twice, and the last one leaves a
+// free Lease behind.
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "lead")
@@ -97,7 +97,7 @@ func TestLeaderStops(t *testing.T) {
 	})
 	_, leader := s.getLease()
 	s.Must(first.Stop())
-	// It has given the Lease back: the standby need not wait until that runs out.
+	// It has released the Lease: the standby need not wait until that expires.
 	if _, holder := s.getLease(); holder == leader {
 		t.Errorf("the leader has stopped and still holds the Lease")
 	}
@@ -122,7 +122,7 @@ func TestLeaderStops(t *testing.T) {
 	}
 }
 
-// TestLeaderCrashes tests that the standby takes over when the Lease has run out.
+// TestLeaderCrashes tests that the standby takes over when the Lease has expired.
 func TestLeaderCrashes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "crash")
@@ -134,7 +134,7 @@ func TestLeaderCrashes(t *testing.T) {
 	s.AddNodes("a")
 	s.Create("demo")
 	s.waitLeading(second)
-	// The flag bounds how long that takes: what the Lease lasts, and the time until the standby asks again.
+	// The flag bounds how long that takes: the duration of the Lease, and the time until the standby tries again.
 	if held, _ := s.getLease(); *held.Spec.LeaseDurationSeconds > int32(lease.Seconds()) {
 		t.Errorf("the Lease is one of %d seconds; want at most %v", *held.Spec.LeaseDurationSeconds, lease)
 	}

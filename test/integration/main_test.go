@@ -2,8 +2,8 @@
 // and Node objects that the tests make, but nothing that runs pods.
 //
 // Most tests share one cluster and one controller. Each has a namespace of its own, and nodes of its own, which its
-// LocalServices select by a label; so they run at the same time. Tests of what concerns a whole cluster (flags,
-// restarts, leader election, permissions) start their own.
+// LocalServices select by a label, so they run at the same time. Tests that concern a whole cluster (flags, restarts,
+// leader election, permissions) start their own.
 //
 // Tests of what docs/reference/behaviour.md promises begin with a word for the promise, here and in the other packages:
 // TestNames, TestForeignServices, TestAdoption, TestEveryField, TestImmutableTransitions, TestStatus, TestDeletion,
@@ -20,7 +20,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// controlPlane is a cluster without kubelets. EndpointSlices are not our concern, and are half of all its writes.
+// controlPlane is a cluster without kubelets, and without EndpointSlices, which would be half of all its writes.
 func controlPlane() framework.ClusterOptions {
 	return framework.ClusterOptions{
 		ControlPlaneOnly: true,
@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// checkLog finds what no test may cause: a panic in the controller, caught or not, such as the cache mutation
-// detector's.
+// checkLog finds what no test may cause: a panic in the controller, recovered or not, such as that of the cache
+// mutation detector.
 func checkLog(controller *framework.Controller) error {
 	var errs []error
 	if !controller.Running() {

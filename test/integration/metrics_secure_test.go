@@ -20,9 +20,9 @@ import (
 // secureAddress is where the controller's log says that it serves /metrics over TLS.
 var secureAddress = regexp.MustCompile(`metricsSecureAddress="([^"]+)"`)
 
-// TestSecureMetrics tells the story of metrics that only those may read whom the cluster permits to: nobody while the
-// controller may not ask who they are, then those with the role; over TLS, with a certificate that is renewed; and not
-// at the address of /healthz. It works with the permissions in artifacts/deploy.
+// TestSecureMetrics tests metrics that only clients with a permission can read: none while the controller may not
+// review tokens and access, then those with the role. They are served over TLS, with a certificate that is renewed, and
+// not at the address of /healthz. The permissions in artifacts/deploy suffice.
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	const namespace, account = "local-service-system", "local-service-controller"
@@ -113,7 +113,7 @@ func TestSecureMetrics(t *testing.T) {
 	}
 }
 
-// scrape reads the metrics over TLS, and tells which server has answered.
+// scrape reads the metrics over TLS, and returns which server has answered.
 func scrape(ctx context.Context, address, token string) (code int, server, body string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
 	if err != nil {

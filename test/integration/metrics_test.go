@@ -16,10 +16,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// cacheAge is what the metrics tell of the age of a cache.
+// cacheAge matches the line of the metrics with the age of a cache.
 var cacheAge = regexp.MustCompile(`(?m)^localservice_cache_age_seconds{resource="([^"]+)"} (\S+)$`)
 
-// TestMetrics tests that the metrics tell what there is in the cluster, and that what Kubernetes' libraries have is
+// TestMetrics tests that the metrics report the state of the cluster, and that those of Kubernetes' libraries are
 // served, too.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

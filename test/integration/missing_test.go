@@ -14,10 +14,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestWhatIsMissing tells the story of a controller that is started too early: the API server cannot be reached, then
-// it does not know LocalServices, then it grants nothing. Each time one line of the log says what to do, although the
-// answers may differ a little, and in the end the controller works. It works with no more than the permissions in
-// artifacts/deploy, also where owner references are guarded, and survives the CustomResourceDefinition.
+// TestWhatIsMissing tests a controller that is started too early: the API server cannot be reached, then it does not
+// know LocalServices, then it grants nothing. Each time one line of the log says what to do, although the answers may
+// differ a little, and in the end the controller works. It needs only the permissions in artifacts/deploy, even if an
+// admission plug-in guards owner references, and survives the deletion of the CustomResourceDefinition.
 func TestWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	const namespace, account = "local-service-system", "local-service-controller"
@@ -40,7 +40,7 @@ func TestWhatIsMissing(t *testing.T) {
 	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect",
 		"-leader-election-namespace="+namespace)
 
-	// waits fails unless the controller waits with one line that has these texts, also after some tries.
+	// waits fails unless the controller waits with one line that has these texts, even after several attempts.
 	waits := func(tries func(), texts ...string) {
 		t.Helper()
 		if _, err := controller.WaitLog(ctx, append(texts, "Waiting: ")...); err != nil {
@@ -56,7 +56,7 @@ func TestWhatIsMissing(t *testing.T) {
 			}
 		}
 	}
-	// requests waits until the controller has made so many more requests for a path.
+	// requests waits until the controller has made a number of additional requests for a path.
 	requests := func(path string, more int) func() {
 		return func() {
 			mark := cluster.Audit.Mark()
@@ -69,7 +69,7 @@ func TestWhatIsMissing(t *testing.T) {
 	const groupPath = "/apis/localservice.dev/v1alpha1"
 	const installCRD = "install crd.yaml of the release (in the source artifacts/examples/crd.yaml)"
 
-	// Each look at the API server is some attempts to connect, for ten seconds altogether.
+	// Each check of the API server makes several attempts to connect, for ten seconds in total.
 	waits(func() {
 		cluster.Eventually(t, namespace, "the controller has looked several times", func(context.Context) error {
 			return atLeast(proxy.Attempts(), 25)
@@ -114,11 +114,11 @@ func TestWhatIsMissing(t *testing.T) {
 		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)
 	}
 	if lines := controller.LogLines("Forbidden"); len(lines) > 0 {
-		t.Errorf("the log tells of missing permissions:\n%s", strings.Join(lines, "\n"))
+		t.Errorf("the log reports missing permissions:\n%s", strings.Join(lines, "\n"))
 	}
 }
 
-// work has a controller do all that it does: create, patch, replace and delete Services, label a pod, write the status
+// work makes a controller do all its work: create, patch, replace and delete Services, label a pod, write the status
 // and an event. Its nodes are gone in the end.
 func (s *scene) work(name string) {
 	s.T.Helper()
@@ -143,7 +143,7 @@ func (s *scene) work(name string) {
 	})
 }
 
-// atLeast returns an error that tells how often something has happened, if that is not often enough.
+// atLeast returns an error that says how often something has happened, if that is not often enough.
 func atLeast(n, want int) error {
 	if n < want {
 		return fmt.Errorf("it has happened %d times; want %d", n, want)
@@ -151,8 +151,8 @@ func atLeast(n, want int) error {
 	return nil
 }
 
-// TestAPIServerOutage tests that what happens while the API server cannot be reached is made up for, and that the log
-// tells of the outage and of its end, once each.
+// TestAPIServerOutage tests that the controller catches up after the API server could not be reached, and that the log
+// reports the outage and its end, once each.
 func TestAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "outage")

@@ -13,8 +13,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestNamespaces runs the controller for two namespaces, of which one comes later, and with permissions in those only.
-// It does all its work there, and is never refused anything, because it asks for nothing elsewhere.
+// TestNamespaces runs the controller for two namespaces, one of which is created later, with permissions in only those.
+// It does all its work there, and no request is refused, because it makes none elsewhere.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	cluster := publishers.take(t)
@@ -29,7 +29,7 @@ func TestNamespaces(t *testing.T) {
 	_, err := controller.WaitLog(t.Context(), "Waiting: ", "namespace "+later.Namespace+" is skipped until it exists")
 	s.Must(err)
 
-	// What there is elsewhere is there before all that follows.
+	// The objects elsewhere exist before everything that follows.
 	elsewhere := other.AddNodes("a")[0]
 	other.Create("demo")
 	other.CreatePod("pod", elsewhere, app)
@@ -39,7 +39,7 @@ func TestNamespaces(t *testing.T) {
 	s.CreateReady("demo", framework.WithHostnames)
 	s.wantNames("x=10.1.0.1")
 
-	// begin makes the namespace that comes later, with what the controller needs there.
+	// begin creates the second namespace, with the permissions that the controller needs there.
 	begin := func() {
 		t.Helper()
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: later.Namespace}}
@@ -87,7 +87,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// splitShipped are the shipped permissions that concern the cluster, and those that concern a namespace.
+// splitShipped returns the shipped permissions that concern the cluster, and those that concern a namespace.
 func splitShipped(t *testing.T) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
 	t.Helper()
 	shipped := allShipped(t)
@@ -101,7 +101,7 @@ func splitShipped(t *testing.T) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
 	return ofCluster, append(ofNamespace, shipped.OwnRules...)
 }
 
-// allShipped are the permissions that the controller has with mode Hostnames, and with more files.
+// allShipped returns the permissions that the controller has with mode Hostnames, and with additional files.
 func allShipped(t *testing.T, more ...string) framework.Permissions {
 	t.Helper()
 	shipped, err := framework.ShippedPermissions(append(more, framework.ControllerPermissions,

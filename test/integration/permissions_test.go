@@ -41,14 +41,14 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	}
 }
 
-// isAskedFor reports whether the controller asks for a permission before it begins. Finalizers matter only where an
-// admission plug-in is on, and what writes EndpointSlices only for mode Hostnames, which has a condition for it.
+// isAskedFor reports whether the controller checks a permission before it starts. Finalizers matter only with an
+// admission plug-in, and writes of EndpointSlices only with mode Hostnames, which has a condition for them.
 func isAskedFor(p framework.Permission) bool {
 	isOfSlices := p.Resource == "endpointslices" && p.Verb != "list" && p.Verb != "watch"
 	return !strings.HasSuffix(p.Resource, "/finalizers") && !isOfSlices
 }
 
-// complaint is what the log has when the API server refuses what the permission is for.
+// complaint is the text in the log when the API server refuses what the permission is for.
 func complaint(p framework.Permission) string {
 	if strings.HasSuffix(p.Resource, "/finalizers") {
 		return "cannot set blockOwnerDeletion"
@@ -56,9 +56,9 @@ func complaint(p framework.Permission) string {
 	return fmt.Sprintf(`cannot %s resource \"%s\"`, p.Verb, p.Resource)
 }
 
-// TestEachPermission takes each permission away, alone. The controller says so when it starts. Where it may not ask
-// what it may do, it goes on to work until it needs the permission, and says then what it cannot do: whatever is never
-// missed is not needed. Each controller has a namespace, so that they work at the same time.
+// TestEachPermission removes each permission, one at a time. The controller reports that when it starts. If it may not
+// review its permissions, it works until it needs the missing one, and then reports what it cannot do. A permission
+// that is never missed is not needed. Each controller has a namespace, so that they work at the same time.
 func TestEachPermission(t *testing.T) {
 	t.Parallel()
 	options := publisher()
@@ -103,13 +103,13 @@ func TestEachPermission(t *testing.T) {
 				for other := range scenes {
 					if what := " " + other.String(); other != permission &&
 						(strings.Contains(line, what+",") || strings.Contains(line, what+":")) {
-						t.Errorf("the log tells that something else is missing, too: %s", line)
+						t.Errorf("the log reports that something else is missing, too: %s", line)
 					}
 				}
 			})
 		}
 	})
-	// By this everybody may ask what he may do.
+	// This role lets every user review their own permissions.
 	if _, err := cluster.Kubectl(t.Context(), "delete", "clusterrolebinding", "system:basic-user"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestEachPermission(t *testing.T) {
 				controller := launch(t, permission)
 				pokes := s.pokes()
 				round := 0
-				s.Eventually("the log tells what cannot be done without it", func(ctx context.Context) error {
+				s.Eventually("the log says what cannot be done without it", func(ctx context.Context) error {
 					if len(controller.LogLines(complaint(permission))) > 0 {
 						return nil
 					}
@@ -134,7 +134,7 @@ func TestEachPermission(t *testing.T) {
 	})
 }
 
-// pokes make changes, by which a controller comes to do all that it ever does. They do not wait for it.
+// pokes make changes that cause all kinds of work of a controller. They do not wait for it.
 func (s *scene) pokes() []func(round int) {
 	s.T.Helper()
 	nodes := s.AddNodes("a", "b")
@@ -163,7 +163,7 @@ func (s *scene) pokes() []func(round int) {
 				ignore(err)
 			}
 		},
-		// Twice the same event: one Service is made anew.
+		// The same event twice: one Service is recreated.
 		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },
 		func(int) { s.setPodStatus("pod", "10.1.0.1", "Waiting") },
 		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },

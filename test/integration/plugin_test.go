@@ -18,8 +18,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// wantPlugin waits until the plugin prints these lines about the scene's namespace, and at most a warning that nodes
-// cannot be listed. Its answers follow other controllers, such as that of EndpointSlices.
+// wantPlugin waits until the plugin prints these lines about the scene's namespace, and no warning except that nodes
+// cannot be listed. It waits because the result depends on other controllers, such as that of EndpointSlices.
 func (s *scene) wantPlugin(lines []string, args ...string) {
 	s.T.Helper()
 	args = append(args, "--namespace", s.Namespace)
@@ -55,7 +55,7 @@ func (s *scene) setPodStatus(name, ip, waits string) {
 	s.PatchPod(name, string(patch), "status")
 }
 
-// TestStatusPlugin looks at LocalServices with `kubectl localservice`, in a cluster whose EndpointSlices are real.
+// TestStatusPlugin inspects LocalServices with `kubectl localservice`, in a cluster whose EndpointSlices are real.
 func TestStatusPlugin(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true})
@@ -75,7 +75,7 @@ func pluginWithServices(t *testing.T, cluster *framework.Cluster) {
 	}
 	s.waitConflict("demo", len(nodes), 1)
 
-	// From here on nobody corrects what the test spoils.
+	// From here on, nobody repairs what the test breaks.
 	s.Must(controller.Stop())
 	for i, name := range []string{"a", "c", "d", "e"} {
 		s.setPodStatus(name, fmt.Sprintf("10.1.0.%d", i+1), "")
@@ -127,7 +127,7 @@ func pluginWithHostnames(t *testing.T, cluster *framework.Cluster) {
 		"nodes", "demo", "-o", format)
 	s.wantPlugin([]string{"a=a 1/2 PodsNotReady", b + "=" + b + " 1/1 "}, "nodes", "demo", "-o", format, "--as=viewer")
 
-	// From here on, nobody follows what changes.
+	// From here on, nobody reacts to changes.
 	s.Must(controller.Stop())
 	s.setPodStatus("c", "10.1.1.3", "CrashLoopBackOff")
 	s.wantPlugin([]string{"B=" + b + " 0/1 NameOutdated", "a=a 1/2 PodsNotReady", nodes[3] + "= 0/0 NodeWithoutName"},

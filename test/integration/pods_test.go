@@ -20,7 +20,7 @@ import (
 // app is the label that LocalService demo selects pods by.
 var app = map[string]string{"app": "demo"}
 
-// withFinalizer keeps a pod that is deleted until the test takes the finalizer away.
+// withFinalizer keeps a deleted pod until the test removes the finalizer.
 func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} }
 
 func onHostNetwork(pod *corev1.Pod) {
@@ -28,8 +28,8 @@ func onHostNetwork(pod *corev1.Pod) {
 	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 }
 
-// createMirrorPod does what a kubelet does for a static pod, which only it knows: it shows it to the API server, which
-// lets it do no more than a kubelet may.
+// createMirrorPod does what a kubelet does for a static pod: it creates a mirror pod at the API server, with the
+// permissions of a kubelet.
 func (s *scene) createMirrorPod(name, node string) {
 	s.T.Helper()
 	config := rest.CopyConfig(s.Config)
@@ -55,8 +55,8 @@ func (s *scene) controlledByNode(name string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID, Controller: new(true)}
 }
 
-// TestPodsFromBefore tests a controller that is started in a cluster that is at work already: the API server takes the
-// label of each kind of pod that a LocalService selects, by one write, and no others are written.
+// TestPodsFromBefore tests a controller that is started in a cluster with running pods: the API server accepts the
+// label of each kind of pod that a LocalService selects, by one write, and no other pods are written.
 func TestPodsFromBefore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "before")
@@ -112,8 +112,8 @@ func TestPodsFromBefore(t *testing.T) {
 	}
 }
 
-// TestPodsInATerminatingNamespace tests pods whose namespace is being deleted: they are labelled as long as they are
-// there, because they may still serve, and they go without errors and without retries.
+// TestPodsInATerminatingNamespace tests pods whose namespace is being deleted: they are labelled as long as they exist,
+// because they may still serve, and are deleted without errors and without retries.
 func TestPodsInATerminatingNamespace(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podsdoomed")
@@ -166,7 +166,7 @@ func (s *scene) deleteNamespace() {
 	s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
 }
 
-// errorsInLog are the errors in the controllers' logs about objects of the scene's namespace.
+// errorsInLog returns the errors in the controllers' logs about objects of the scene's namespace.
 func (s *scene) errorsInLog() (lines []string) {
 	for _, controller := range s.Controllers() {
 		for _, line := range controller.LogLines(s.Namespace + "/") {
@@ -178,8 +178,8 @@ func (s *scene) errorsInLog() (lines []string) {
 	return lines
 }
 
-// TestPodsWrittenByOthers tests that the label arrives on a pod that others write all the time, that nothing of what
-// they write is lost, and that the controller's writes do not fail because of theirs.
+// TestPodsWrittenByOthers tests that a pod that others write all the time gets its label, that none of their writes is
+// lost, and that the controller's writes do not fail because of theirs.
 func TestPodsWrittenByOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "others")
@@ -196,7 +196,7 @@ func TestPodsWrittenByOthers(t *testing.T) {
 	writers := map[string]func(key, value string) error{
 		"example.com/merges":               patch(types.MergePatchType),
 		"example.com/merges-strategically": patch(types.StrategicMergePatchType),
-		// Reads, changes and writes the whole pod, and begins again if somebody else was quicker.
+		// This reads, changes and writes the whole pod, and begins again after a conflict.
 		"example.com/updates": func(key, value string) error {
 			return framework.RetryConflicts(func() error {
 				pod, err := s.PodClient().Get(s.Ctx(), "pod", metav1.GetOptions{})
@@ -228,7 +228,7 @@ func TestPodsWrittenByOthers(t *testing.T) {
 	t.Cleanup(func() { isOver.Store(true); writing.Wait() })
 	s.Create("demo")
 	s.WaitLabelled("pod", node)
-	f.passPods() // They go on writing meanwhile.
+	f.passPods() // They keep writing meanwhile.
 	isOver.Store(true)
 	writing.Wait()
 	want := map[string]string{"app": "demo", nodeLabel: node}
@@ -239,7 +239,7 @@ func TestPodsWrittenByOthers(t *testing.T) {
 	if err := framework.Equal("labels", s.GetPod("pod").Labels, want); err != nil {
 		t.Error(err)
 	}
-	// It may be more than one: the watch may be behind, and tell of a change from before.
+	// It may be more than one: the watch may lag, and send an earlier change.
 	if own := s.Requests().Resource("pods").Writes(); len(own) == 0 || len(own.Where(framework.Failed)) > 0 {
 		s.Fatalf("the controller's writes of the pod: %s; want 1, or very few", own)
 	}

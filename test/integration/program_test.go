@@ -176,12 +176,12 @@ func TestLogsAsJSON(t *testing.T) {
 		}
 	}
 	if !written {
-		t.Errorf("the log does not tell of the Services that were written:\n%s", controller.Output())
+		t.Errorf("the log does not mention the Services that were written:\n%s", controller.Output())
 	}
 }
 
-// TestLogAtDefaultVerbosity tests that the log of a controller that works without trouble is short, and has at most one
-// of the same warnings of the API server that come with the Service of each node.
+// TestLogAtDefaultVerbosity tests that the log of a controller that works without errors is short, and has each warning
+// that the API server sends with the Service of every node at most once.
 func TestLogAtDefaultVerbosity(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "quiet")
@@ -189,7 +189,7 @@ func TestLogAtDefaultVerbosity(t *testing.T) {
 	s.settle()
 	s.CreateReady("close", spec(headless, "trafficDistribution: PreferClose"))
 	s.Must(controller.Stop())
-	// The mutation detector, which only tests switch on, says so. What is written has its lines, and what is wrong.
+	// The lines of the mutation detector, which only tests enable, of writes and of conditions do not count.
 	lines := slices.DeleteFunc(controller.LogLines(""), func(line string) bool {
 		return strings.Contains(line, "Mutation detector") || strings.Contains(line, "Services written") ||
 			strings.Contains(line, "Condition changed")
@@ -199,7 +199,7 @@ func TestLogAtDefaultVerbosity(t *testing.T) {
 	}
 }
 
-// TestNodeLabelKey tests another label than the default one, on the Services of all nodes and on all pods.
+// TestNodeLabelKey tests a label other than the default one, on the Services of all nodes and on all pods.
 func TestNodeLabelKey(t *testing.T) {
 	t.Parallel()
 	const key = "example.com/node"
@@ -223,7 +223,7 @@ func TestNodeLabelKey(t *testing.T) {
 	); err != nil {
 		t.Error(err)
 	}
-	// The CustomResourceDefinition does not know of the other key. The controller does, and says so with its name.
+	// The CustomResourceDefinition does not know the other key. The controller does, and reports it by name.
 	s.Create("bad", func(ls *v1alpha1.LocalService) { ls.Spec.Selector[key] = "any" })
 	s.WaitNotReady("bad", v1alpha1.ReasonInvalidSpec, "spec.selector names the node label "+key)
 	s.Update("bad", func(ls *v1alpha1.LocalService) {
@@ -244,8 +244,8 @@ func TestProfiling(t *testing.T) {
 	}
 }
 
-// TestWithoutHTTPServer tests that the controller works without listening anywhere, finds its cluster by $KUBECONFIG,
-// too, and ends by Ctrl-C as by SIGTERM.
+// TestWithoutHTTPServer tests that the controller works without listening on any address, also finds its cluster
+// through $KUBECONFIG, and ends after Ctrl-C as after SIGTERM.
 func TestWithoutHTTPServer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "nohttp")

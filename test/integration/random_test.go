@@ -20,7 +20,7 @@ import (
 // theirs is the key of the label and the annotation that somebody else sets on Services.
 const theirs = "example.com/theirs"
 
-// withoutTheirs are labels or annotations without those of somebody else.
+// withoutTheirs returns labels or annotations without those of somebody else.
 func withoutTheirs(all map[string]string) map[string]string {
 	own := maps.Clone(all)
 	delete(own, theirs)
@@ -30,10 +30,9 @@ func withoutTheirs(all map[string]string) map[string]string {
 // randomEdits is how often a LocalService is edited.
 const randomEdits = 60
 
-// TestEveryFieldRandomEdits gives a LocalService specs of which each says some things of which other tests say one at a
-// time. After each that the API server accepts, the Services are as the spec says, by no more writes than that takes;
-// what others have set on them is still there; and the controller has nothing more to write, also when it looks at them
-// again.
+// TestEveryFieldRandomEdits gives a LocalService specs that combine fields which other tests set one at a time. After
+// each spec that the API server accepts, the Services follow it with no more writes than necessary, they keep what
+// others have set on them, and the controller has nothing else to write, even after another sync.
 func TestEveryFieldRandomEdits(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -61,8 +60,8 @@ func TestEveryFieldRandomEdits(t *testing.T) {
 	}
 }
 
-// randomFields are a form of Services, families, some of what the walks say that can go with that form, and which nodes
-// of the scene to select.
+// randomFields returns a form of Services, families, some values of the walks that suit the form, and a selection of
+// the nodes of the scene.
 func (s *scene) randomFields(random *rand.Rand) []string {
 	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
 	forms := []string{"", addressed, nodePorts, loadBalancers} // Each has the fields of those before it.
@@ -83,8 +82,8 @@ func (s *scene) randomFields(random *rand.Rand) []string {
 	return append(texts, fmt.Sprintf("nodeSelector: {%s: %s%s}", framework.SceneLabel, s.Namespace, disk))
 }
 
-// edit gives LocalService demo a spec, and checks what becomes of its Services. It returns false if the API server
-// refuses the spec. Touches are what somebody else has set on Services, by their UID.
+// edit gives LocalService demo a spec, and checks its Services afterwards. It returns false if the API server refuses
+// the spec. touches has what somebody else has set on Services, by their UID.
 func (s *scene) edit(f *fence, touches map[types.UID]string, texts []string) (accepted bool) {
 	s.T.Helper()
 	ls, err := s.LocalServiceClient().Get(s.Ctx(), "demo", metav1.GetOptions{})
@@ -133,8 +132,8 @@ func (s *scene) edit(f *fence, touches map[types.UID]string, texts []string) (ac
 	return true
 }
 
-// touch does what cloud controllers and `kubectl annotate` do to the Services of LocalService demo, which is nothing to
-// the controller.
+// touch changes the Services of LocalService demo as cloud controllers and `kubectl annotate` do. The controller must
+// not react.
 func (s *scene) touch(f *fence, touches map[types.UID]string, value string) {
 	s.T.Helper()
 	s.ResetCount()

@@ -11,11 +11,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestStatusReadinessOfPods tests that the status follows pods that become ready, are not any more, and go, as
-// Kubernetes' own controller of EndpointSlices tells.
+// TestStatusReadinessOfPods tests that the status follows pods that become ready, become unready, and are deleted, as
+// reported by Kubernetes' own controller of EndpointSlices.
 func TestStatusReadinessOfPods(t *testing.T) {
 	t.Parallel()
-	// Nobody renews the nodes' leases; that must not make their pods unready.
+	// Nobody renews the nodes' leases. That must not make their pods unready.
 	cluster := framework.NewCluster(t, framework.ClusterOptions{
 		ControlPlaneOnly: true,
 		Args:             []string{"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"},
@@ -60,14 +60,14 @@ func TestStatusReadinessOfPods(t *testing.T) {
 				f.passPods()
 				s.waitReadyNodes(step.want)
 			}
-			// Ready is about the Services, which are there whether a pod answers or not.
+			// Ready is about the Services, which exist whether a pod answers or not.
 			s.WaitReady("demo")
 			s.WantWrites("services", "none")
 		})
 	}
 }
 
-// waitReadyNodes waits until LocalService demo says that so many of its nodes have a ready endpoint.
+// waitReadyNodes waits until LocalService demo reports a number of nodes with a ready endpoint.
 func (s *scene) waitReadyNodes(want string) {
 	s.T.Helper()
 	s.WaitLocalService("demo", "has "+want+" ready nodes", func(ls *v1alpha1.LocalService) error {

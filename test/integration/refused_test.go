@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// deny has the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
-// false, until the function that it returns is called. The resource may have its group after a dot. As policies take a
-// moment to come into force, both wait until a request that changes nothing is refused, or not any more.
+// deny makes the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
+// false, until the function that it returns is called. The resource may have its group after a dot. Because policies
+// take a moment to come into force, both wait until a request that changes nothing is refused, or no longer is.
 func (s *scene) deny(
 	resource string, operation admissionregistrationv1.OperationType, allowed string,
 	try func(ctx context.Context, dryRun []string) error,
@@ -75,8 +75,8 @@ func (s *scene) deny(
 	}
 }
 
-// TestPodsLabelIsRefused tests that a label that an admission plug-in refuses is told in an event about the pod, is not
-// tried over and over, and is written when it may be.
+// TestPodsLabelIsRefused tests that an event about the pod reports a label that an admission plug-in refuses, that the
+// write is retried with a backoff, and that the label is written once it is accepted.
 func TestPodsLabelIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "podrefused")
@@ -104,10 +104,10 @@ func TestPodsLabelIsRefused(t *testing.T) {
 	s.WaitLabelled("pod", node)
 }
 
-// waitWarning waits until a Warning about an object, with a reason, begins like this.
+// waitWarning waits until a Warning about an object, with a reason, begins with a text.
 func (s *scene) waitWarning(name, reason, says string) {
 	s.T.Helper()
-	s.Eventually("a Warning tells: "+says, func(ctx context.Context) error {
+	s.Eventually("a Warning says: "+says, func(ctx context.Context) error {
 		events, err := s.Events(ctx, name, reason)
 		isIt := func(e corev1.Event) bool {
 			return e.Type == corev1.EventTypeWarning && strings.HasPrefix(e.Message, says)

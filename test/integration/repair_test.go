@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestEachChangeIsTold tests that each change has an event that says what it was, also when changes of several kinds
-// follow each other and leave the LocalService as it is: recorders of events may merge what they take for repetitions.
+// TestEachChangeIsTold tests that an event describes each change, even if changes of several kinds follow each other
+// and leave the LocalService unchanged: recorders of events may merge events that look like repetitions.
 func TestEachChangeIsTold(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "told")
@@ -35,11 +35,11 @@ func TestEachChangeIsTold(t *testing.T) {
 	s.waitTold("demo", map[string]int{"created": 3, "updated": 1})
 }
 
-// waitTold waits until the events about a LocalService tell of so many Services that were created, replaced, adopted
-// and so on.
+// waitTold waits until the events about a LocalService report these numbers of Services that were created, replaced,
+// adopted and so on.
 func (s *scene) waitTold(name string, want map[string]int) {
 	s.T.Helper()
-	s.Eventually(fmt.Sprintf("events tell of %v", want), func(ctx context.Context) error {
+	s.Eventually(fmt.Sprintf("events report %v", want), func(ctx context.Context) error {
 		told, err := s.told(ctx, name)
 		for did := range want {
 			err = errors.Join(err, framework.Equal(did+" Services in events", told[did], want[did]))
@@ -50,7 +50,7 @@ func (s *scene) waitTold(name string, want map[string]int) {
 
 var numbersTold = regexp.MustCompile(`([a-z]+) (\d+)`)
 
-// told is the sum of the Services of which the events about a LocalService say that they were created and so on.
+// told returns how many Services were created and so on, according to the events about a LocalService.
 func (s *scene) told(ctx context.Context, name string) (map[string]int, error) {
 	sums := map[string]int{}
 	events, err := s.Events(ctx, name, "ServicesWritten")
@@ -70,7 +70,7 @@ func (s *scene) told(ctx context.Context, name string) (map[string]int, error) {
 	return sums, err
 }
 
-// waitRepaired waits until a Service is as it was, but for what the API server allocates.
+// waitRepaired waits until a Service is as before, except for what the API server allocates.
 func (s *scene) waitRepaired(old *corev1.Service) {
 	s.T.Helper()
 	s.Eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
@@ -82,7 +82,7 @@ func (s *scene) waitRepaired(old *corev1.Service) {
 	})
 }
 
-// sameButAllocated compares what Services say, but for what the API server has allocated for them.
+// sameButAllocated compares Services, except for what the API server has allocated for them.
 func sameButAllocated(now, was *corev1.Service) error {
 	now, was = now.DeepCopy(), was.DeepCopy()
 	for _, service := range []*corev1.Service{now, was} {

@@ -16,8 +16,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestReplacementIsRefused tests that a Service that serves is not deleted when its successor would be refused, for
-// whatever reason, and also when the API server begins to refuse in the middle of a fan-out.
+// TestReplacementIsRefused tests that a Service is not deleted if its successor would be refused, for whatever reason,
+// even if the API server begins to refuse in the middle of a fan-out.
 func TestReplacementIsRefused(t *testing.T) {
 	t.Parallel()
 	const nodes = 20
@@ -103,7 +103,7 @@ func (s *scene) tryService(name string) func(ctx context.Context, dryRun []strin
 	}
 }
 
-// limitServices has a quota allow the namespace so many Services.
+// limitServices limits the number of Services in the namespace by a quota.
 func (s *scene) limitServices(count int64) {
 	s.T.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}, Spec: corev1.ResourceQuotaSpec{

@@ -69,8 +69,8 @@ func TestAtRest(t *testing.T) {
 	})
 }
 
-// TestChangesWhileStopped tests that a controller that is started finds what has happened before, and writes no more
-// than that.
+// TestChangesWhileStopped tests that a controller that is started detects the changes since its predecessor, and makes
+// only the necessary writes.
 func TestChangesWhileStopped(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "meanwhile")
@@ -103,10 +103,10 @@ func TestChangesWhileStopped(t *testing.T) {
 		got  framework.Requests
 		want string
 	}{
-		// A node has come and one has gone for each of three LocalServices, and one Service was deleted by hand.
+		// For each of three LocalServices a node was added and one deleted, and one Service was deleted by hand.
 		"creates": {writes.Resource("services").Verb("create"), "4 create services 201"},
 		"deletes": {writes.Resource("services").Verb("delete"), "3 delete services 200"},
-		// The two that are left of LocalService "spec", and the one that was edited.
+		// The two remaining ones of LocalService "spec", and the edited one.
 		"patches": {writes.Resource("services").Verb("patch"), "3 patch services 200"},
 		"pods":    {writes.Resource("pods"), "1 patch pods 200"},
 	} {
@@ -116,8 +116,8 @@ func TestChangesWhileStopped(t *testing.T) {
 	}
 }
 
-// TestTwoControllersDoNotFight tests that two controllers that both work, as without leader election they may, come to
-// the same result and rest.
+// TestTwoControllersDoNotFight tests that two controllers that both work, as they may without leader election, reach
+// the same result and come to rest.
 func TestTwoControllersDoNotFight(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "two")
@@ -139,7 +139,7 @@ func TestTwoControllersDoNotFight(t *testing.T) {
 
 var localServiceAdds = regexp.MustCompile(`(?m)^workqueue_adds_total\{name="localservice"\} (\d+)$`)
 
-// waitResyncs waits until a controller has looked at each LocalService of the scene so many times more.
+// waitResyncs waits until a controller has synced each LocalService of the scene a number of additional times.
 func (s *scene) waitResyncs(controller *framework.Controller, times int) {
 	s.T.Helper()
 	list, err := s.LocalServiceClient().List(s.Ctx(), metav1.ListOptions{})

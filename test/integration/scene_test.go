@@ -14,7 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// nodeLabel is the label that this program is about.
+// nodeLabel is the default node label.
 const nodeLabel = v1alpha1.DefaultNodeLabelKey
 
 // change is a change of a LocalService.
@@ -28,7 +28,7 @@ func newScene(t testing.TB, cluster *framework.Cluster, word string) *scene {
 	return &scene{cluster.NewScene(t, word)}
 }
 
-// in is the scene for a subtest that has none of its own.
+// in returns the scene for a subtest that has none of its own.
 func (s *scene) in(t testing.TB) *scene { return &scene{s.In(t)} }
 
 // Fields of specs, as users write them.
@@ -37,8 +37,8 @@ const (
 	addressed = "clusterIP: null" // where it was headless
 )
 
-// fieldsOf are the fields of a spec that texts in YAML say. Of two that say the same one the later counts, and a null
-// takes it away.
+// fieldsOf returns the fields of a spec that texts in YAML set. The later of two values of a field counts, and a null
+// removes it.
 func fieldsOf(texts ...string) map[string]any {
 	fields := map[string]any{}
 	for _, text := range texts {
@@ -50,7 +50,8 @@ func fieldsOf(texts ...string) map[string]any {
 	return fields
 }
 
-// spec is the change to a spec that says what texts in YAML do. It selects the same nodes as before, unless they say.
+// spec returns the change to a spec with the fields of texts in YAML. It selects the same nodes as before, unless they
+// say otherwise.
 func spec(texts ...string) change {
 	data, err := json.Marshal(fieldsOf(texts...))
 	if err != nil {
@@ -68,7 +69,7 @@ func spec(texts ...string) change {
 	}
 }
 
-// wantUntouched fails unless a Service is the same as it was, to its resource version.
+// wantUntouched fails unless a Service is unchanged, including its resource version.
 func (s *scene) wantUntouched(service *corev1.Service) {
 	s.T.Helper()
 	now, err := s.Kube.CoreV1().Services(service.Namespace).Get(s.Ctx(), service.Name, metav1.GetOptions{})

@@ -27,7 +27,7 @@ type schemaPart struct {
 	is   map[string]any
 }
 
-// schemaParts are all parts of a top-level field's schema.
+// schemaParts returns all parts of a top-level field's schema.
 func schemaParts(t testing.TB, field string) []schemaPart {
 	t.Helper()
 	path, err := framework.ModuleFile("artifacts", "examples", "crd.yaml")
@@ -68,7 +68,7 @@ func parts(of schemaPart) []schemaPart {
 	return all
 }
 
-// values are values of all types, and those at and beyond each bound of the schema and of the types of Go.
+// values returns values of all types, and those at and beyond each bound of the schema and of Go types.
 func (s schemaPart) values() []any {
 	values := []any{nil, true, false, "", "a", "None", "10.0.0.0/8", "2026-01-01T00:00:00Z", "é", "a\nb", "-1", "70000",
 		[]any{}, map[string]any{}, []any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"},
@@ -116,7 +116,7 @@ func asFloat(v any) float64 {
 	return f
 }
 
-// with is a copy of an object with a value at a path. What is missing on the way there is made.
+// with returns a copy of an object with a value at a path. It creates the missing parents.
 func with(object any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
@@ -141,7 +141,7 @@ func with(object any, path []string, value any) any {
 	return fields
 }
 
-// full are LocalServices with a value wherever that is allowed.
+// full returns LocalServices with a value in every field that allows one.
 func full(t testing.TB, namespace string) []any {
 	var objects []any
 	for _, text := range []string{
@@ -164,7 +164,7 @@ func full(t testing.TB, namespace string) []any {
 	return objects
 }
 
-// ask has the API server judge a LocalService that is not stored, and returns what it would store.
+// ask makes a dry run with a LocalService, and returns what the API server would store.
 func (s *scene) ask(object any, subresource string) ([]byte, error) {
 	client := s.LocalServices.LocalserviceV1alpha1().RESTClient()
 	request := client.Post()
@@ -179,8 +179,8 @@ func (s *scene) ask(object any, subresource string) ([]byte, error) {
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).DoRaw(s.Ctx())
 }
 
-// TestSchemaIsAsStrictAsTheTypes tests that whatever the API server accepts can be read: one LocalService that cannot
-// be would keep every client from reading any.
+// TestSchemaIsAsStrictAsTheTypes tests that everything that the API server accepts can be decoded: a single
+// LocalService that cannot would prevent every client from reading any.
 func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "schema")

@@ -8,8 +8,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// clusterPool has clusters in which no controller works but those of one test at a time, which it starts itself.
-// Whoever takes one out has it; nil is one that is still to be started.
+// clusterPool has clusters that tests use one at a time. Only the controllers that such a test starts work there. A
+// test takes a cluster out of the pool; nil is one that is not started yet.
 type clusterPool struct {
 	clusters chan *framework.Cluster
 	options  framework.ClusterOptions
@@ -25,8 +25,7 @@ func newClusterPool(count int, options framework.ClusterOptions) *clusterPool {
 
 var soloClusters = newClusterPool(2, controlPlane())
 
-// solo waits until it is this test's turn, and returns a solo cluster, where the test may run controllers. TestMain
-// stops it.
+// solo waits for a free cluster, and returns it. The test may run controllers there. TestMain stops the cluster.
 func solo(t *testing.T) *framework.Cluster {
 	t.Helper()
 	return soloClusters.take(t)
@@ -38,7 +37,7 @@ func (p *clusterPool) take(t *testing.T) *framework.Cluster {
 	t.Cleanup(func() { p.clusters <- cluster })
 	if cluster == nil {
 		var err error
-		// Not with the context of the test, which others outlive.
+		// Not with the context of the test: other tests outlive it.
 		if cluster, err = framework.StartCluster(context.Background(), p.options); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,8 @@ func dualStack(ranges string) framework.ClusterOptions {
 
 const dualStackRanges = "10.96.0.0/16,fd00:10:96::/112"
 
-// step is a change of a LocalService to some fields, the families that its Services have then, and how they get there.
+// step is a change of some fields of a LocalService, with the families of its Services afterwards, and the kind of
+// write.
 type step struct {
 	fields, families string
 	how              transition
@@ -65,7 +66,7 @@ var typeSteps = []step{
 
 // TestImmutableTransitions walks LocalServices through the changes that concern address families, types and classes of
 // load balancers: what the API server allows is done in place, with one write for each Service, and everything else by
-// replacing the Services, which an event tells.
+// replacing the Services, which an event reports.
 func TestImmutableTransitions(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack(dualStackRanges))
@@ -113,8 +114,8 @@ const (
 	replaced transition = "replaced"
 )
 
-// transit changes the spec of LocalService demo, and fails unless its Services follow in the right way, each by one
-// write or by one replacement, keep what they were given, and the controller is quiet then.
+// transit changes the spec of LocalService demo. It fails unless its Services follow in the right way, each by one
+// write or by one replacement, they keep what was allocated for them, and the controller is at rest afterwards.
 func (s *scene) transit(f *fence, want transition, fields ...string) map[string]*corev1.Service {
 	s.T.Helper()
 	what := fields[len(fields)-1]
@@ -148,7 +149,7 @@ func (s *scene) transit(f *fence, want transition, fields ...string) map[string]
 		if n := len(after); len(writes) != 2*n || len(writes.Verb("delete")) != n || len(writes.Verb("create")) != n {
 			s.Fatalf("%s: the controller's writes: %s; want %d deletes and as many creates", what, writes, n)
 		}
-		s.Eventually(what+": an event tells of the replaced Services", func(ctx context.Context) error {
+		s.Eventually(what+": an event reports the replaced Services", func(ctx context.Context) error {
 			now, err := s.told(ctx, "demo")
 			if err != nil {
 				return err
@@ -159,8 +160,8 @@ func (s *scene) transit(f *fence, want transition, fields ...string) map[string]
 	return after
 }
 
-// keepsAllocated compares what clients have been told of two states of a Service: its address, and the node ports that
-// it has in both.
+// keepsAllocated compares what clients know of two states of a Service: its address, and the node ports that it has in
+// both.
 func keepsAllocated(was, now *corev1.Service) error {
 	for _, old := range was.Spec.Ports {
 		for _, port := range now.Spec.Ports {

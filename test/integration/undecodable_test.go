@@ -42,7 +42,7 @@ func TestUndecodableLocalService(t *testing.T) {
 	tells := func(controller *framework.Controller) {
 		t.Helper()
 		for name := range specs {
-			s.Eventually(name+" is told", func(ctx context.Context) error {
+			s.Eventually(name+" is reported", func(ctx context.Context) error {
 				ls, err := stored.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -71,7 +71,7 @@ func TestUndecodableLocalService(t *testing.T) {
 			t.Errorf("the log does not mention %s", name)
 		}
 	}
-	// All the same for one that begins with them.
+	// The same holds for a controller that starts with them.
 	s.Must(controller.Stop())
 	controller = s.NewController(t)
 	tells(controller)
@@ -82,7 +82,7 @@ func TestUndecodableLocalService(t *testing.T) {
 			return err
 		})
 	}
-	// One that is corrected works, one that is deleted is not told of any more.
+	// A corrected one works. A deleted one is no longer reported.
 	patch := `{"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}`
 	_, err = stored.Patch(s.Ctx(), "number", types.MergePatchType, []byte(patch), options)
 	s.Must(err)

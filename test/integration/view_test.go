@@ -24,7 +24,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// pictures is where to put pictures of the page: docs has two of them.
+// pictures is the folder for pictures of the page: docs has two of them.
 var pictures = flag.String("pictures", "",
 	"whole path of the directory to put the pictures of `kubectl localservice view` in")
 
@@ -33,7 +33,7 @@ var viewAddresses atomic.Int32
 
 const zone = "topology.kubernetes.io/zone"
 
-// withoutKubelets are the options of a cluster whose nodes nobody misses.
+// withoutKubelets returns the options of a cluster that ignores missing kubelets.
 func withoutKubelets() framework.ClusterOptions {
 	return framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true,
 		Args: []string{"--controllers=*,-node-lifecycle-controller"}}
@@ -55,7 +55,7 @@ func TestNodesWatch(t *testing.T) {
 	s.Eventually("the plugin prints all nodes", func(context.Context) error {
 		return framework.Equal("output", plugin.Output(), all)
 	})
-	// Between two states there may be others, for moments.
+	// Between two states there may be others for a moment.
 	printsLast := func(line string) {
 		t.Helper()
 		s.Eventually("the plugin prints "+line, func(context.Context) error {
@@ -81,7 +81,7 @@ func TestNodesWatch(t *testing.T) {
 	}
 }
 
-// newViewScene has a LocalService in every state there is, as it is found in a cluster of 14 nodes in three zones.
+// newViewScene returns a scene with a LocalService in every possible state, in a cluster of 14 nodes in three zones.
 func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []string) {
 	s = newScene(t, cluster, "view")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "platform"}}
@@ -125,7 +125,7 @@ func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []s
 		}
 	}
 	s.addPod("dns-cache-12-b", nodes[11], "dns-cache", waits)
-	// What the kubelet records of the pod that crashes, and a node that takes no new pods.
+	// An event of the kubelet about the crashing pod, and a cordoned node.
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "log-agent-4.1", Namespace: s.Namespace},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "log-agent-4", Namespace: s.Namespace},
 		Reason:         "BackOff", Message: "Back-off restarting failed container app", Type: corev1.EventTypeWarning, Count: 12,
@@ -146,7 +146,7 @@ func (s *scene) addPod(name, node, app string, waits map[string]string) {
 	s.setPodStatus(name, fmt.Sprintf("10.1.%d.%d", address/200, address%200+1), waits[name])
 }
 
-// TestView looks at a page with every state, moves over it, and filters it.
+// TestView checks a page with every state, moves the pointer over it, and filters it.
 func TestView(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, withoutKubelets())

@@ -78,7 +78,7 @@ func runPod(t *testing.T, p *playground, image, node string) string {
 	return p.mustRun("kubectl", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
 }
 
-// staticPod has a node's kubelet run a pod from a file, and stop it when the file is gone.
+// staticPod makes a node's kubelet run a pod from a file, and stop it when the file is deleted.
 func staticPod(t *testing.T, p *playground, image, node string) {
 	t.Helper()
 	manifest := filepath.Join(p.dir, "static-pods", node, "static.json")
@@ -95,7 +95,7 @@ func staticPod(t *testing.T, p *playground, image, node string) {
 	p.mustRun("kubectl", "wait", "--for=delete", "pod/static-"+node, "--timeout=2m")
 }
 
-// startFails starts a node that cannot come up, and again when what was wrong is mended.
+// startFails starts a node that cannot come up, and starts it again after a fix.
 func startFails(t *testing.T, p *playground, node string) {
 	t.Helper()
 	broken := filepath.Join(p.dir, "images", "broken.tar")
@@ -149,7 +149,7 @@ func stopNode(t *testing.T, p *playground, node string) {
 	})
 }
 
-// However `up` ends, all ends with it. When it is killed it can clean up nothing, and the next one takes over the
+// However `up` ends, everything ends with it. When it is killed it cannot clean up, and the next one takes over the
 // directory.
 func TestNothingOutlivesUp(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestRun has two pods on node1, one on the program's own node2, one that is not ready on node3, one on a node whose
-// name is no hostname, and another LocalService.
+// TestRun: there are two pods on node1, one on the program's own node2, an unready one on node3, one on a node whose
+// name is not a hostname, and another LocalService.
 func TestRun(t *testing.T) {
 	endpoint := func(node string, ready *bool) discoveryv1.Endpoint {
 		return discoveryv1.Endpoint{NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: ready}}

@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestCompareDNS asks for the name of n1, whose pods have the addresses 10.0.0.1 and 10.0.0.2. The pod of n2 has
+// TestCompareDNS queries the name of n1, whose pods have the addresses 10.0.0.1 and 10.0.0.2. The pod of n2 has
 // 10.0.0.3.
 func TestCompareDNS(t *testing.T) {
 	both := []string{"10.0.0.1", "10.0.0.2"}
@@ -60,7 +60,7 @@ func TestCompareDNS(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if got.Items[1].DNS != nil || list.DNS != nil || list.Items[0].DNS != nil {
-				t.Errorf("a name that was not asked for has an answer, or the argument was changed: %+v",
+				t.Errorf("a name that was not queried has an answer, or the argument was mutated: %+v",
 					got.Items[1].DNS)
 			}
 		})
@@ -80,7 +80,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestIsKubeDNS has the images of real clusters. What the Service or a Deployment is called does not matter.
+// TestIsKubeDNS uses the images of real clusters. The names of the Service or a Deployment do not matter.
 func TestIsKubeDNS(t *testing.T) {
 	for images, want := range map[string]bool{
 		"registry.k8s.io/dns/k8s-dns-kube-dns:1.26.8 registry.k8s.io/dns/k8s-dns-sidecar:1.26.8": true,
@@ -105,7 +105,7 @@ func TestIsKubeDNS(t *testing.T) {
 	}
 }
 
-// TestManyAddresses names a few addresses only.
+// TestManyAddresses: a message names only a few addresses.
 func TestManyAddresses(t *testing.T) {
 	n := Node{DNSAddresses: slices.Repeat([]string{"10.0.0.1"}, 4000)}
 	if got := n.compareDNS(DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1, 3997 more") {

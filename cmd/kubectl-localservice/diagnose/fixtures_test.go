@@ -13,7 +13,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// nodes are nodes with labels, such as n1 or n1:zone=a.
+// nodes returns nodes with labels, such as n1 or n1:zone=a.
 func nodes(names ...string) map[string]labels.Set {
 	all := map[string]labels.Set{}
 	for _, name := range names {
@@ -55,7 +55,7 @@ func controlledByLocalService(name string) []metav1.OwnerReference {
 	return controlledBy(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, name)
 }
 
-// service is what the controller makes of localService for a node, with some changes.
+// service returns the Service that the controller generates from localService for a node, with some changes.
 func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -73,12 +73,12 @@ func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
 	return s
 }
 
-// other is a Service of somebody else, without the label owner=demo.
+// other returns a Service of somebody else, without the label owner=demo.
 func other(name string, owners []metav1.OwnerReference) []*corev1.Service {
 	return []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners}}}
 }
 
-// pod is a ready pod of localService with the right label, with some changes.
+// pod returns a ready pod of localService with the right label, with some changes.
 func pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": "demo"}},
@@ -108,7 +108,7 @@ func terminated(reason string, exitCode int32) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: exitCode}}
 }
 
-// notReady makes a pod not ready, whose container is in some state.
+// notReady makes a pod unready, with its container in some state.
 func notReady(state corev1.ContainerState) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -130,7 +130,7 @@ func phase(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = phase, reason }
 }
 
-// slice is an EndpointSlice of a node's Service.
+// slice returns an EndpointSlice of a node's Service.
 func slice(node string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{

@@ -33,8 +33,8 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 	return e
 }
 
-// published is the input for a LocalService with mode Hostnames that is in place: the source, the published Service,
-// and an EndpointSlice of each.
+// published returns the input for a LocalService with mode Hostnames that is in place: the source, the published
+// Service, and an EndpointSlice of each.
 func published(t testing.TB, ls *v1alpha1.LocalService, nodes map[string]labels.Set,
 	endpoints ...discoveryv1.Endpoint) Input {
 	t.Helper()
@@ -65,7 +65,7 @@ func published(t testing.TB, ls *v1alpha1.LocalService, nodes map[string]labels.
 	return in
 }
 
-// TestHostnameReasons looks at the name of node n1, which has one ready pod, a, unless that is changed.
+// TestHostnameReasons checks the name of node n1, which has one ready pod, a, unless a case changes that.
 func TestHostnameReasons(t *testing.T) {
 	ready := Endpoints{1, 1}
 	crash := notReady(waiting("CrashLoopBackOff"))
@@ -189,7 +189,7 @@ func readyCondition(reason, message string) func(*v1alpha1.LocalService) {
 	return ready(metav1.ConditionFalse, reason, message)
 }
 
-// TestGroups: with groupBy there is an item for each group, and one for each node that is in none.
+// TestGroups: with groupBy there is an item for each group, and one for each node without a group.
 func TestGroups(t *testing.T) {
 	in := published(t, localService(groupBy("zone")),
 		nodes("n1:zone=x", "n2:zone=Y.1", "n3:zone=x", "a", "b:zone="),
@@ -227,8 +227,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestKnownHostnames: without permission to list Nodes, the names are those that are published, and nothing is wrong
-// with them for that.
+// TestKnownHostnames: without permission to list Nodes, the names are the published ones, and that alone is not a
+// problem.
 func TestKnownHostnames(t *testing.T) {
 	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 	for name, c := range map[string]struct {
@@ -258,7 +258,7 @@ func TestKnownHostnames(t *testing.T) {
 	}
 }
 
-// TestWhyNoNames: who may not list Nodes sees why there are no names.
+// TestWhyNoNames: a user who may not list Nodes sees why there are no names.
 func TestWhyNoNames(t *testing.T) {
 	for want, change := range map[string]func(*Input){
 		"": func(*Input) {},

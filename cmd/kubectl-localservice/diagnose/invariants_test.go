@@ -81,7 +81,7 @@ func deepCopies[T interface{ DeepCopy() T }](objects []T) []T {
 	return out
 }
 
-// BenchmarkNodes is the view of a large cluster.
+// BenchmarkNodes computes the view of a large cluster.
 func BenchmarkNodes(b *testing.B) {
 	in := Input{LocalService: localService(), Nodes: nodes()}
 	for i := range 5000 {

@@ -21,7 +21,7 @@ const (
 	notNoticed = "the controller has not noticed yet: is it running, and for this namespace (-namespaces)?"
 )
 
-// TestStatusReasons looks at node n1.
+// TestStatusReasons checks node n1.
 func TestStatusReasons(t *testing.T) {
 	services := []*corev1.Service{service("n1")}
 	readySlice := []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}

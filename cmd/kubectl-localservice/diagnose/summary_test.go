@@ -11,8 +11,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestSummary: the numbers are those of `kubectl get localservices`. A name of which some pods are not ready answers,
-// one without pods counts, and a node without the label of groupBy does not.
+// TestSummary: the numbers are those of `kubectl get localservices`. A name answers even if some of its pods are not
+// ready. A name without pods counts, a node without the label of groupBy does not.
 func TestSummary(t *testing.T) {
 	in := Input{LocalService: localService(readyCondition(v1alpha1.ReasonNameTaken, "taken")),
 		Nodes:    map[string]labels.Set{"n1": nil, "n2": nil, "n3": nil, "n4": nil},
@@ -37,7 +37,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestNoNodes: where no node is selected, the message names the selector, but not to a user who may not list nodes.
+// TestNoNodes: if no node is selected, the message names the selector, but not to a user who may not list nodes.
 func TestNoNodes(t *testing.T) {
 	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
 	for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
-// TestCordoned: a cordon is the reason where no pod is there, and only there.
+// TestCordoned: a cordon is the reason only if there is no pod.
 func TestCordoned(t *testing.T) {
 	in := Input{LocalService: localService(), Cordoned: map[string]bool{"n1": true, "n2": true},
 		Nodes:    map[string]labels.Set{"n1": nil, "n2": nil, "n3": nil},
@@ -86,7 +86,7 @@ func TestCordoned(t *testing.T) {
 	}
 }
 
-// TestCause: problems of the same kind have the same cause, whatever their pods are called.
+// TestCause: problems of the same kind have the same cause, whatever the names of their pods.
 func TestCause(t *testing.T) {
 	for want, n := range map[string]Node{
 		"": {},

@@ -33,7 +33,7 @@ const (
 )
 
 // NodeList is what is known about the nodes that a LocalService selects, by name, or with groupBy about their groups.
-// No API server serves it: its apiVersion and kind tell scripts which fields to expect.
+// No API server serves it: its apiVersion and kind let scripts know which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 

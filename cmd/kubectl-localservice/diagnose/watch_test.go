@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodesOf is Nodes, which must say the same of what a cache keeps.
+// nodesOf calls Nodes, whose result must be the same for trimmed objects.
 func nodesOf(t *testing.T, in Input) *NodeList {
 	t.Helper()
 	kept := in

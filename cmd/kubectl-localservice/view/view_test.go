@@ -32,7 +32,7 @@ func matrix(lists ...*diagnose.NodeList) *Matrix {
 	return &Matrix{Status: Status{Loaded: true}, Columns: columns}
 }
 
-// TestUpdates: what has not changed is not sent.
+// TestUpdates: only changes are sent.
 func TestUpdates(t *testing.T) {
 	zoned := item("a", 2, 2, "")
 	zoned.Hostname = "a"
@@ -112,7 +112,7 @@ func newTestServer(t *testing.T) (*Server, func(path, host string) *http.Respons
 	}
 }
 
-// TestAccess: data is for those with the token, and nothing for those who come by another name.
+// TestAccess: data requires the token, and requests for another host name get nothing.
 func TestAccess(t *testing.T) {
 	s, get := newTestServer(t)
 	address, token, _ := strings.Cut(strings.TrimPrefix(s.URL(), "http://"), "/#")
@@ -159,7 +159,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestEvents: a stream begins with all there is, and goes on with what changes.
+// TestEvents: a stream begins with the whole state, and continues with changes.
 func TestEvents(t *testing.T) {
 	s, get := newTestServer(t)
 	first := matrix(list("a", "", item("n1", 1, 1, "")), list("b", "", item("n1", 1, 1, "")))

@@ -1,4 +1,4 @@
-// pause is the process that holds a pod's namespaces: it waits until it is told to stop.
+// pause is the process that holds a pod's namespaces: it waits for a signal to stop.
 package main
 
 import (
