@@ -98,7 +98,8 @@ func TestAddress(t *testing.T) {
 	page.Do(chromedp.SendKeys("#by-name", "log"), chromedp.SendKeys("#by-node", "n00"),
 		chromedp.Click(`#states button[value=Down]`), chromedp.Click(`#views button[value=map]`),
 		chromedp.SetValue("#place", "pool"), chromedp.Evaluate(`$("place").dispatchEvent(new Event("change"))`, nil))
-	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.Home+kb.Enter))
+	browser.Eventually(page, `($("map").focus(), document.activeElement === $("map"))`, true) // It may not be drawn yet.
+	page.Do(chromedp.KeyEvent(kb.Home+kb.Enter))
 	const want = "?name=log&node=n00&state=Down&view=map&by=pool&row=n0009"
 	browser.Eventually(page, search, want)
 	page.Do(chromedp.Reload())
