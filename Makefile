@@ -168,7 +168,9 @@ image: ## Make the image for amd64 and arm64, with its bill of materials, in bin
 	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
 
 .PHONY: release
-release: chart ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
+release: ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
+	@[[ '$(VERSION)' == v* ]] || { echo "VERSION must begin with v, such as VERSION=v0.1.0" >&2; exit 1; }
+	@$(MAKE) --no-print-directory chart
 	@hack/release.sh '$(VERSION)' '$(REPOSITORY)' '$(DIST)'
 
 .PHONY: playground

@@ -23,8 +23,7 @@ for helm in helm3 helm4; do
 done
 kubectl delete namespace local-service-system --wait
 
-# A user moves from install.yaml to the chart.
-kubectl apply -f artifacts/deploy/install.yaml
+kubectl apply -f artifacts/examples/crd.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create -n default -f - <<<'{"apiVersion": "localservice.dev/v1alpha1", "kind": "LocalService",
     "metadata": {"name": "kept"}, "spec": {"clusterIP": "None", "selector": {"app": "a"}, "ports": [{"port": 80}]}}'
@@ -33,8 +32,10 @@ uid=$(uid)
 for name in helm3 helm4; do
     helm=$name
     run() { "bin/$helm" "$1" local-service-controller "${@:2}" --namespace local-service-system; }
-    # The Deployment has the same name, and another selector, which is immutable.
-    kubectl delete -n local-service-system --ignore-not-found "$deployment"
+    # A user moves from install.yaml to the chart, as docs/install.md says.
+    kubectl apply -f artifacts/deploy/install.yaml
+    kubectl delete deployment,poddisruptionbudget local-service-controller --namespace local-service-system
+    kubectl delete clusterrole local-service-edit local-service-view
     run install "$chart" --take-ownership
     run upgrade "$chart" --set replicas=3,hostnames.enabled=false,networkPolicy.enabled=true,admission.enabled=true \
         --set metrics.service.enabled=true,metrics.secure.enabled=true

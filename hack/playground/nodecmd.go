@@ -98,9 +98,15 @@ func callSandbox(ctx context.Context, path, method, request string, v any) error
 func loadCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "load REF=BINARY",
-		Short: "Make an image of a static binary and import it in all nodes",
-		Args:  cobra.ExactArgs(1),
+		Use:   "load REF=BINARY|TARBALL",
+		Short: "Import an image, from a tarball or of a static binary, in all nodes",
+		Long: `Import an image in all nodes, which pull no images themselves.
+
+A file that ends in .tar is an image as docker save or an OCI layout has it. Any other file must be a static binary: it
+becomes the entrypoint, and the only file, of the image. Pods need the same name and imagePullPolicy: IfNotPresent.`,
+		Example: `  playground load localhost/app:1=bin/app
+  playground load registry.example.com/app:v1=app.oci.tar`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := parseImageSource(args[0])
 			if err != nil {

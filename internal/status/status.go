@@ -167,7 +167,7 @@ func (r *Report) answering(noun string) string {
 	case r.Ready >= r.Nodes:
 		return ""
 	case r.Ready == 0:
-		return ", and no pod is ready"
+		return ", and no pod with the labels of spec.selector is ready"
 	}
 	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, Count(r.Nodes, noun))
 }
@@ -185,7 +185,7 @@ func (r *Report) noNodesSelected() string {
 	case r.IsHostnames && r.InPlace+r.Written > 0:
 		message += ", so no name is removed: every node has its name"
 	case r.Unselected.Kept == 0:
-		return message + ", so there is nothing to create"
+		message += ", so there is nothing to create"
 	}
 	if r.Unselected.Kept > 0 {
 		message += ", so no Service of a node that exists is deleted (" + Count(r.Unselected.Kept, "Service") + ")"
@@ -206,7 +206,7 @@ func isStalled(ready *metav1.Condition) bool {
 
 func (r *Report) progressing() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonServicesInPlace, Message: "there is nothing left to write"}
+		Reason: v1alpha1.ReasonServicesInPlace, Message: "nothing is being written"}
 	switch {
 	case r.isWriting() || r.Count(plan.Wait) > 0 ||
 		len(r.Refused) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):

@@ -99,7 +99,7 @@ func TestAddress(t *testing.T) {
 		chromedp.Click(`#states button[value=Down]`), chromedp.Click(`#views button[value=map]`),
 		chromedp.SetValue("#place", "pool"), chromedp.Evaluate(`$("place").dispatchEvent(new Event("change"))`, nil))
 	browser.Eventually(page, `($("map").focus(), document.activeElement === $("map"))`, true) // It may not be drawn yet.
-	page.Do(chromedp.KeyEvent(kb.Home+kb.Enter))
+	page.Do(chromedp.KeyEvent(kb.Home + kb.Enter))
 	const want = "?name=log&node=n00&state=Down&view=map&by=pool&row=n0009"
 	browser.Eventually(page, search, want)
 	page.Do(chromedp.Reload())

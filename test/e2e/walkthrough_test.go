@@ -156,7 +156,12 @@ var onlyLooks = regexp.MustCompile(`^kubectl (get|localservice nodes) `)
 // would: readers are slower than this test.
 func (r *reader) follow(st step) error {
 	if variable, ok := strings.CutPrefix(st.command, "export "); ok {
-		r.env = append(r.env, r.replace.Replace(variable))
+		r.env = append(r.env, os.Expand(r.replace.Replace(variable), func(name string) string {
+			if name == "PWD" {
+				return filepath.Dir(framework.MustModuleFile(r.t, "README.md"))
+			}
+			return os.Getenv(name)
+		}))
 		return nil
 	}
 	if command, ok := strings.CutSuffix(st.command, " &"); ok {
