@@ -33,7 +33,8 @@ func pauseImage(playground string) imageSource {
 func parseImageSource(s string) (imageSource, error) {
 	ref, binary, ok := strings.Cut(s, "=")
 	if !ok || ref == "" || binary == "" {
-		return imageSource{}, fmt.Errorf("%q is not of the form REF=BINARY or REF=TARBALL.tar, such as localhost/app:1=bin/app", s)
+		return imageSource{}, fmt.Errorf("%q is not of the form REF=BINARY or REF=TARBALL.tar, "+
+			"such as localhost/app:1=bin/app", s)
 	}
 	name, err := reference.ParseDockerRef(ref)
 	if err != nil {

@@ -304,7 +304,11 @@ func TestWriteSomeRefused(t *testing.T) {
 // TestWriteManyAtATime: each of many writes is made, and counted, once.
 func TestWriteManyAtATime(t *testing.T) {
 	f := newFixture(t, 8)
-	f.refusing(forbidden, "delete demo-n1")
+	var refused []string // not ten in a row, which would end it
+	for i := range 10 {
+		refused = append(refused, fmt.Sprintf("delete demo-n%d5", i))
+	}
+	f.refusing(forbidden, refused...)
 	out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
 	slices.Sort(requests)
 	if len(out.Made[plan.Delete]) != 90 || len(out.Refused) != 10 || len(slices.Compact(requests)) != 100 {
