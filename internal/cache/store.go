@@ -116,8 +116,8 @@ func (s *Store[T]) countByIndex(namespace, index, value string) int {
 	if informer == nil {
 		return 0
 	}
-	keys, _ := informer.GetIndexer().IndexKeys(index, value)
-	return len(keys)
+	objects, _ := informer.GetIndexer().ByIndex(index, value) // IndexKeys would sort them.
+	return len(objects)
 }
 
 // count counts all objects.
