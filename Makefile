@@ -83,7 +83,7 @@ test-image: ## Make the image twice and look into it; 4 minutes the first time, 
 	cd hack/image && CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
 
 .PHONY: test-release
-test-release: chart build playground ## Make a release, check that it is complete, and install it on three nodes
+test-release: build playground ## Make a release, check that it is complete, and install it on three nodes
 	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
 	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -run TestRelease .
 	GOOS=windows CGO_ENABLED=0 go vet ./cmd/kubectl-localservice/...
@@ -169,8 +169,6 @@ image: ## Make the image for amd64 and arm64, with its bill of materials, in bin
 
 .PHONY: release
 release: ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
-	@[[ '$(VERSION)' == v* ]] || { echo "VERSION must begin with v, such as VERSION=v0.1.0" >&2; exit 1; }
-	@$(MAKE) --no-print-directory chart
 	@hack/release.sh '$(VERSION)' '$(REPOSITORY)' '$(DIST)'
 
 .PHONY: playground

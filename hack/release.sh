@@ -6,9 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$1 repository=$2 dist=$3
 if ! [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
-    echo "$version is no version: run \`make release VERSION=v0.1.0\`, say" >&2
+    echo "$version is not a version such as v0.1.0: run \`make release VERSION=v0.1.0\`" >&2
     exit 1
 fi
+make --no-print-directory chart
 rm -rf "$dist"
 mkdir -p "$dist"
 

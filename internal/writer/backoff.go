@@ -149,22 +149,22 @@ func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error))
 // for the second time. So a change that admission undoes in part is still made to all Services.
 func (w *execution) isLasting(change *plan.Change, stored *corev1.Service) bool {
 	fields := change.Template.Mismatches(stored, change.Node)
-	isUpdate := change.Action == plan.Update || change.Action == plan.Adopt
-	before := attempt(w.ls, change.Name+" was stored otherwise")
-	_, isSecond := w.Refusals.Get(before)
-	switch {
-	case len(fields) == 0:
-	case change.Action == plan.Replace: // Another one would delete what serves again.
-		w.contest(fields)
-	case isUpdate && (isSecond || change.Template.IsUnchanged(change.Current, stored)):
-		w.contest(fields)
-		return false
-	default:
-		if isUpdate {
-			w.Refusals.AddContested(before, &contestedError{fields})
-		}
-		w.out.Stale = append(w.out.Stale, &contestedError{fields})
+	if len(fields) == 0 {
+		return true
 	}
+	switch change.Action {
+	case plan.Replace: // Another one would delete what serves again.
+		w.contest(fields)
+		return true
+	case plan.Update, plan.Adopt:
+		before := attempt(w.ls, change.Name+" was stored otherwise")
+		if _, isSecond := w.Refusals.Get(before); isSecond || change.Template.IsUnchanged(change.Current, stored) {
+			w.contest(fields)
+			return false
+		}
+		w.Refusals.AddContested(before, &contestedError{fields})
+	}
+	w.out.Stale = append(w.out.Stale, &contestedError{fields})
 	return true
 }
 
