@@ -175,15 +175,15 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
 	return plan.Compute(plan.Input{
-		Templates:  templates,
-		Nodes:      c.caches.Nodes.Selected(ls),
-		Owned:      c.caches.Services.Owned(ls),
-		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
-		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
-		Ready:      c.caches.ReadyServices(ls),
-		Names:      namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
-		Capacity:   func(more int) plan.Capacity { return c.caches.Services.Capacity(ls, more) },
-		Now:        c.clock.Now(),
+		Templates:     templates,
+		Nodes:         c.caches.Nodes.Selected(ls),
+		Owned:         c.caches.Services.Owned(ls),
+		Lookup:        func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists:    func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
+		Ready:         c.caches.ReadyServices(ls),
+		Names:         namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
+		LocalServices: c.caches.LocalServices.All(),
+		Now:           c.clock.Now(),
 	})
 }
 

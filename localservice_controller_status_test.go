@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -149,18 +148,16 @@ func TestObservedGeneration(t *testing.T) {
 func TestCapacityNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-		objects := []runtime.Object{addressed, testNode("node1")}
-		for i := range 1000 {
-			objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s%d", i),
-				Namespace: "default"},
-				Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250),
-					ClusterIPs: []string{"10.1.0.1"}}})
-		}
-		f := runLocalServices(t, objects...)
+		many := testLocalService(func(ls *v1alpha1.LocalService) {
+			// It is being deleted, so its status stays.
+			ls.Name, ls.UID, ls.Spec.ClusterIP, ls.Status.Services = "many", "many", "", 1000
+			ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
+		})
+		f := runLocalServices(t, addressed, many, testNode("node1"))
 		f.expect("writes", []string{"create services demo-node1",
 			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
 		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
-			"namespace has 1001 Services") {
+			"LocalServices of this namespace have more than 1000 Services") {
 			t.Errorf("events %v, want a warning", got)
 		}
 		// Another one causes no second warning.

@@ -89,8 +89,7 @@ func New(o Options) (*Caches, error) {
 			func(namespace string) cache.SharedIndexInformer {
 				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
 			}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-			cache.Indexers{byOwner: indexOwner, servicesByNamespace: indexNamespace,
-				clusterIPsByNamespace: indexClusterIP}, o.OnWatchError)},
+			cache.Indexers{byOwner: indexOwner}, o.OnWatchError)},
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
 			endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,

@@ -87,10 +87,6 @@ func TestNamespaces(t *testing.T) {
 			if pods := slices.Collect(c.Pods.All()); len(pods) != n {
 				t.Errorf("there are %d pods, want %d", len(pods), n)
 			}
-			capacity := c.Services.Capacity(testobject.LocalService(), 0)
-			if capacity.InCluster != n || !capacity.IsPartial {
-				t.Errorf("the capacity is %+v, want a partial one with %d Services", capacity, n)
-			}
 		}
 		c.Open("a")
 		wait := c.Start(t.Context())

@@ -99,10 +99,6 @@ func (s *Service) ClusterIPs() []string {
 	return strings.Split(s.clusterIPs.Value(), ",")
 }
 
-func (s *Service) hasClusterIP() bool {
-	return s.clusterIPs.Value() != "" && s.clusterIPs.Value() != corev1.ClusterIPNone
-}
-
 // same reports whether two states differ only in the resource version.
 func (s *Service) same(other *Service) bool {
 	a, b := *s, *other

@@ -126,7 +126,7 @@ func TestTrimServicesOfOthers(t *testing.T) {
 				t.Errorf("controller %v", s.Controller())
 			}
 			if s.GetNamespace() != "n" || s.GetName() != "s" || s.GetUID() != "u" || s.GetResourceVersion() != "5" ||
-				!s.hasClusterIP() {
+				len(s.ClusterIPs()) != 2 {
 				t.Errorf("lost: %+v", s)
 			}
 		})

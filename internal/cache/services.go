@@ -1,20 +1,14 @@
 package cache
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// byOwner is the index of Services by the LocalService that controls them.
-	byOwner = "owner"
-	// servicesByNamespace and clusterIPsByNamespace are the indexes of all Services, and of those with a cluster IP.
-	servicesByNamespace, clusterIPsByNamespace = "namespace", "clusterIPs"
-)
+// byOwner is the index of Services by the LocalService that controls them.
+const byOwner = "owner"
 
 // Services is the cache of Services. It is indexed by what plans ask for, so that an answer is exactly as new as the
 // cache.
@@ -28,15 +22,6 @@ func indexOwner(obj any) ([]string, error) {
 	service := obj.(*Service)
 	if controller := service.Controller(); controller.IsLocalService() {
 		return []string{ownerKey(service.GetNamespace(), controller.UID)}, nil
-	}
-	return nil, nil
-}
-
-func indexNamespace(obj any) ([]string, error) { return []string{obj.(*Service).GetNamespace()}, nil }
-
-func indexClusterIP(obj any) ([]string, error) {
-	if service := obj.(*Service); service.hasClusterIP() {
-		return []string{service.GetNamespace()}, nil
 	}
 	return nil, nil
 }
@@ -57,19 +42,4 @@ func (s *Services) Lookup(namespace, name string) plan.Service {
 		return service
 	}
 	return nil // and not a plan.Service that holds a nil pointer
-}
-
-// Capacity counts the Services as if a LocalService already had more of them, so that the result stays the same while
-// they are created.
-func (s *Services) Capacity(ls *v1alpha1.LocalService, more int) plan.Capacity {
-	_, isWhole := s.watched[metav1.NamespaceAll]
-	out := plan.Capacity{
-		InCluster:   s.count() + more,
-		InNamespace: s.countByIndex(ls.Namespace, servicesByNamespace, ls.Namespace) + more,
-		IsPartial:   !isWhole,
-	}
-	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
-		out.ClusterIPsInNamespace = s.countByIndex(ls.Namespace, clusterIPsByNamespace, ls.Namespace) + more
-	}
-	return out
 }

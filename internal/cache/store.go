@@ -110,24 +110,6 @@ func (s *Store[T]) byIndex(namespace, index, value string) []any {
 	return objs
 }
 
-// countByIndex counts the objects of a namespace with a value in an index.
-func (s *Store[T]) countByIndex(namespace, index, value string) int {
-	informer := s.watched.of(namespace)
-	if informer == nil {
-		return 0
-	}
-	objects, _ := informer.GetIndexer().ByIndex(index, value) // IndexKeys would sort them.
-	return len(objects)
-}
-
-// count counts all objects.
-func (s *Store[T]) count() (n int) {
-	for _, informer := range s.watched {
-		n += len(informer.GetStore().ListKeys())
-	}
-	return n
-}
-
 func typed[T any](objs []any) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for _, obj := range objs {

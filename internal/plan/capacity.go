@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -13,21 +13,36 @@ func (p *Plan) IsMassDeletion() bool {
 	return deletes > 1 && 2*deletes > p.Owned
 }
 
-// Capacity is how many Services there will be, with all that a LocalService wants.
+// Capacity is how many Services the LocalServices of a cluster have. Other Services do not count.
 type Capacity struct {
-	InCluster, InNamespace, ClusterIPsInNamespace int
-	// IsPartial is set if only some namespaces are watched: the cluster may have more Services than InCluster.
-	IsPartial bool
+	InCluster, InNamespace int
+	// ClusterIPsInNamespace is the number of Services with a cluster IP, 0 if the LocalService of the plan makes none.
+	ClusterIPsInNamespace int
 }
 
-// countServices counts the Services for the condition NearCapacity. With 500,000 Services this takes 30 ms, ten times
-// the rest of the plan, so it is skipped if no Service changes, the status has their number, and the condition was
-// False.
-func (p *Plan) countServices(in *Input) {
-	reported := in.localService().Status
-	if in.Capacity == nil || len(p.Changes) == 0 && int(reported.Services) == p.InPlace &&
-		meta.IsStatusConditionFalse(reported.Conditions, v1alpha1.ConditionNearCapacity) {
-		return
+// capacity counts the Services for the condition NearCapacity: those of the plan's LocalService as they will be, and
+// those of all others as their status has them. To count the Services themselves would take time for each of them in
+// every sync.
+func (p *Plan) capacity(in *Input) (out Capacity) {
+	planned := in.localService()
+	count := func(ls *v1alpha1.LocalService, services int) {
+		out.InCluster += services
+		if ls.Namespace == planned.Namespace {
+			out.InNamespace += services
+		}
+		if ls.Namespace == planned.Namespace && hasClusterIPs(ls) && hasClusterIPs(planned) {
+			out.ClusterIPsInNamespace += services
+		}
 	}
-	p.Capacity = new(in.Capacity(p.Count(Create) - p.Count(Delete, Retire)))
+	count(planned, p.Owned+p.Count(Create)-p.Count(Delete, Retire))
+	for ls := range in.LocalServices {
+		if ls.UID != planned.UID {
+			count(ls, int(ls.Status.Services))
+		}
+	}
+	return out
+}
+
+func hasClusterIPs(ls *v1alpha1.LocalService) bool {
+	return ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames
 }

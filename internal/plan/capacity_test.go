@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -24,28 +26,36 @@ func TestDeletionOfMost(t *testing.T) {
 	}
 }
 
-// TestServicesAreCounted: Services are counted if their number changes, or unless the status reports that number and
-// enough capacity.
-func TestServicesAreCounted(t *testing.T) {
-	enough := []metav1.Condition{{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionFalse}}
+// TestCapacityCounts: the Services of a LocalService count as they will be, and those of others as their status has
+// them. Those with a cluster IP are counted if the LocalService has some, too.
+func TestCapacityCounts(t *testing.T) {
+	with := func(uid, namespace, clusterIP string, mode v1alpha1.Mode, services int32) *v1alpha1.LocalService {
+		return localService(func(ls *v1alpha1.LocalService) {
+			ls.UID, ls.Namespace, ls.Spec.ClusterIP, ls.Spec.Mode = types.UID(uid), namespace, clusterIP, mode
+			ls.Status.Services = services
+		})
+	}
+	headless := with("headless", "default", corev1.ClusterIPNone, "", 10)
+	addressed := with("addressed", "default", "", "", 200)
+	hostnames := with("hostnames", "default", "", v1alpha1.ModeHostnames, 2)
+	elsewhere := with("elsewhere", "other", "", "", 3000)
+	all := slices.Values([]*v1alpha1.LocalService{headless, addressed, hostnames, elsewhere})
 	for name, c := range map[string]struct {
-		nodes  []string
-		status v1alpha1.LocalServiceStatus
-		want   *Capacity
+		ls    *v1alpha1.LocalService
+		nodes []string
+		want  Capacity
 	}{
-		"at rest": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Services: 1, Conditions: enough}, nil},
-		"one to be created": {[]string{"node1", "node2"}, v1alpha1.LocalServiceStatus{Services: 1, Conditions: enough},
-			&Capacity{InCluster: 8}},
-		"status was refused": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Conditions: enough},
-			&Capacity{InCluster: 7}},
-		"many before": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Services: 1, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}}}, &Capacity{InCluster: 7}},
-		"no status": {[]string{"node1"}, v1alpha1.LocalServiceStatus{Services: 1}, &Capacity{InCluster: 7}},
+		"headless, as before":     {headless, []string{"a"}, Capacity{InCluster: 3203, InNamespace: 203}},
+		"headless, two new nodes": {headless, []string{"a", "b", "c"}, Capacity{InCluster: 3205, InNamespace: 205}},
+		"no node that is left":    {headless, []string{"b"}, Capacity{InCluster: 3203, InNamespace: 203}},
+		"with cluster IPs": {addressed, []string{"a", "b"}, Capacity{InCluster: 3014, InNamespace: 14,
+			ClusterIPsInNamespace: 2}},
+		"elsewhere": {elsewhere, []string{"a"}, Capacity{InCluster: 213, InNamespace: 1, ClusterIPsInNamespace: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tmpl := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Status = c.status }))
-			in := newCluster(stored(tmpl.Service("node1"))).input(tmpl, c.nodes...)
-			in.Capacity = func(more int) Capacity { return Capacity{InCluster: 7 + more} }
+			tmpl := template(t, c.ls)
+			in := newCluster(stored(tmpl.Service("a"))).input(tmpl, c.nodes...)
+			in.LocalServices = all
 			if diff := cmp.Diff(c.want, Compute(in).Capacity); diff != "" {
 				t.Errorf("wrong capacity (-want +got):\n%s", diff)
 			}

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -68,8 +69,8 @@ type Plan struct {
 	Copies      Copies
 	// Retirement is about the Services of the previous mode.
 	Retirement Retirement
-	// Capacity is how many Services there will be when the plan is carried out; nil if they were not counted.
-	Capacity *Capacity
+	// Capacity is how many Services there will be when the plan is carried out.
+	Capacity Capacity
 	// Unselected is set if the nodeSelector matches no node.
 	Unselected *Unselected
 }
@@ -90,8 +91,8 @@ type Input struct {
 	// Names are the names of mode Hostnames, and what is published of them. After a change of mode, they are kept as
 	// long as the LocalService has the Services.
 	Names *Names
-	// Capacity counts the Services as if there were more of them. It is nil if nobody needs it.
-	Capacity func(more int) Capacity
+	// LocalServices are all LocalServices of the cluster, for their numbers of Services.
+	LocalServices iter.Seq[*v1alpha1.LocalService]
 	// Now is the current time, which decides when the Services of the previous mode are deleted.
 	Now time.Time
 }
@@ -152,7 +153,7 @@ func Compute(in Input) Plan {
 		// Pods may be known before their nodes.
 		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes.UnsortedList()), plan.Nodes)
 	}
-	plan.countServices(&in)
+	plan.Capacity = plan.capacity(&in)
 	plan.retire(&in)
 	return plan
 }

@@ -60,9 +60,10 @@ func TestUnselected(t *testing.T) {
 				owned[service.Name] = kept(service)
 			}
 			got := Compute(Input{Templates: templates(t, c.ls), Nodes: c.selected, Owned: owned,
-				NodeExists: func(node string) bool { return slices.Contains(c.exist, node) },
-				Lookup:     func(string) Service { return nil },
-				Names:      NewNames(c.ls, nil, func(string, string) (string, bool) { return "", false })})
+				NodeExists:    func(node string) bool { return slices.Contains(c.exist, node) },
+				Lookup:        func(string) Service { return nil },
+				LocalServices: slices.Values([]*v1alpha1.LocalService{c.ls}),
+				Names:         NewNames(c.ls, nil, func(string, string) (string, bool) { return "", false })})
 			var changes []string
 			for _, change := range got.Changes {
 				text := string(change.Action) + " " + change.Name

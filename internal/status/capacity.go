@@ -19,33 +19,27 @@ const (
 	clusterIPServicesPerNamespace = 1000
 )
 
-// nearCapacity reports whether there will be more Services than a cluster is known to support.
+// nearCapacity reports whether LocalServices have more Services than a cluster is known to support. The message has no
+// numbers that change with every Service.
 func nearCapacity(c *plan.Capacity) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue}
-	var atLeast string
-	if c.IsPartial {
-		atLeast = "at least "
-	}
 	switch {
 	case c.ClusterIPsInNamespace > clusterIPServicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyEnvironmentVariables
-		out.Message = fmt.Sprintf("the namespace has %d Services with a cluster IP; each becomes environment "+
-			"variables of every new pod, and beyond %d pods may fail to start: use headless Services (clusterIP: "+
-			"None), or enableServiceLinks: false in the pods", c.ClusterIPsInNamespace, clusterIPServicesPerNamespace)
+		out.Message = fmt.Sprintf("the LocalServices of this namespace have more than %d Services with a cluster IP; "+
+			"each becomes environment variables of every new pod, and pods may fail to start: use headless Services "+
+			"(clusterIP: None), or enableServiceLinks: false in the pods", clusterIPServicesPerNamespace)
 	case c.InNamespace > servicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the namespace has %d Services; Kubernetes is tested with up to %d: let "+
-			"nodeSelector choose fewer nodes, or use another namespace", c.InNamespace, servicesPerNamespace)
+		out.Message = fmt.Sprintf("the LocalServices of this namespace have more than %d Services, with which "+
+			"Kubernetes is tested: let nodeSelector choose fewer nodes, or use another namespace", servicesPerNamespace)
 	case c.InCluster > servicesPerCluster:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the cluster has %s%d Services; Kubernetes is tested with up to %d: let "+
-			"nodeSelector choose fewer nodes", atLeast, c.InCluster, servicesPerCluster)
+		out.Message = fmt.Sprintf("the LocalServices of the cluster have more than %d Services, with which "+
+			"Kubernetes is tested: let nodeSelector choose fewer nodes", servicesPerCluster)
 	default:
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity
-		out.Message = "there are not more Services than Kubernetes is tested with"
-		if c.IsPartial {
-			out.Message += ", as far as the namespaces show that -namespaces lists"
-		}
+		out.Message = "LocalServices do not have more Services than Kubernetes is tested with"
 	}
 	return out
 }

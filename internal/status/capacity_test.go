@@ -18,11 +18,11 @@ func TestCapacityCondition(t *testing.T) {
 		"just enough": {plan.Capacity{InCluster: 10000, InNamespace: 5000, ClusterIPsInNamespace: 1000},
 			"False EnoughCapacity", ""},
 		"full cluster": {plan.Capacity{InCluster: 10001, InNamespace: 5},
-			"True ManyServices", "cluster has 10001"},
+			"True ManyServices", "the cluster have more than 10000"},
 		"full namespace": {plan.Capacity{InCluster: 5001, InNamespace: 5001},
-			"True ManyServices", "namespace has 5001"},
+			"True ManyServices", "this namespace have more than 5000"},
 		"environment variables": {plan.Capacity{ClusterIPsInNamespace: 1001},
-			"True ManyEnvironmentVariables", "1001 Services with a cluster IP"},
+			"True ManyEnvironmentVariables", "more than 1000 Services with a cluster IP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := nearCapacity(&c.capacity)

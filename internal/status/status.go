@@ -3,13 +3,11 @@
 package status
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,8 +59,8 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 	}
 	ready := r.ready()
 	near := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNearCapacity)
-	if r.Capacity != nil || near == nil {
-		near = new(nearCapacity(cmp.Or(r.Capacity, &plan.Capacity{})))
+	if r.Invalid == nil || near == nil {
+		near = new(nearCapacity(&r.Capacity))
 	}
 	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(), *near} {
 		c.ObservedGeneration = generation
@@ -260,18 +258,6 @@ func isNotPermitted(err error) bool {
 		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
 }
 
-// Same reports whether two statuses say the same. The numbers of NearCapacity do not count: they change with every
-// Service of the cluster.
-func Same(before, after *v1alpha1.LocalServiceStatus) bool {
-	near := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionNearCapacity)
-	old := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionNearCapacity)
-	if near != nil && old != nil && sameMessage(old, near) {
-		before = before.DeepCopy()
-		meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionNearCapacity).Message = near.Message
-	}
-	return apiequality.Semantic.DeepEqual(before, after)
-}
-
 // Changed returns the conditions that differ from those before. Numbers in a message do not count where the API server,
 // or what others do, changes them all the time.
 func Changed(before, after []metav1.Condition) []metav1.Condition {
@@ -289,8 +275,7 @@ func sameMessage(a, b *metav1.Condition) bool {
 	switch a.Reason {
 	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace: // The columns show which pods are ready.
 		return true
-	case v1alpha1.ReasonManyServices, v1alpha1.ReasonManyEnvironmentVariables, v1alpha1.ReasonEnoughCapacity,
-		v1alpha1.ReasonNoNodesSelected:
+	case v1alpha1.ReasonNoNodesSelected:
 		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}
 	return a.Message == b.Message

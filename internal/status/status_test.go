@@ -278,8 +278,6 @@ func TestWarnings(t *testing.T) {
 			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
-		"more Services": {near(v1alpha1.ReasonManyServices, "10001"),
-			near(v1alpha1.ReasonManyServices, "10002"), false},
 		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonManyEnvironmentVariables, "1"),
 			true},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,7 +47,7 @@ func NewStatuses(deps Dependencies, client clientset.Interface,
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
 	err error) {
 	after := report.Status(ls.Status, ls.Generation)
-	if status.Same(&ls.Status, &after) {
+	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
