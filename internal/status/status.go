@@ -62,7 +62,7 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 	if r.Invalid == nil || near == nil {
 		near = new(nearCapacity(&r.Capacity))
 	}
-	for _, c := range []metav1.Condition{ready, r.progressing(), r.conflicted(), r.contested(), *near} {
+	for _, c := range []metav1.Condition{ready, r.progressing(ready.Reason), r.conflicted(), r.contested(), *near} {
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
@@ -202,16 +202,17 @@ func isStalled(ready *metav1.Condition) bool {
 	return false
 }
 
-func (r *Report) progressing() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonServicesInPlace, Message: "nothing is being written"}
+// progressing has the reason of Ready while nothing is being written.
+func (r *Report) progressing(reason string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
+		Message: "nothing is being written"}
 	switch {
 	case r.isWriting() || r.Count(plan.Wait) > 0 ||
 		len(r.Refused) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:
-		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, "nothing is written until the spec is corrected"
+		c.Message = "nothing is written until the spec is corrected"
 	case len(r.Refused) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"

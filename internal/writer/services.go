@@ -32,7 +32,7 @@ const (
 	// slowSyncTime. The LocalService then waits for its next turn, and is planned again.
 	syncTime     = 500 * time.Millisecond
 	slowSyncTime = 10 * syncTime
-	syncWrites   = 64
+	syncWrites   = 16
 	// ObserveAfter is when the controller looks again at what it wrote, whatever the watch reports: an object may be
 	// deleted before the watch has shown that it existed.
 	ObserveAfter = 5 * time.Second

@@ -132,9 +132,9 @@ func TestWriteTimeIsOver(t *testing.T) {
 		maximum          int
 		more             bool
 	}{
-		"enough time":        {10 * time.Millisecond, 60, 60, 60, false},
+		"enough time":        {10 * time.Millisecond, 40, 40, 40, false},
 		"fast":               {time.Millisecond, 1000, 500, 500, true},
-		"slow":               {10 * time.Millisecond, 1000, syncWrites, syncWrites, true},
+		"slow":               {50 * time.Millisecond, 1000, syncWrites, syncWrites, true},
 		"very slow":          {time.Second, 6, 5, 5, true},
 		"one takes for ever": {time.Minute, 2, 1, 1, true},
 	} {

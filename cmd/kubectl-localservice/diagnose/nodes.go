@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,8 +65,28 @@ func Nodes(in Input) *NodeList {
 	case len(v.Pods) == 0:
 		list.Message = fmt.Sprintf("No pod in namespace %s has the labels %s.", in.LocalService.Namespace,
 			labels.Set(in.LocalService.Spec.Selector))
+	default:
+		list.Message = translatedPorts(in.LocalService)
 	}
 	return list
+}
+
+// translatedPorts says which ports of a headless Service have another number in the pods, where clients connect.
+func translatedPorts(ls *v1alpha1.LocalService) string {
+	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
+		return ""
+	}
+	var ports []string
+	for _, port := range ls.Spec.Ports {
+		if target := port.TargetPort.IntVal; target != 0 && target != port.Port {
+			ports = append(ports, fmt.Sprintf("%d instead of %d", target, port.Port))
+		}
+	}
+	if len(ports) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Clients connect to port %s: a headless Service does not translate ports.",
+		strings.Join(ports, ", "))
 }
 
 // whyNoItems says why no name is known.

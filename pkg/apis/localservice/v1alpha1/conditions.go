@@ -11,8 +11,8 @@ const (
 	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the Services.
 	// The controller leaves the fields that the message names unchanged.
 	ConditionContested = "Contested"
-	// ConditionNearCapacity is True while there are more Services, with those of this LocalService, than a cluster is
-	// known to support.
+	// ConditionNearCapacity is True while LocalServices have more Services, with those of this one, than a cluster is known
+	// to support.
 	ConditionNearCapacity = "NearCapacity"
 	// ConditionRetiring is present while a LocalService whose mode was changed has the Services of the previous mode.
 	// It becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative
@@ -53,12 +53,13 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotContested: the Services are stored as they are written.
 	ReasonNotContested = "NotContested"
-	// ReasonManyServices: there are, or will be, more Services than a cluster or a namespace is known to support.
+	// ReasonManyServices: LocalServices have, or will have, more Services than a cluster or a namespace is known to
+	// support.
 	ReasonManyServices = "ManyServices"
-	// ReasonManyEnvironmentVariables: there are so many Services with a cluster IP that their environment variables may
-	// prevent pods of the namespace from starting.
+	// ReasonManyEnvironmentVariables: LocalServices have so many Services with a cluster IP that their environment
+	// variables may prevent pods of the namespace from starting.
 	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
-	// ReasonEnoughCapacity: there are not more Services than a cluster is known to support.
+	// ReasonEnoughCapacity: LocalServices do not have more Services than a cluster is known to support.
 	ReasonEnoughCapacity = "EnoughCapacity"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
 	ReasonInvalidSpec = "InvalidSpec"

@@ -14,7 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects; with groupBy, groups of them."
 // +kubebuilder:printcolumn:name="Answering",type=string,JSONPath=`.status.ready`,description="Names with at least one ready endpoint, of all names: one for each selected node, or group of them."
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the condition Ready is True or False."
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published; Services where it is empty.",priority=1
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published.",priority=1
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date.",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52",fieldPath=".metadata.name",message="the name is too long: it begins the name of every generated Service, <name>-<node>, which may have 63 characters; choose a name of at most 52 characters"
@@ -72,6 +72,7 @@ type LocalServiceSpec struct {
 	// thousands of nodes. You can change it: the new names answer before the old ones are deleted.
 	// +optional
 	// +kubebuilder:validation:Enum=Services;Hostnames
+	// +kubebuilder:default=Services
 	Mode Mode `json:"mode,omitempty"`
 
 	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
@@ -320,8 +321,8 @@ type LocalServiceStatus struct {
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
-	// policy changes what is written to the Services), NearCapacity (there are more Services than a cluster is known
-	// to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring
+	// policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster
+	// is known to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring
 	// (after a change of the mode: the names of the previous mode are about to be deleted).
 	// +optional
 	// +listType=map
