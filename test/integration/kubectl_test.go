@@ -27,7 +27,7 @@ func TestStatusKubectl(t *testing.T) {
 		}
 		wantTable(t, s.MustKubectl("get", "lsvc", "-o", "wide"),
 			`NAME +NODES +ANSWERING +STATUS +MODE +SERVICES +AGE`,
-			`demo +2 +0/2 +ServicesInPlace +2 +[0-9ms]+`)
+			`demo +2 +0/2 +ServicesInPlace +Services +2 +[0-9ms]+`)
 	})
 	t.Run("get all", func(t *testing.T) {
 		out := s.in(t).MustKubectl("get", "all")
