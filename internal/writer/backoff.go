@@ -45,10 +45,16 @@ func attempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
 }
 
+// storedOtherwise identifies a change of a Service that was stored differently than it was written.
+func (w *execution) storedOtherwise(change *plan.Change) Attempt {
+	return attempt(w.ls, change.Name+" was stored otherwise")
+}
+
 // due returns the changes of a kind that may be tried now: first the fresh ones, then those that were put off because
-// others were refused, and last those that were refused themselves.
+// others were refused, then those that were refused themselves, and last those that were stored otherwise: where they
+// end in contested fields, all Services have the rest of these fields by then.
 func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change) {
-	var fresh, untried, refused []plan.Change
+	var fresh, untried, refused, otherwise []plan.Change
 	var putOff error
 	for i := range changes {
 		if changes[i].Action != action {
@@ -57,7 +63,10 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 		attempt := w.attempt(&changes[i])
 		last, isRefused := w.Refusals.Get(attempt)
 		isWaiting := w.wait(w.Refusals.RetryAfter(attempt))
+		_, isOtherwise := w.Refusals.Get(w.storedOtherwise(&changes[i]))
 		switch {
+		case !isRefused && isOtherwise:
+			otherwise = append(otherwise, changes[i])
 		case !isRefused:
 			fresh = append(fresh, changes[i])
 		case isWaiting && last.Untried:
@@ -73,7 +82,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 	if putOff != nil && len(w.out.Refused) == 0 {
 		w.out.Refused = append(w.out.Refused, putOff)
 	}
-	for _, group := range [][]plan.Change{fresh, untried, refused} {
+	for _, group := range [][]plan.Change{fresh, untried, refused, otherwise} {
 		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
@@ -157,7 +166,7 @@ func (w *execution) isLasting(change *plan.Change, stored *corev1.Service) bool 
 		w.contest(fields)
 		return true
 	case plan.Update, plan.Adopt:
-		before := attempt(w.ls, change.Name+" was stored otherwise")
+		before := w.storedOtherwise(change)
 		if _, isSecond := w.Refusals.Get(before); isSecond || change.Template.IsUnchanged(change.Current, stored) {
 			w.contest(fields)
 			return false

@@ -175,3 +175,24 @@ func TestSlowRefusals(t *testing.T) {
 		}
 	})
 }
+
+// TestStoredOtherwiseComeLast: where admission changes a part of a field, and a sync ends before it has reached all
+// Services, the next one first writes those that were not reached: only then, the field may be contested.
+func TestStoredOtherwiseComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.answer = func(_ string, service *corev1.Service) error {
+			time.Sleep(time.Second)
+			service.Spec.PublishNotReadyAddresses = true
+			return nil
+		}
+		const nodes = 8 // More than a slow sync reaches.
+		changes := f.changes(plan.Update, nodeNames("n", nodes)...)
+		_, reached := f.write(changes)
+		_, then := f.write(changes)
+		if all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(reached, then)))); len(all) != nodes ||
+			len(reached)+len(then) != nodes+1 || f.services.ContestedFields(f.ls) == nil {
+			t.Errorf("first %v, then %v", reached, then)
+		}
+	})
+}
