@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -79,15 +80,27 @@ func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*lo
 }
 
 // localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering this
-// controller's own writes.
+// controller's own writes. If a LocalService wants fewer Services, those that report NearCapacity are enqueued, too.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if before != nil && (after == nil || after.UID != before.UID) {
 		c.services.Refusals.Forget(before.UID)
+	}
+	if before != nil && (after == nil || plan.WantedServices(after) < plan.WantedServices(before)) {
+		c.capacityFreed()
 	}
 	if after == nil {
 		after = before // The garbage collector deletes its Services, but nodeWaits may hold its key.
 	}
 	c.loop.Add(cache.KeyOf(after))
+}
+
+// capacityFreed enqueues the LocalServices that report NearCapacity.
+func (c *localServiceController) capacityFreed() {
+	for ls := range c.caches.LocalServices.All() {
+		if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
+			c.loop.AddAfter(cache.KeyOf(ls), writer.NumbersInterval)
+		}
+	}
 }
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {

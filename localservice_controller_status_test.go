@@ -254,3 +254,37 @@ func (f *fixture) slowCreates(d time.Duration) {
 		return false, nil, nil
 	})
 }
+
+// TestCapacityAgain: NearCapacity becomes False when another LocalService is deleted, or wants fewer Services. It stays
+// True while those of another are changed, or left because it selects no node.
+func TestCapacityAgain(t *testing.T) {
+	const near, again = "patch localservices/status demo 1/1 Ready, NearCapacity",
+		"patch localservices/status demo 1/1 Ready"
+	other := func(nodes, services int32) *v1alpha1.LocalService {
+		return testLocalService(func(ls *v1alpha1.LocalService) {
+			// It is being deleted, so its status stays.
+			ls.Name, ls.UID, ls.Spec.ClusterIP, ls.Status.Nodes, ls.Status.Services = "many", "many", "", nodes, services
+			ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
+		})
+	}
+	for name, c := range map[string]struct {
+		change func(f *fixture)
+		want   string
+	}{
+		"deleted":      {func(f *fixture) { f.remove(other(1000, 1000)) }, again},
+		"smaller":      {func(f *fixture) { f.set(other(900, 900)) }, again},
+		"changed":      {func(f *fixture) { f.set(other(1000, 0)); f.set(testSlice("demo-node1", true)) }, near},
+		"selects none": {func(f *fixture) { f.set(other(0, 1000)); f.set(testSlice("demo-node1", true)) }, near},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
+				f := runLocalServices(t, addressed, other(1000, 1000), testNode("node1"))
+				f.writes()
+				c.change(f)
+				settle()
+				f.expect("writes", []string{c.want}, f.writes())
+			})
+		})
+	}
+}

@@ -20,9 +20,17 @@ type Capacity struct {
 	ClusterIPsInNamespace int
 }
 
+// WantedServices returns how many Services a LocalService wants or keeps, according to its status. status.services
+// alone would be too few while Services are created or changed.
+func WantedServices(ls *v1alpha1.LocalService) int {
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		return int(ls.Status.Services)
+	}
+	return int(max(ls.Status.Services, ls.Status.Nodes))
+}
+
 // capacity counts the Services for the condition NearCapacity: those of the plan's LocalService as they will be, and
-// those of all others as their status has them. To count the Services themselves would take time for each of them in
-// every sync.
+// those of all others by their status. To count the Services themselves would take time for each of them in every sync.
 func (p *Plan) capacity(in *Input) (out Capacity) {
 	planned := in.localService()
 	count := func(ls *v1alpha1.LocalService, services int) {
@@ -37,7 +45,7 @@ func (p *Plan) capacity(in *Input) (out Capacity) {
 	count(planned, p.Owned+p.Count(Create)-p.Count(Delete, Retire))
 	for ls := range in.LocalServices {
 		if ls.UID != planned.UID {
-			count(ls, int(ls.Status.Services))
+			count(ls, WantedServices(ls))
 		}
 	}
 	return out
