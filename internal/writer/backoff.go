@@ -50,6 +50,15 @@ func (w *execution) storedOtherwise(change *plan.Change) Attempt {
 	return attempt(w.ls, change.Name+" was stored otherwise")
 }
 
+// isStoredOtherwise reports whether a change was made before, and was stored differently than it was written.
+func (w *execution) isStoredOtherwise(change *plan.Change) bool {
+	if change.Action != plan.Update && change.Action != plan.Adopt {
+		return false // Nobody remembers it.
+	}
+	_, isRemembered := w.Refusals.Get(w.storedOtherwise(change))
+	return isRemembered
+}
+
 // due returns the changes of a kind that may be tried now: first the fresh ones, then those that were put off because
 // others were refused, then those that were refused themselves, and last those that were stored otherwise: where they
 // end in contested fields, all Services have the rest of these fields by then.
@@ -62,10 +71,9 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.C
 		}
 		attempt := w.attempt(&changes[i])
 		last, isRefused := w.Refusals.Get(attempt)
-		isWaiting := w.wait(w.Refusals.RetryAfter(attempt))
-		_, isOtherwise := w.Refusals.Get(w.storedOtherwise(&changes[i]))
+		isWaiting := isRefused && w.wait(w.Refusals.RetryAfter(attempt))
 		switch {
-		case !isRefused && isOtherwise:
+		case !isRefused && w.isStoredOtherwise(&changes[i]):
 			otherwise = append(otherwise, changes[i])
 		case !isRefused:
 			fresh = append(fresh, changes[i])
@@ -166,12 +174,11 @@ func (w *execution) isLasting(change *plan.Change, stored *corev1.Service) bool 
 		w.contest(fields)
 		return true
 	case plan.Update, plan.Adopt:
-		before := w.storedOtherwise(change)
-		if _, isSecond := w.Refusals.Get(before); isSecond || change.Template.IsUnchanged(change.Current, stored) {
+		if w.isStoredOtherwise(change) || change.Template.IsUnchanged(change.Current, stored) {
 			w.contest(fields)
 			return false
 		}
-		w.Refusals.AddContested(before, &contestedError{fields})
+		w.Refusals.AddContested(w.storedOtherwise(change), &contestedError{fields})
 	}
 	w.out.Stale = append(w.out.Stale, &contestedError{fields})
 	return true
