@@ -78,8 +78,10 @@ func translatedPorts(ls *v1alpha1.LocalService) string {
 	}
 	var ports []string
 	for _, port := range ls.Spec.Ports {
-		if target := port.TargetPort.IntVal; target != 0 && target != port.Port {
-			ports = append(ports, fmt.Sprintf("%d instead of %d", target, port.Port))
+		target := port.TargetPort.IntVal
+		text := fmt.Sprintf("%d instead of %d", target, port.Port)
+		if target != 0 && target != port.Port && !slices.Contains(ports, text) { // A port may have two protocols.
+			ports = append(ports, text)
 		}
 	}
 	if len(ports) == 0 {
