@@ -263,7 +263,8 @@ func TestCapacityAgain(t *testing.T) {
 	other := func(nodes, services int32) *v1alpha1.LocalService {
 		return testLocalService(func(ls *v1alpha1.LocalService) {
 			// It is being deleted, so its status stays.
-			ls.Name, ls.UID, ls.Spec.ClusterIP, ls.Status.Nodes, ls.Status.Services = "many", "many", "", nodes, services
+			ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
+			ls.Status.Nodes, ls.Status.Services = nodes, services
 			ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
 		})
 	}
