@@ -95,7 +95,8 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 				t.Logf("%d requests in the first minute", requests.Load())
 				events := strings.Join(f.recorded(), "\n")
 				warnings := strings.Count(events, "Warning WriteFailed")
-				if requests.Load() > 120 || refused.Load() < 6 || refused.Load() > 60 || warnings != 1 {
+				// Each refused write may come with a live read; the rest are writes of the status.
+				if requests.Load() > 2*60+10 || refused.Load() < 6 || refused.Load() > 60 || warnings != 1 {
 					t.Errorf("%d requests, %d refused, and %d warnings", requests.Load(), refused.Load(), warnings)
 					t.Log(events)
 				}

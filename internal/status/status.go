@@ -186,7 +186,7 @@ func (r *Report) noNodesSelected() string {
 		message += ", so there is nothing to create"
 	}
 	if r.Unselected.Kept > 0 {
-		message += ", so no Service of a node that exists is deleted (" + Count(r.Unselected.Kept, "Service") + ")"
+		message += fmt.Sprintf(", so the Services of nodes that exist are kept (%d)", r.Unselected.Kept)
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes"
 }

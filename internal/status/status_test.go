@@ -55,7 +55,7 @@ func TestStatus(t *testing.T) {
 			"False NoNodesSelected", "",
 			`no node matches spec.nodeSelector "disk=x", so there is nothing to create. Correct`},
 		"no nodes selected any more": {Report{Plan: found{Unselected: unselected(3)}}, "False NoNodesSelected",
-			"False NoNodesSelected", "", `"disk=x", so no Service of a node that exists is deleted (3 Services). Correct`},
+			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept (3). Correct`},
 		"no nodes selected, of which some are gone": {Report{Plan: found{Unselected: unselected(3)}, Unfinished: true},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
@@ -64,7 +64,7 @@ func TestStatus(t *testing.T) {
 		"no nodes selected, in the middle of a change of mode": {
 			Report{Plan: found{Retirement: plan.Retirement{Services: 2, Unanswered: -1}, IsHostnames: true,
 				Unselected: &plan.Unselected{Kept: 2, Retiring: 2}}},
-			"False NoNodesSelected", "False NoNodesSelected", "", "2 Services"},
+			"False NoNodesSelected", "False NoNodesSelected", "", "(2)"},
 		"writing": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
 		"conflict": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}}, "False NameTaken",
