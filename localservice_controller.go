@@ -94,11 +94,12 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	c.loop.Add(cache.KeyOf(after))
 }
 
-// capacityFreed enqueues the LocalServices that report NearCapacity.
+// capacityFreed enqueues the LocalServices that report NearCapacity, with a delay: somebody who changes a LocalService
+// without pause must not have all others synced as often.
 func (c *localServiceController) capacityFreed() {
 	for ls := range c.caches.LocalServices.All() {
 		if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-			c.loop.AddAfter(cache.KeyOf(ls), writer.NumbersInterval)
+			c.loop.AddAfter(cache.KeyOf(ls), reconcile.MaxBackoff)
 		}
 	}
 }

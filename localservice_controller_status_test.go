@@ -283,6 +283,7 @@ func TestCapacityAgain(t *testing.T) {
 				f := runLocalServices(t, addressed, other(1000, 1000), testNode("node1"))
 				f.writes()
 				c.change(f)
+				time.Sleep(reconcile.MaxBackoff)
 				settle()
 				f.expect("writes", []string{c.want}, f.writes())
 			})

@@ -31,12 +31,12 @@ func nearCapacity(c *plan.Capacity) metav1.Condition {
 			"(clusterIP: None), or enableServiceLinks: false in the pods", clusterIPServicesPerNamespace)
 	case c.InNamespace > servicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the LocalServices of this namespace have more than %d Services, with which "+
-			"Kubernetes is tested: let nodeSelector choose fewer nodes, or use another namespace", servicesPerNamespace)
+		out.Message = fmt.Sprintf("the LocalServices of this namespace have more than %d Services, the most that "+
+			"Kubernetes is tested with: let nodeSelector choose fewer nodes, or use another namespace", servicesPerNamespace)
 	case c.InCluster > servicesPerCluster:
 		out.Reason = v1alpha1.ReasonManyServices
-		out.Message = fmt.Sprintf("the LocalServices of the cluster have more than %d Services, with which "+
-			"Kubernetes is tested: let nodeSelector choose fewer nodes", servicesPerCluster)
+		out.Message = fmt.Sprintf("the LocalServices of the cluster have more than %d Services, the most that "+
+			"Kubernetes is tested with: let nodeSelector choose fewer nodes", servicesPerCluster)
 	default:
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity
 		out.Message = "LocalServices do not have more Services than Kubernetes is tested with"
