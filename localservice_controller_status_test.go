@@ -148,12 +148,7 @@ func TestObservedGeneration(t *testing.T) {
 func TestCapacityNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-		many := testLocalService(func(ls *v1alpha1.LocalService) {
-			// It is being deleted, so its status stays.
-			ls.Name, ls.UID, ls.Spec.ClusterIP, ls.Status.Services = "many", "many", "", 1000
-			ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
-		})
-		f := runLocalServices(t, addressed, many, testNode("node1"))
+		f := runLocalServices(t, addressed, withServices(1000, 1000), testNode("node1"))
 		f.expect("writes", []string{"create services demo-node1",
 			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
 		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
@@ -260,27 +255,19 @@ func (f *fixture) slowCreates(d time.Duration) {
 func TestCapacityAgain(t *testing.T) {
 	const near, again = "patch localservices/status demo 1/1 Ready, NearCapacity",
 		"patch localservices/status demo 1/1 Ready"
-	other := func(nodes, services int32) *v1alpha1.LocalService {
-		return testLocalService(func(ls *v1alpha1.LocalService) {
-			// It is being deleted, so its status stays.
-			ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
-			ls.Status.Nodes, ls.Status.Services = nodes, services
-			ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
-		})
-	}
 	for name, c := range map[string]struct {
 		change func(f *fixture)
 		want   string
 	}{
-		"deleted":      {func(f *fixture) { f.remove(other(1000, 1000)) }, again},
-		"smaller":      {func(f *fixture) { f.set(other(900, 900)) }, again},
-		"changed":      {func(f *fixture) { f.set(other(1000, 0)); f.set(testSlice("demo-node1", true)) }, near},
-		"selects none": {func(f *fixture) { f.set(other(0, 1000)); f.set(testSlice("demo-node1", true)) }, near},
+		"deleted":      {func(f *fixture) { f.remove(withServices(1000, 1000)) }, again},
+		"smaller":      {func(f *fixture) { f.set(withServices(900, 900)) }, again},
+		"changed":      {func(f *fixture) { f.set(withServices(1000, 0)); f.set(testSlice("demo-node1", true)) }, near},
+		"selects none": {func(f *fixture) { f.set(withServices(0, 1000)); f.set(testSlice("demo-node1", true)) }, near},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-				f := runLocalServices(t, addressed, other(1000, 1000), testNode("node1"))
+				f := runLocalServices(t, addressed, withServices(1000, 1000), testNode("node1"))
 				f.writes()
 				c.change(f)
 				time.Sleep(reconcile.MaxBackoff)
@@ -289,4 +276,14 @@ func TestCapacityAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// withServices returns another LocalService whose status says how many nodes and Services it has. It is being deleted,
+// so its status stays.
+func withServices(nodes, services int32) *v1alpha1.LocalService {
+	return testLocalService(func(ls *v1alpha1.LocalService) {
+		ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
+		ls.Status.Nodes, ls.Status.Services = nodes, services
+		ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
+	})
 }

@@ -123,13 +123,15 @@ func (k *kubelets) measureRollingRestart(ctx context.Context, p *controller, end
 	k.report.count(14, what+"EndpointSlices that are not as Kubernetes has them", k.differingAtLast(ctx), 0)
 }
 
-// differingAtLast is what differing becomes: on a busy machine, the last copies are written a moment later.
+// differingAtLast waits until nothing is differing: on a busy machine, the last copies are written a moment later.
 func (k *kubelets) differingAtLast(ctx context.Context) (n float64) {
-	for deadline := time.Now().Add(30 * time.Second); ; must(pause(ctx, 100*time.Millisecond)) {
-		if n = k.differing(ctx); n == 0 || time.Now().After(deadline) {
-			return n
+	must(framework.Poll(ctx, func(ctx context.Context) error {
+		if n = k.differing(ctx); n > 0 {
+			return fmt.Errorf("%.0f EndpointSlices are not as Kubernetes has them", n)
 		}
-	}
+		return nil
+	}))
+	return n
 }
 
 // differing is how many EndpointSlices of the LocalService have no copy with the same addresses.

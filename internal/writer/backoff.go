@@ -53,7 +53,7 @@ func (w *execution) storedOtherwise(change *plan.Change) Attempt {
 // isStoredOtherwise reports whether a change was made before, and was stored differently than it was written.
 func (w *execution) isStoredOtherwise(change *plan.Change) bool {
 	if change.Action != plan.Update && change.Action != plan.Adopt {
-		return false // Nobody remembers it.
+		return false // isLasting remembers no others.
 	}
 	_, isRemembered := w.Refusals.Get(w.storedOtherwise(change))
 	return isRemembered

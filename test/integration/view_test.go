@@ -173,8 +173,8 @@ func TestView(t *testing.T) {
 	}
 	browser.Eventually(page, `document.querySelector("#live").textContent`, "Live")
 	browser.Eventually(page, `document.querySelector("#count").textContent`, "14 nodes · 3 groups · 6 LocalServices")
-	// Below the three zones come the nodes with problems, of which worker-04 is the first.
-	// The active cell is that of the row that was the first one when the page was loaded.
+	// The keys begin at the first row: the active cell may be in any that was there when the page was loaded. Below the
+	// three zones come the nodes with problems, of which worker-04 is the first.
 	first := chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(input.ModifierCtrl))
 	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight +
 		kb.ArrowRight)
