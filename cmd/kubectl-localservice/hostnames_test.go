@@ -196,7 +196,7 @@ func TestHostnamesErrors(t *testing.T) {
 		"demo"); err != nil {
 		t.Fatal(err)
 	}
-	const missing = "no name for a node n1: Service demo (published): no such Service: the controller says " +
+	const missing = "no name for a node n1: Service demo, which publishes the names: no such Service: the controller says " +
 		v1alpha1.ReasonHostnamesNotPermitted
 	if _, _, stderr := f.run(t, "url", "demo", "n1"); !strings.Contains(stderr, missing) {
 		t.Errorf("%q; want %q", stderr, missing)

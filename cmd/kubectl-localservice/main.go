@@ -53,7 +53,15 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.completionCommand())
+	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.completionCommand(), &cobra.Command{
+		Use:               "version",
+		Short:             "Print the version of this plugin",
+		Args:              exactArgs(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Run: func(*cobra.Command, []string) {
+			fmt.Fprintln(p.Out, "kubectl localservice version", root.Version)
+		},
+	})
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(p.ErrOut, "error: %v\n", explained(err))
 		return 1
@@ -67,6 +75,9 @@ func exactArgs(n int) cobra.PositionalArgs { return withUsage(cobra.ExactArgs(n)
 func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
+			if len(args) == 0 {
+				err = fmt.Errorf("%w: `kubectl get localservices` lists the names", err)
+			}
 			return usageError(cmd, err)
 		}
 		return nil

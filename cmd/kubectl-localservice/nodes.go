@@ -73,6 +73,9 @@ With -o name, the existing Services are listed, as other commands take them.
 With --watch, each line is printed again when it changes. A name that is gone is printed again, with the reason
 NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
 
+// defaultDNSService is where kubeadm and most distributions have the cluster's DNS.
+const defaultDNSService = "kube-system/kube-dns"
+
 func (p *plugin) nodesCommand() *cobra.Command {
 	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
 	output := flags.output
@@ -114,7 +117,7 @@ func (p *plugin) nodesCommand() *cobra.Command {
 		"Ctrl-C.")
 	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it "+
 		"answers.")
-	cmd.Flags().StringVar(&flags.dnsService, "dns-service", "kube-system/kube-dns", "Service of the cluster's DNS "+
+	cmd.Flags().StringVar(&flags.dnsService, "dns-service", defaultDNSService, "Service of the cluster's DNS "+
 		"server, as namespace/name.")
 	return cmd
 }
@@ -124,8 +127,11 @@ func addClusterDomain(cmd *cobra.Command, domain *string) {
 }
 
 func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) error {
-	if flags.dns && flags.watch {
+	switch {
+	case flags.dns && flags.watch:
 		return errors.New("a watch does not ask DNS: leave out either --dns or --watch")
+	case !flags.dns && flags.dnsService != defaultDNSService:
+		return errors.New("--dns-service says whom to ask: set --dns, too")
 	}
 	printer, err := p.newNodesPrinter(flags)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -143,7 +143,7 @@ func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Service
 func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
 	service string) (int32, error) {
 	switch target := port.TargetPort; {
-	case ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames,
+	case plan.HasClusterIPs(ls),
 		target.IntVal == 0 && target.StrVal == "":
 		return port.Port, nil
 	case target.StrVal == "":

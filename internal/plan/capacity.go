@@ -1,8 +1,6 @@
 package plan
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -35,10 +33,11 @@ func (p *Plan) capacity(in *Input) (out Capacity) {
 	planned := in.localService()
 	count := func(ls *v1alpha1.LocalService, services int) {
 		out.InCluster += services
-		if ls.Namespace == planned.Namespace {
-			out.InNamespace += services
+		if ls.Namespace != planned.Namespace {
+			return
 		}
-		if ls.Namespace == planned.Namespace && hasClusterIPs(ls) && hasClusterIPs(planned) {
+		out.InNamespace += services
+		if HasClusterIPs(ls) && HasClusterIPs(planned) {
 			out.ClusterIPsInNamespace += services
 		}
 	}
@@ -49,8 +48,4 @@ func (p *Plan) capacity(in *Input) (out Capacity) {
 		}
 	}
 	return out
-}
-
-func hasClusterIPs(ls *v1alpha1.LocalService) bool {
-	return ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames
 }

@@ -151,10 +151,10 @@ func (r *Report) ready() metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.answering("name")
+		c.Message = "every name is published" + r.answering("name") + r.translating()
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
-		c.Message = "every selected node has its Service" + r.answering("node")
+		c.Message = "every selected node has its Service" + r.answering("node") + r.translating()
 	}
 	return c
 }
@@ -168,6 +168,14 @@ func (r *Report) answering(noun string) string {
 		return ", and no pod with the labels of spec.selector is ready"
 	}
 	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, Count(r.Nodes, noun))
+}
+
+// translating says on which other ports clients find the pods.
+func (r *Report) translating() string {
+	if r.TranslatedPorts == "" {
+		return ""
+	}
+	return "; " + r.TranslatedPorts
 }
 
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.

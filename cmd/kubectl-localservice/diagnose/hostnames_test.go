@@ -84,26 +84,26 @@ func TestHostnameReasons(t *testing.T) {
 	}{
 		"ready": {change: func(*Input) {}, endpoints: ready},
 		"missing": {func(in *Input) { in.Services = in.Services[:1] }, ServiceMissing,
-			"Service demo (published): no such Service: the controller has not noticed yet", Endpoints{}},
+			"Service demo, which publishes the names: no such Service: the controller has not noticed yet", Endpoints{}},
 		"missing, refused": {func(in *Input) {
 			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed,
 				"quota"))
 		}, ServiceMissing, "the controller says WriteFailed: quota", Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"Service demo (published): the name is taken by a Service without an owner", Endpoints{}},
+			"Service demo, which publishes the names: the name is taken by a Service without an owner", Endpoints{}},
 		"conflict with another LocalService": {func(in *Input) {
 			in.Services[1].OwnerReferences = controlledByLocalService("dem")
 		}, NameConflict, "by a Service of LocalService dem", Endpoints{}},
 		"terminating": {func(in *Input) { in.Services[1].DeletionTimestamp = new(metav1.Now()) }, ServiceTerminating,
-			"Service demo (published): the Service is being deleted", ready},
+			"Service demo, which publishes the names: the Service is being deleted", ready},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
-			"Service demo (published): the Service selects a=b instead of ", ready},
+			"Service demo, which publishes the names: the Service selects a=b instead of ", ready},
 		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
-			ServiceOutdated, `Service demo (published): the names go by groupBy: "zone" instead of ""`, ready},
+			ServiceOutdated, `Service demo, which publishes the names: the names go by groupBy: "zone" instead of ""`, ready},
 		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, "no such Service", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
 			SourceMissing,
-			" (source): the name is taken by a Service of X x (v1)", ready},
+			", which finds the pods: the name is taken by a Service of X x (v1)", ready},
 		"source terminating": {func(in *Input) { in.Services[0].DeletionTimestamp = new(metav1.Now()) },
 			ServiceTerminating, selects, ready},
 		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
@@ -262,7 +262,7 @@ func TestKnownHostnames(t *testing.T) {
 func TestWhyNoNames(t *testing.T) {
 	for want, change := range map[string]func(*Input){
 		"": func(*Input) {},
-		"Service demo (published): no such Service: " + notNoticed: func(in *Input) {
+		"Service demo, which publishes the names: no such Service: " + notNoticed: func(in *Input) {
 			in.Services = nil
 		},
 		"the name is not published yet: the controller says HostnamesNotPermitted: no": func(in *Input) {

@@ -66,29 +66,11 @@ func Nodes(in Input) *NodeList {
 		list.Message = fmt.Sprintf("No pod in namespace %s has the labels %s.", in.LocalService.Namespace,
 			labels.Set(in.LocalService.Spec.Selector))
 	default:
-		list.Message = translatedPorts(in.LocalService)
-	}
-	return list
-}
-
-// translatedPorts says which ports of a headless Service have another number in the pods, where clients connect.
-func translatedPorts(ls *v1alpha1.LocalService) string {
-	if ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames {
-		return ""
-	}
-	var ports []string
-	for _, port := range ls.Spec.Ports {
-		target := port.TargetPort.IntVal
-		text := fmt.Sprintf("%d instead of %d", target, port.Port)
-		if target != 0 && target != port.Port && !slices.Contains(ports, text) { // A port may have two protocols.
-			ports = append(ports, text)
+		if ports := plan.TranslatedPorts(in.LocalService); ports != "" {
+			list.Message = strings.ToUpper(ports[:1]) + ports[1:] + "."
 		}
 	}
-	if len(ports) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("Clients connect to port %s: a headless Service does not translate ports.",
-		strings.Join(ports, ", "))
+	return list
 }
 
 // whyNoItems says why no name is known.

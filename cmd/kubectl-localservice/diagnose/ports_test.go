@@ -11,34 +11,13 @@ import (
 
 // TestTranslatedPorts: it is said where clients have to connect to another port than that of the LocalService.
 func TestTranslatedPorts(t *testing.T) {
-	ports := func(clusterIP string, targets ...intstr.IntOrString) *v1alpha1.LocalService {
-		return localService(func(ls *v1alpha1.LocalService) {
-			ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, nil
-			for i, target := range targets {
-				ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Port: int32(80 + i), TargetPort: target})
-			}
-		})
-	}
-	for name, c := range map[string]struct {
-		ls   *v1alpha1.LocalService
-		want string
-	}{
-		"others": {ports("None", intstr.FromInt32(8080), intstr.FromInt32(8081)), "Clients connect to port 8080 " +
-			"instead of 80, 8081 instead of 81: a headless Service does not translate ports."},
-		"two protocols": {localService(func(ls *v1alpha1.LocalService) {
-			tcp := v1alpha1.ServicePort{Port: 53, TargetPort: intstr.FromInt32(5353), Protocol: corev1.ProtocolTCP}
-			ls.Spec.ClusterIP, ls.Spec.Ports = corev1.ClusterIPNone, []v1alpha1.ServicePort{tcp, tcp}
-			ls.Spec.Ports[1].Protocol = corev1.ProtocolUDP
-		}), "Clients connect to port 5353 instead of 53: a headless Service does not translate ports."},
-		"the same, none, a name": {ports("None", intstr.FromInt32(80), intstr.IntOrString{}, intstr.FromString("http")),
-			""},
-		"cluster IP": {ports("", intstr.FromInt32(8080)), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in := Input{LocalService: c.ls, Nodes: nodes("n1"), AllNodes: true, Pods: []*corev1.Pod{pod("a", "n1")}}
-			if got := Nodes(in).Message; got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
-		})
+	ls := localService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.ClusterIP = corev1.ClusterIPNone
+		ls.Spec.Ports = []v1alpha1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
+	})
+	in := Input{LocalService: ls, Nodes: nodes("n1"), AllNodes: true, Pods: []*corev1.Pod{pod("a", "n1")}}
+	const want = "Clients connect to port 8080 instead of 80: a headless Service does not translate ports."
+	if got := Nodes(in).Message; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

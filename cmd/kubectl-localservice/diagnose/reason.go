@@ -19,6 +19,12 @@ import (
 // podsInMessage is how many pods a message names before it only counts.
 const podsInMessage = 3
 
+// whatFor says what the Services of mode Hostnames are for.
+var whatFor = map[plan.Purpose]string{
+	plan.Published: "which publishes the names",
+	plan.Source:    "which finds the pods",
+}
+
 // whyTerminating is why a pod that is being deleted is not ready.
 const whyTerminating = "Terminating"
 
@@ -28,7 +34,8 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason,
 	if purpose != plan.ForNode {
 		defer func() {
 			if reason != "" { // Which of the two?
-				message = fmt.Sprintf("Service %s (%s): %s", plan.ServiceName(ls.Name, purpose, ""), purpose, message)
+				message = fmt.Sprintf("Service %s, %s: %s", plan.ServiceName(ls.Name, purpose, ""),
+					whatFor[purpose], message)
 			}
 		}()
 	}
@@ -74,7 +81,8 @@ func whyMissing(ls *v1alpha1.LocalService) string {
 	case ls.DeletionTimestamp != nil:
 		return "the LocalService is being deleted"
 	case ready == nil, ready.Status == metav1.ConditionTrue, ls.Status.ObservedGeneration < ls.Generation:
-		return "the controller has not noticed yet: are its pods running, and does it watch this namespace (-namespaces)?"
+		return "the controller has not noticed yet: are its pods running, and does it watch this namespace " +
+			"(-namespaces)?"
 	}
 	return "the controller says " + ready.Reason + ": " + ready.Message
 }
