@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -32,7 +33,8 @@ type customResource struct {
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator
-	verdicts   sync.Map // *verdict, by what was asked for
+	status     v1alpha1.LocalServiceStatus // of a new object
+	verdicts   sync.Map                    // *verdict, by what was asked for
 }
 
 // localServices is read once: compiling the rules takes longer than a history.
@@ -54,13 +56,16 @@ func readCRD(file string) (*customResource, error) {
 	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
 		return nil, err
 	}
+	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 	var props apiextensions.JSONSchemaProps
-	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
-		crd.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil)
+	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &props, nil)
 	if err != nil {
 		return nil, err
 	}
 	c := &customResource{}
+	if err := json.Unmarshal(schema.Properties["status"].Default.Raw, &c.status); err != nil {
+		return nil, err
+	}
 	if c.structural, err = structuralschema.NewStructural(&props); err != nil {
 		return nil, err
 	}
@@ -127,7 +132,7 @@ func createLocalService(s *APIServer, object Object) error {
 		return err
 	}
 	ls := object.(*v1alpha1.LocalService)
-	ls.Status, ls.Generation = v1alpha1.LocalServiceStatus{ObservedGeneration: -1}, 1
+	ls.Status, ls.Generation = *localServices().status.DeepCopy(), 1
 	ls.TypeMeta.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
 	return localServices().admit(s, ls)
 }
@@ -163,18 +168,16 @@ func (s *APIServer) setLenient(is bool) {
 }
 
 // applyStatus carries out a server-side apply of a status by its one manager, which owns everything that it has
-// applied: what it no longer applies is removed. Conditions of others stay.
+// applied: what it no longer applies is removed. Conditions of others stay, and so does the default, which is nobody's.
 func applyStatus(old, applied *v1alpha1.LocalService) *v1alpha1.LocalService {
 	out := old.DeepCopy()
-	conditions := applied.Status.Conditions
-	for _, c := range out.Status.Conditions {
-		isApplied := slices.ContainsFunc(conditions, func(a metav1.Condition) bool { return a.Type == c.Type })
-		if !isApplied && !slices.Contains(ownConditions, c.Type) {
-			conditions = append(conditions, c)
-		}
-	}
+	kept := slices.DeleteFunc(out.Status.Conditions, func(c metav1.Condition) bool {
+		isDefault := c.Reason == v1alpha1.ReasonWaitingForController
+		return meta.FindStatusCondition(applied.Status.Conditions, c.Type) != nil ||
+			slices.Contains(ownConditions, c.Type) && !isDefault
+	})
 	out.Status = applied.Status
-	out.Status.Conditions = conditions
+	out.Status.Conditions = append(kept, applied.Status.Conditions...)
 	return out
 }
 

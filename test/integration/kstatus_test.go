@@ -18,7 +18,8 @@ func TestKstatus(t *testing.T) {
 	s := newScene(t, solo(t), "kstatus")
 	node := s.AddNodes("a")[0]
 	s.CreateService(framework.NewForeignService("demo-"+node, nil))
-	s.Create("demo")
+	ready := s.Create("demo").Status.Conditions[0]
+	s.Must(framework.Equal("condition", ready.Type+" "+ready.Reason, "Ready "+v1alpha1.ReasonWaitingForController))
 	s.wantKstatus(status.InProgressStatus) // now, not in a while
 	const key = "example.com/node"         // The CustomResourceDefinition lets it pass.
 	s.NewController(t, "-node-label-key="+key)

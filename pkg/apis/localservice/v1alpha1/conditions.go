@@ -2,7 +2,8 @@ package v1alpha1
 
 // Condition types of a LocalService.
 const (
-	// ConditionReady is True when every selected node has its Service, in place and up to date.
+	// ConditionReady is True when every selected node has its Service, in place and up to date. It is Unknown until a
+	// controller reports for the first time.
 	ConditionReady = "Ready"
 	// ConditionProgressing is True while Services are being written.
 	ConditionProgressing = "Progressing"
@@ -26,6 +27,8 @@ const (
 
 // Reasons of the conditions of a LocalService.
 const (
+	// ReasonWaitingForController: no controller has reported on the LocalService yet.
+	ReasonWaitingForController = "WaitingForController"
 	// ReasonServicesInPlace: every selected node has its Service (Ready), or nothing remains to be done (Progressing).
 	ReasonServicesInPlace = "ServicesInPlace"
 	// ReasonHostnamesInPlace: every name of mode Hostnames is published.
