@@ -57,8 +57,8 @@ func (c *cluster) withDNS(ctx context.Context, list *diagnose.NodeList, flags *n
 		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
 	}) {
 		return nil, fmt.Errorf("the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it says "+
-			"%s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in any pod "+
-			"ends with (set --cluster-domain), or the server has not reached the API server", server.Pod, known,
+			"%s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in any "+
+			"pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod, known,
 			replies[known].Code, flags.clusterDomain)
 	}
 	return diagnose.WithDNS(list, server, replies), nil
@@ -79,8 +79,8 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	podName, port := dnsPod(list.Items)
 	if podName == "" {
 		return server, "", fmt.Errorf("there is no Service %s with a ready pod and TCP port %d: name the Service of "+
-			"your cluster's DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name "+
-			"from a pod instead", service, dnsPort)
+			"your cluster's DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a "+
+			"name from a pod instead", service, dnsPort)
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err != nil {

@@ -223,13 +223,15 @@ func TestDNSErrors(t *testing.T) {
 		}},
 		"no permission to read": {"", "you lack a permission…find the pods of Service kube-system/kube-dns",
 			func(f *fixture) {
-				f.kube.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				f.kube.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool,
+					runtime.Object, error) {
 					return a.GetNamespace() == "kube-system", nil, forbidden
 				})
 			}},
 		"no permission to forward": {"",
 			"lack the permission to create pods/portforward in namespace kube-system…can-i " +
-				"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken", breaks(false)},
+				"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken",
+			breaks(false)},
 		"no way to the pod": {"", "error: ask the cluster's DNS: forward a port to pod kube-system/dns-1: broken",
 			breaks(true)},
 		"another domain": {"--cluster-domain example.org", "nor for kubernetes.default.svc.example.org " +

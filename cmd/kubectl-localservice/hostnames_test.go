@@ -93,8 +93,8 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 func TestHostnamesOutput(t *testing.T) {
 	const retiring = "The mode is being changed: the names of the previous mode, demo-<node>, are still there until " +
 		"2030-01-02T03:04:36Z.\n"
-	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames needs " +
-		"the permission to write EndpointSlices"
+	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames " +
+		"needs the permission to write EndpointSlices"
 	const unlabelled = "the node has no label zone, so that it has no name"
 	for groupBy, commands := range map[string]map[string]string{
 		"": {
@@ -138,8 +138,8 @@ EU.b:eu-b-5p6vttgaff:NoPods/eu-a:eu-a:PodsNotReady/eu-c:eu-c:NameOutdated/n5::No
 				code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
 				wantErr := ""
 				if strings.HasPrefix(args, "nodes") && strings.Contains(stdout, "cluster.local ") {
-					wantErr = retiring + fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
-						"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
+					wantErr = retiring + fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, "+
+						"status HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
 				}
 				if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
 					t.Errorf("exit code %d: %s", code, stderr)
@@ -196,8 +196,8 @@ func TestHostnamesErrors(t *testing.T) {
 		"demo"); err != nil {
 		t.Fatal(err)
 	}
-	const missing = "no name for a node n1: Service demo, which publishes the names: no such Service: the controller says " +
-		v1alpha1.ReasonHostnamesNotPermitted
+	const missing = "no name for a node n1: Service demo, which publishes the names: no such Service: the controller " +
+		"says " + v1alpha1.ReasonHostnamesNotPermitted
 	if _, _, stderr := f.run(t, "url", "demo", "n1"); !strings.Contains(stderr, missing) {
 		t.Errorf("%q; want %q", stderr, missing)
 	}

@@ -20,8 +20,8 @@ type nodesFlags struct {
 	output                    *genericclioptions.PrintFlags
 }
 
-const nodesHelp = `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its name,
-how many of its endpoints are ready, and if not all are well, why:
+const nodesHelp = `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its
+name, how many of its endpoints are ready, and if not all are well, why:
 
   NodeWithoutName        the node does not have the label that spec.groupBy names
   NameConflict           the Service's name is taken by a Service of somebody else

@@ -170,7 +170,8 @@ func TestErrors(t *testing.T) {
 		want     string // some of it, with … between the parts
 	}{
 		{args: "nodes --dns-service a/b demo", want: "set --dns, too"},
-		{args: "nodes", want: "received 0: `kubectl get localservices` lists the names\nUsage: kubectl localservice nodes NAME…See 'kubectl"},
+		{args: "nodes", want: "received 0: `kubectl get localservices` lists the names\n" +
+			"Usage: kubectl localservice nodes NAME…See 'kubectl"},
 		{args: "url demo", want: "received 1\nUsage: kubectl localservice url NAME NODE"},
 		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},

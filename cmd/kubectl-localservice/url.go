@@ -23,8 +23,8 @@ func (p *plugin) urlCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
-		Long: `Print the URL at which the pods of a LocalService on one node answer, for clients inside the cluster. With
-spec.groupBy, NODE is a group of nodes. With mode: Hostnames, the URL has the whole DNS name.
+		Long: `Print the URL at which the pods of a LocalService on one node answer, for clients inside the cluster.
+With spec.groupBy, NODE is a group of nodes. With mode: Hostnames, the URL has the whole DNS name.
 
 The URL begins with https if the port's appProtocol or name is https, and with http otherwise. For a headless
 LocalService (clusterIP: None, or mode: Hostnames) it has the port of the pods, because headless Services do not

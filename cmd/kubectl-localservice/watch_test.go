@@ -65,7 +65,8 @@ func TestWatch(t *testing.T) {
 		t.Run(fmt.Sprintf("nodes=%t", allNodes), func(t *testing.T) {
 			f := newFixture(t)
 			other := localService("other", "")
-			other.Spec.Selector, other.Spec.NodeSelector = map[string]string{"app": "other"}, map[string]string{"disk": "hdd"}
+			other.Spec.Selector = map[string]string{"app": "other"}
+			other.Spec.NodeSelector = map[string]string{"disk": "hdd"}
 			if err := f.localServices.Tracker().Add(other); err != nil {
 				t.Fatal(err)
 			}

@@ -113,8 +113,8 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"ServiceMonitor": {
-			values: "metrics: {service: {enabled: true}, serviceMonitor: {enabled: true, labels: {a: b}, interval: 30s, " +
-				"metricRelabelings: [{action: drop, regex: go_.*, sourceLabels: [__name__]}]}}",
+			values: "metrics: {service: {enabled: true}, serviceMonitor: {enabled: true, labels: {a: b}, " +
+				"interval: 30s, metricRelabelings: [{action: drop, regex: go_.*, sourceLabels: [__name__]}]}}",
 			more: []string{"Service " + name + "-metrics", "ServiceMonitor " + name},
 			check: func(t *testing.T, all objects) {
 				monitor := find[*monitoringv1.ServiceMonitor](t, all)
@@ -166,8 +166,8 @@ func TestValues(t *testing.T) {
 			},
 		},
 		"secure metrics with a certificate": {
-			values: "{metrics: {secure: {enabled: true, certificateSecret: tls}, service: {enabled: true}, serviceMonitor: " +
-				"{enabled: true, tlsConfig: {serverName: lsc}}}, networkPolicy: {enabled: true}}",
+			values: "{metrics: {secure: {enabled: true, certificateSecret: tls}, service: {enabled: true}, " +
+				"serviceMonitor: {enabled: true, tlsConfig: {serverName: lsc}}}, networkPolicy: {enabled: true}}",
 			more: slices.Concat(secure, []string{"Service " + name + "-metrics", "ServiceMonitor " + name,
 				"NetworkPolicy " + name}),
 			check: func(t *testing.T, all objects) {

@@ -27,8 +27,10 @@ var components = map[string]func(args []string) int{
 	"kube-controller-manager": cobraComponent(controllermanager.NewControllerManagerCommand),
 	"kube-scheduler":          cobraComponent(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              cobraComponent(proxy.NewProxyCommand),
-	"kubelet":                 cobraComponent(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
-	kubectlApplet:             runKubectl,
+	"kubelet": cobraComponent(func() *cobra.Command {
+		return kubelet.NewKubeletCommand(context.Background())
+	}),
+	kubectlApplet: runKubectl,
 
 	// The playground's own processes inside the namespaces.
 	sandboxApplet: sandboxMain,

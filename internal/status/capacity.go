@@ -32,7 +32,8 @@ func nearCapacity(c *plan.Capacity) metav1.Condition {
 	case c.InNamespace > servicesPerNamespace:
 		out.Reason = v1alpha1.ReasonManyServices
 		out.Message = fmt.Sprintf("the LocalServices of this namespace have more than %d Services, the most that "+
-			"Kubernetes is tested with: let nodeSelector choose fewer nodes, or use another namespace", servicesPerNamespace)
+			"Kubernetes is tested with: let nodeSelector choose fewer nodes, or use another namespace",
+			servicesPerNamespace)
 	case c.InCluster > servicesPerCluster:
 		out.Reason = v1alpha1.ReasonManyServices
 		out.Message = fmt.Sprintf("the LocalServices of the cluster have more than %d Services, the most that "+

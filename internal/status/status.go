@@ -247,8 +247,8 @@ func (r *Report) contested() metav1.Condition {
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
-			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. Change "+
-			"them in this LocalService, or exempt its Services and EndpointSlices from that webhook or policy",
+			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. "+
+			"Change them in this LocalService, or exempt its Services and EndpointSlices from that webhook or policy",
 			strings.Join(r.ContestedFields, ", "))}
 }
 

@@ -72,10 +72,12 @@ func TestStatus(t *testing.T) {
 			"True WritingServices", "", "being written"},
 		"conflict": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}}, "False NameTaken",
 			"False NameTaken", "NameTaken", `^Service "demo-b" (no owner) already exists. If nothing uses it, ` +
-				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be renamed$"},
+				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be " +
+				"renamed$"},
 		"conflicts": {Report{Plan: found{Nodes: 3, InPlace: 1, Changes: conflicts("demo-b", "demo-c")}},
 			"False NameTaken", "False NameTaken", "NameTaken",
-			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). If nothing uses them, delete them; if`},
+			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). ` +
+				"If nothing uses them, delete them; if"},
 		"waiting": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: waiting}}, "False WaitingForDeletion",
 			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
 		"refused": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true, Refused: []error{quota, quota}},

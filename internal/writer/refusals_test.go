@@ -26,11 +26,13 @@ func TestRefusalsBackoff(t *testing.T) {
 			refusal, isRefused := r.Get(refusedAttempt)
 			if !isRefused || refusal.Err != err || refusal.Times != i+1 || r.RetryAfter(refusedAttempt) != want ||
 				!refusal.RetryAt.Equal(time.Now().Add(want)) {
-				t.Errorf("refusal %d: %t, %+v, %s remaining; want %s", i+1, isRefused, refusal, r.RetryAfter(refusedAttempt), want)
+				t.Errorf("refusal %d: %t, %+v, %s remaining; want %s", i+1, isRefused, refusal,
+					r.RetryAfter(refusedAttempt), want)
 			}
 			time.Sleep(want)
 			if _, isRefused = r.Get(refusedAttempt); !isRefused || r.RetryAfter(refusedAttempt) != 0 {
-				t.Errorf("refusal %d, when it is due: refused %t, %s remaining", i+1, isRefused, r.RetryAfter(refusedAttempt))
+				t.Errorf("refusal %d, when it is due: refused %t, %s remaining", i+1, isRefused,
+					r.RetryAfter(refusedAttempt))
 			}
 		}
 		for range 1000 {

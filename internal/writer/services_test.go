@@ -214,7 +214,8 @@ func TestWriteContested(t *testing.T) {
 		second []string // when the same is planned again
 		made   int      // of the first
 	}{
-		"created otherwise": {plan.Create, all("create"), []string{"create demo-a", "create demo-b", "patch demo-c"}, 2},
+		"created otherwise": {plan.Create, all("create"),
+			[]string{"create demo-a", "create demo-b", "patch demo-c"}, 2},
 		"updated otherwise": {plan.Update, all("patch"), []string{"patch demo-a"}, 3},
 		"adopted otherwise": {plan.Adopt, all("patch"), []string{"patch demo-a"}, 2},
 		"without an effect": {plan.Update, []string{"patch demo-a"}, []string{"patch demo-a"}, 0},
@@ -233,7 +234,8 @@ func TestWriteContested(t *testing.T) {
 			isContested := slices.Equal(c.first, c.second)
 			if !slices.Equal(requests, c.first) || len(out.Made[c.action]) != c.made ||
 				out.IsComplete() && out.Stopped == nil ||
-				reconcile.IsStale(out.Stopped) != isContested || (f.services.ContestedFields(f.ls) != nil) != isContested {
+				reconcile.IsStale(out.Stopped) != isContested ||
+				(f.services.ContestedFields(f.ls) != nil) != isContested {
 				t.Errorf("at first: %v: %+v", requests, out)
 			}
 			out, requests = f.write(changes)

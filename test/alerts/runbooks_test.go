@@ -125,7 +125,8 @@ type kubectlHelp struct {
 func (k kubectlHelp) of(args ...string) (string, error) {
 	key := strings.Join(args, " ")
 	if k.texts[key] == "" {
-		out, stderr, err := framework.PlaygroundProgram.Run(k.t.Context(), nil, nil, append([]string{"kubectl"}, args...)...)
+		out, stderr, err := framework.PlaygroundProgram.Run(k.t.Context(), nil, nil,
+			append([]string{"kubectl"}, args...)...)
 		if err != nil {
 			return "", err
 		}

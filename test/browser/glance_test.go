@@ -98,7 +98,8 @@ func TestAddress(t *testing.T) {
 	page.Do(chromedp.SendKeys("#by-name", "log"), chromedp.SendKeys("#by-node", "n00"),
 		chromedp.Click(`#states button[value=Down]`), chromedp.Click(`#views button[value=map]`),
 		chromedp.SetValue("#place", "pool"), chromedp.Evaluate(`$("place").dispatchEvent(new Event("change"))`, nil))
-	browser.Eventually(page, `($("map").focus(), document.activeElement === $("map"))`, true) // It may not be drawn yet.
+	// It may not be drawn yet.
+	browser.Eventually(page, `($("map").focus(), document.activeElement === $("map"))`, true)
 	page.Do(chromedp.KeyEvent(kb.Home + kb.Enter))
 	const want = "?name=log&node=n00&state=Down&view=map&by=pool&row=n0009"
 	browser.Eventually(page, search, want)
@@ -131,7 +132,8 @@ func TestMap(t *testing.T) {
 	page.Do(chromedp.Evaluate(`{
 		const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
 		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true,
-			clientX: box.left + (i % across) * pitch + 2, clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
+			clientX: box.left + (i % across) * pitch + 2,
+			clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
 	browser.Eventually(page, tip,
 		"n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.KeyEvent(kb.Enter))

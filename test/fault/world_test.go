@@ -69,7 +69,8 @@ func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	w := &world{Scene: c.NewScene(t, "fault"), nodes: map[string]map[string]string{},
 		specs: map[string]*v1alpha1.LocalServiceSpec{}, foreign: map[string]*corev1.Service{},
 		creates: map[string]bounds{}, deletes: map[string]bounds{}, known: sets.New[string](), left: sets.New[string](),
-		came: sets.New[string](), former: sets.New[string](), created: map[string]bounds{}, deleted: map[string]bounds{}, marks: map[*framework.Audit]framework.Mark{}}
+		came: sets.New[string](), former: sets.New[string](), created: map[string]bounds{},
+		deleted: map[string]bounds{}, marks: map[*framework.Audit]framework.Mark{}}
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i))
 	}

@@ -11,9 +11,10 @@
 //	}
 //
 //	func TestSomething(t *testing.T) {
-//		cluster := framework.NewCluster(t, framework.ClusterOptions{Nodes: []string{"k8s01"}}) // stopped with the test
-//		cluster.NewController(t, "-leader-elect")                                            // so is this
-//		s := cluster.NewScene(t, "something")                                                // a namespace and its nodes
+//		cluster := framework.NewCluster(t, // stopped with the test
+//			framework.ClusterOptions{Nodes: []string{"k8s01"}})
+//		cluster.NewController(t, "-leader-elect") // so is this
+//		s := cluster.NewScene(t, "something")     // a namespace and its nodes
 //		nodes := s.AddNodes("a", "b")
 //		s.CreateReady("demo", framework.WithClusterIP)
 //		s.ResetCount()

@@ -75,7 +75,8 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		{"clusterIP: None, ports: [{port: 0}]", "spec.ports[0].port", "greater than or equal to 1"},
 		{"clusterIP: None, ports: [{port: 65536}]", "spec.ports[0].port", "less than or equal to 65535"},
 		{"clusterIP: None, ports: [{name: HTTP, port: 1}]", "spec.ports[0].name",
-			"the name of a port has only lower case letters, digits and '-', and begins and ends with a letter or digit"},
+			"the name of a port has only lower case letters, digits and '-', and begins and ends with a letter or " +
+				"digit"},
 		{"clusterIP: None, ports: [{name: " + strings.Repeat("a", 64) + ", port: 1}]",
 			"spec.ports[0].name", "may not be more than 63"},
 		{"clusterIP: None, ports: [{port: 1, protocol: ICMP}]",

@@ -24,7 +24,8 @@ import (
 func controlPlane() framework.ClusterOptions {
 	return framework.ClusterOptions{
 		ControlPlaneOnly: true,
-		Args:             []string{"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"},
+		Args: []string{"--controllers=*,-endpoints-controller,-endpointslice-controller," +
+			"-endpointslice-mirroring-controller"},
 	}
 }
 

@@ -113,7 +113,8 @@ func pluginWithHostnames(t *testing.T, cluster *framework.Cluster) {
 	s.setPodStatus("a", "10.1.1.1", "")
 	s.setPodStatus("b", "10.1.1.2", "CrashLoopBackOff")
 	s.setPodStatus("c", "10.1.1.3", "")
-	const format = `jsonpath={range .items[*]}{.node}={.hostname} {.endpoints.ready}/{.endpoints.total} {.reason}{"\n"}{end}`
+	const format = `jsonpath={range .items[*]}{.node}={.hostname} {.endpoints.ready}/{.endpoints.total} ` +
+		`{.reason}{"\n"}{end}`
 	of := func(name, rest string) string { return name + "=" + name + " " + rest }
 	published := []string{of(nodes[0], "1/1 "), of(nodes[1], "0/1 PodsNotReady"), of(nodes[2], "1/1 ")}
 	s.wantPlugin(append(published, of(nodes[3], "0/0 NoPods")), "nodes", "demo", "-o", format)

@@ -75,8 +75,8 @@ func TestReplacementIsRefused(t *testing.T) {
 	}
 }
 
-// TestReplacementUnderAPolicyByName tests that Services are replaced where a policy goes by their names, which the trial
-// with another name must have, too.
+// TestReplacementUnderAPolicyByName tests that Services are replaced where a policy goes by their names, which the
+// trial with another name must have, too.
 func TestReplacementUnderAPolicyByName(t *testing.T) {
 	t.Parallel()
 	const nodes = 3

@@ -129,8 +129,8 @@ func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []s
 	// An event of the kubelet about the crashing pod, and a cordoned node.
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "log-agent-4.1", Namespace: s.Namespace},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "log-agent-4", Namespace: s.Namespace},
-		Reason:         "BackOff", Message: "Back-off restarting failed container app", Type: corev1.EventTypeWarning, Count: 12,
-		LastTimestamp: metav1.Now()}
+		Reason:         "BackOff", Message: "Back-off restarting failed container app", Type: corev1.EventTypeWarning,
+		Count: 12, LastTimestamp: metav1.Now()}
 	_, err = s.Kube.CoreV1().Events(s.Namespace).Create(t.Context(), event, metav1.CreateOptions{})
 	s.Must(err)
 	_, err = s.Kube.CoreV1().Nodes().Patch(t.Context(), nodes[1], types.MergePatchType,

@@ -84,7 +84,8 @@ func TestHostnameReasons(t *testing.T) {
 	}{
 		"ready": {change: func(*Input) {}, endpoints: ready},
 		"missing": {func(in *Input) { in.Services = in.Services[:1] }, ServiceMissing,
-			"Service demo, which publishes the names: no such Service: the controller has not noticed yet", Endpoints{}},
+			"Service demo, which publishes the names: no such Service: the controller has not noticed yet",
+			Endpoints{}},
 		"missing, refused": {func(in *Input) {
 			in.Services, in.LocalService = nil, localService(hostnamesMode, readyCondition(v1alpha1.ReasonWriteFailed,
 				"quota"))
@@ -99,7 +100,8 @@ func TestHostnameReasons(t *testing.T) {
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"Service demo, which publishes the names: the Service selects a=b instead of ", ready},
 		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
-			ServiceOutdated, `Service demo, which publishes the names: the names go by groupBy: "zone" instead of ""`, ready},
+			ServiceOutdated,
+			`Service demo, which publishes the names: the names go by groupBy: "zone" instead of ""`, ready},
 		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, "no such Service", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
 			SourceMissing,

@@ -22,7 +22,8 @@ func TestInvariants(t *testing.T) {
 	}
 	serviceChanges := []func(*corev1.Service){
 		func(*corev1.Service) {}, func(*corev1.Service) {}, func(s *corev1.Service) { s.OwnerReferences = nil },
-		func(s *corev1.Service) { s.Spec.Selector = nil }, func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) },
+		func(s *corev1.Service) { s.Spec.Selector = nil },
+		func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) },
 	}
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 0))

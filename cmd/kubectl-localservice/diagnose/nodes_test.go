@@ -18,7 +18,8 @@ import (
 const (
 	nodeLabel = v1alpha1.DefaultNodeLabelKey
 
-	notNoticed = "the controller has not noticed yet: are its pods running, and does it watch this namespace (-namespaces)?"
+	notNoticed = "the controller has not noticed yet: are its pods running, and does it watch this namespace " +
+		"(-namespaces)?"
 )
 
 // TestStatusReasons checks node n1.
@@ -315,8 +316,10 @@ func TestWhyNotReady(t *testing.T) {
 		"CrashLoopBackOff":                      initState(waiting("CrashLoopBackOff")),
 		"PodInitializing":                       initState(terminated("Completed", 0)),
 		"containers with unready status: [app]": notReady(running),
-		"NodeLost":                              func(p *corev1.Pod) { p.Status = corev1.PodStatus{Reason: "NodeLost"} },
-		"is its node down?":                     func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
+		"NodeLost": func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Reason: "NodeLost"}
+		},
+		"is its node down?": func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
 	} {
 		if got := whyNotReady(pod("a", "n1", change)); got != want {
 			t.Errorf("got %q; want %q", got, want)

@@ -9,11 +9,11 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
 	ConditionConflicted = "Conflicted"
-	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the Services.
-	// The controller leaves the fields that the message names unchanged.
+	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the
+	// Services. The controller leaves the fields that the message names unchanged.
 	ConditionContested = "Contested"
-	// ConditionNearCapacity is True while LocalServices have more Services, with those of this one, than a cluster is known
-	// to support.
+	// ConditionNearCapacity is True while LocalServices have more Services, with those of this one, than a cluster is
+	// known to support.
 	ConditionNearCapacity = "NearCapacity"
 	// ConditionRetiring is present while a LocalService whose mode was changed has the Services of the previous mode.
 	// It becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative

@@ -67,9 +67,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.internalTrafficPolicy) || self.internalTrafficPolicy == 'Cluster'",message="internalTrafficPolicy has no effect with mode: Hostnames, whose Service is headless; remove it, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.serviceMetadata) || ((!has(self.serviceMetadata.labels) || self.serviceMetadata.labels.all(k, !self.serviceMetadata.labels[k].contains('$('))) && (!has(self.serviceMetadata.annotations) || self.serviceMetadata.annotations.all(k, !self.serviceMetadata.annotations[k].contains('$('))))",message="variables in serviceMetadata have no meaning with mode: Hostnames, whose Service is one for all nodes; remove them, or use mode: Services"
 type LocalServiceSpec struct {
-	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
-	// one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for
-	// thousands of nodes. You can change it: the new names answer before the old ones are deleted.
+	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>.
+	// Hostnames: one headless Service, named like this LocalService, in which each node has a hostname,
+	// http://<node>.<name>: for thousands of nodes. You can change it: the new names answer before the old ones are
+	// deleted.
 	// +optional
 	// +kubebuilder:validation:Enum=Services;Hostnames
 	// +kubebuilder:default=Services
@@ -107,8 +108,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol; remove one or change its port"
 	Ports []ServicePort `json:"ports,omitempty"`
 
-	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's flag
-	// -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
+	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's
+	// flag -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
 	// +required
 	// +mapType=atomic
 	// +kubebuilder:validation:MaxProperties=32
@@ -320,10 +321,10 @@ type LocalServiceStatus struct {
 	Ready string `json:"ready,omitempty"`
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
-	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or
-	// policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster
-	// is known to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring
-	// (after a change of the mode: the names of the previous mode are about to be deleted).
+	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook
+	// or policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster
+	// is known to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and
+	// Retiring (after a change of the mode: the names of the previous mode are about to be deleted).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

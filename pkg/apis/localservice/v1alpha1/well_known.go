@@ -14,19 +14,19 @@ const (
 	// keys that came from spec.serviceMetadata, so that a key removed there can be distinguished from one that
 	// somebody else has set.
 	AppliedMetadataAnnotationKey = "localservice.dev/applied-metadata"
-	// HostnamesLabelKey is the label on the Services and EndpointSlices of a LocalService with mode: Hostnames. Its value
-	// says what each is for.
+	// HostnamesLabelKey is the label on the Services and EndpointSlices of a LocalService with mode: Hostnames. Its
+	// value says what each is for.
 	HostnamesLabelKey = "localservice.dev/hostnames"
-	// HostnamesSource is the value of HostnamesLabelKey on the Service that selects the pods, and on its EndpointSlices,
-	// which Kubernetes maintains.
+	// HostnamesSource is the value of HostnamesLabelKey on the Service that selects the pods, and on its
+	// EndpointSlices, which Kubernetes maintains.
 	HostnamesSource = "source"
-	// HostnamesPublished is the value of HostnamesLabelKey on the Service that has the names, and on its EndpointSlices,
-	// which the controller maintains.
+	// HostnamesPublished is the value of HostnamesLabelKey on the Service that has the names, and on its
+	// EndpointSlices, which the controller maintains.
 	HostnamesPublished = "published"
 	// GroupByAnnotationKey is the annotation on the Service that has the names. It holds their spec.groupBy.
 	GroupByAnnotationKey = "localservice.dev/group-by"
-	// EndpointSliceManager is the value of the label endpointslice.kubernetes.io/managed-by on the EndpointSlices that the
-	// controller maintains.
+	// EndpointSliceManager is the value of the label endpointslice.kubernetes.io/managed-by on the EndpointSlices that
+	// the controller maintains.
 	EndpointSliceManager = "local-service-controller.localservice.dev"
 	// FieldManager is the name of the controller in the managedFields of what it writes.
 	FieldManager = "local-service-controller"

@@ -28,9 +28,10 @@ import (
 //
 // LocalServiceSpec is the part of a Service's spec that can be repeated for every node, and the choice of the nodes.
 type LocalServiceSpecApplyConfiguration struct {
-	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames:
-	// one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for
-	// thousands of nodes. You can change it: the new names answer before the old ones are deleted.
+	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>.
+	// Hostnames: one headless Service, named like this LocalService, in which each node has a hostname,
+	// http://<node>.<name>: for thousands of nodes. You can change it: the new names answer before the old ones are
+	// deleted.
 	Mode *localservicev1alpha1.Mode `json:"mode,omitempty"`
 	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
 	// each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
@@ -45,8 +46,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With
 	// more than one port, each needs a name.
 	Ports []ServicePortApplyConfiguration `json:"ports,omitempty"`
-	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's flag
-	// -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
+	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's
+	// flag -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.
 	Selector map[string]string `json:"selector,omitempty"`
 	// sessionAffinity is ClientIP to send all connections of a client to the same pod, or None (default).
 	SessionAffinity *v1.ServiceAffinity `json:"sessionAffinity,omitempty"`
