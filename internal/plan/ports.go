@@ -23,9 +23,11 @@ func TranslatedPorts(ls *v1alpha1.LocalService) string {
 	var ports []string
 	for _, port := range ls.Spec.Ports {
 		target := port.TargetPort.IntVal
-		text := fmt.Sprintf("%d instead of %d", target, port.Port)
-		if target != 0 && target != port.Port && !slices.Contains(ports, text) { // A port may have two protocols.
-			ports = append(ports, text)
+		if target == 0 || target == port.Port {
+			continue
+		}
+		if text := fmt.Sprintf("%d instead of %d", target, port.Port); !slices.Contains(ports, text) {
+			ports = append(ports, text) // A port may have two protocols.
 		}
 	}
 	if len(ports) == 0 {
