@@ -3,6 +3,7 @@ package simulation
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -45,7 +46,7 @@ var plugins = map[string]Admission{
 			s.Spec.Ports[i].AppProtocol = new("example.com/theirs")
 		}
 	}),
-	"sets-label":      onService(func(s *corev1.Service) { s.Labels["team"] = teamByPolicy }),
+	"sets-label":      onService(func(s *corev1.Service) { metav1.SetMetaDataLabel(&s.ObjectMeta, "team", teamByPolicy) }),
 	"strips-owner":    onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
 	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
 	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),

@@ -144,10 +144,11 @@ func (w *world) wait(d time.Duration) {
 		w.disturb(d, retryTime)
 	}
 	time.Sleep(d)
+	isRetiring := w.isRetiring() // The names of the previous mode may stay long: while no node is selected, for example.
 	w.server.mu.Lock()
 	var found []problem
 	// Pods may end, and names retire, some time after their cause.
-	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
+	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() && !isRetiring {
 		found = problems(w.server)
 	}
 	w.server.mu.Unlock()
