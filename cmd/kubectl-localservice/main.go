@@ -75,8 +75,11 @@ func exactArgs(n int) cobra.PositionalArgs { return withUsage(cobra.ExactArgs(n)
 func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			if len(args) == 0 {
+			switch len(args) {
+			case 0:
 				err = fmt.Errorf("%w: `kubectl get localservices` lists the names", err)
+			case 1:
+				err = fmt.Errorf("%w: `kubectl localservice nodes %s` lists the nodes", err, args[0])
 			}
 			return usageError(cmd, err)
 		}

@@ -172,7 +172,8 @@ func TestErrors(t *testing.T) {
 		{args: "nodes --dns-service a/b demo", want: "set --dns, too"},
 		{args: "nodes", want: "received 0: `kubectl get localservices` lists the names\n" +
 			"Usage: kubectl localservice nodes NAME…See 'kubectl"},
-		{args: "url demo", want: "received 1\nUsage: kubectl localservice url NAME NODE"},
+		{args: "url demo", want: "received 1: `kubectl localservice nodes demo` lists the nodes\n" +
+			"Usage: kubectl localservice url NAME NODE"},
 		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},

@@ -26,13 +26,13 @@ func TranslatedPorts(ls *v1alpha1.LocalService) string {
 		if target == 0 || target == port.Port {
 			continue
 		}
-		if text := fmt.Sprintf("%d instead of %d", target, port.Port); !slices.Contains(ports, text) {
+		if text := fmt.Sprintf("%d (not %d)", target, port.Port); !slices.Contains(ports, text) {
 			ports = append(ports, text) // A port may have two protocols.
 		}
 	}
 	if len(ports) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("clients connect to port %s: a headless Service does not translate ports",
+	return fmt.Sprintf("clients must connect to port %s: a headless Service does not translate ports",
 		strings.Join(ports, ", "))
 }

@@ -40,7 +40,7 @@ func nearCapacity(c *plan.Capacity) metav1.Condition {
 			"Kubernetes is tested with: let nodeSelector choose fewer nodes", servicesPerCluster)
 	default:
 		out.Status, out.Reason = metav1.ConditionFalse, v1alpha1.ReasonEnoughCapacity
-		out.Message = "LocalServices do not have more Services than Kubernetes is tested with"
+		out.Message = "LocalServices have no more Services than Kubernetes is tested with"
 	}
 	return out
 }

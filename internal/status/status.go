@@ -159,15 +159,18 @@ func (r *Report) ready() metav1.Condition {
 	return c
 }
 
+// seeNodes says where to look: only the plugin knows the pods.
+const seeNodes = " (kubectl localservice nodes says why)"
+
 // answering says where no pod is ready. Ready is True all the same: pods are not the controller's part.
 func (r *Report) answering(noun string) string {
 	switch {
 	case r.Ready >= r.Nodes:
 		return ""
 	case r.Ready == 0:
-		return ", and no pod with the labels of spec.selector is ready"
+		return ", and no pod with the labels of spec.selector is ready" + seeNodes
 	}
-	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, Count(r.Nodes, noun))
+	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, Count(r.Nodes, noun)) + seeNodes
 }
 
 // translating says on which other ports clients find the pods.

@@ -47,12 +47,14 @@ func TestStatus(t *testing.T) {
 			"False ServicesInPlace", "", "every selected node has its Service$"},
 		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True ServicesInPlace",
 			"False ServicesInPlace", "",
-			"every selected node has its Service, and no pod with the labels of spec.selector is ready$"},
+			"every selected node has its Service, and no pod with the labels of spec.selector is ready (kubectl " +
+				"localservice nodes says why)$"},
 		"all in place, and ports that are not translated": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 3,
 			TranslatedPorts: "clients connect to port 81"}}, "True ServicesInPlace", "False ServicesInPlace", "",
 			"every selected node has its Service; clients connect to port 81$"},
 		"all in place, and few pods": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 1}}, "True ServicesInPlace",
-			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready for 1 of 3 nodes$"},
+			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready for 1 of 3 nodes (kubectl " +
+				"localservice nodes says why)$"},
 		"no nodes": {Report{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
 		"no nodes selected": {Report{Plan: found{Unselected: unselected(0)}}, "False NoNodesSelected",
 			"False NoNodesSelected", "",

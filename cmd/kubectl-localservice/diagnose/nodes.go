@@ -58,8 +58,10 @@ func Nodes(in Input) *NodeList {
 	}
 	list.Summary = summarize(in.LocalService, list.Items)
 	list.Message = retiring(in.LocalService)
-	switch {
+	switch status := &in.LocalService.Status; {
 	case list.Message != "":
+	case status.ObservedGeneration >= 0 && status.ObservedGeneration < in.LocalService.Generation:
+		list.Message = "The controller has not acted on the last change of the LocalService: is it running?"
 	case len(list.Items) == 0:
 		list.Message = v.whyNoItems()
 	case len(v.Pods) == 0:

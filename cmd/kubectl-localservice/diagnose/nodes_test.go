@@ -18,8 +18,7 @@ import (
 const (
 	nodeLabel = v1alpha1.DefaultNodeLabelKey
 
-	notNoticed = "the controller has not noticed yet: are its pods running, and does it watch this namespace " +
-		"(-namespaces)?"
+	notNoticed = "the controller has not noticed yet: is it running, and does it watch this namespace (-namespaces)?"
 )
 
 // TestStatusReasons checks node n1.

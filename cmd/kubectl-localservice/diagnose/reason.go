@@ -81,8 +81,7 @@ func whyMissing(ls *v1alpha1.LocalService) string {
 	case ls.DeletionTimestamp != nil:
 		return "the LocalService is being deleted"
 	case ready == nil, ready.Status == metav1.ConditionTrue, ls.Status.ObservedGeneration < ls.Generation:
-		return "the controller has not noticed yet: are its pods running, and does it watch this namespace " +
-			"(-namespaces)?"
+		return "the controller has not noticed yet: is it running, and does it watch this namespace (-namespaces)?"
 	}
 	return "the controller says " + ready.Reason + ": " + ready.Message
 }
