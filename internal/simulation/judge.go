@@ -52,6 +52,19 @@ func (g *guard) judgePod(w Write) {
 	}
 }
 
+// isOfPair reports whether a Service that was created is one of the two of mode Hostnames, of which the other exists:
+// then both are kept, also while no node is selected.
+func (g *guard) isOfPair(w Write) bool {
+	s := newSnapshot(g.server)
+	ls := s.owner(w.After)
+	delete(s.services, w.Key)
+	if ls == nil {
+		return false
+	}
+	_, isWanted := s.names(ls)[w.Key.Name]
+	return isWanted
+}
+
 func (g *guard) judgeService(w Write) {
 	d := g.demandOf(w.Key)
 	if before, ok := w.Before.(*corev1.Service); ok && !g.isOurs(before) {
@@ -76,7 +89,7 @@ func (g *guard) judgeService(w Write) {
 			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created,
 				d.creates)
 		}
-		if d.signature == "" && time.Since(g.changed) > reaction && !g.isExcused() {
+		if d.signature == "" && time.Since(g.changed) > reaction && !g.isExcused() && !g.isOfPair(w) {
 			g.fail("a Service was created that nobody wants", "%s: %s", w.By, w.Key)
 		}
 	case "delete":
