@@ -97,7 +97,9 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 			return time.Since(pod.CreationTimestamp.Time) < overlap+reaction
 		})
 		d := g.demandOf(key)
-		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction {
+		isLater := d.since.After(g.edited[keyOf(ls)]) // Its node was selected after the change of mode.
+		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction ||
+			isLater && time.Since(d.since) < overlap+reaction {
 			continue // Nothing answers, or somebody has deleted the new Service.
 		}
 		successor := s.services[key]
