@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 const (
@@ -25,7 +26,8 @@ const (
 )
 
 // corefile is the usual configuration, without a cache: what is measured is the answer of the kubernetes plugin.
-const corefile = `.:%d {
+const corefile = `.:%s {
+  bind 127.0.0.1
   errors
   kubernetes cluster.local {
     kubeconfig %s
@@ -42,12 +44,10 @@ type coreDNS struct {
 
 // startCoreDNS starts a CoreDNS that knows all names there are when this returns. Whoever calls it kills it.
 func (s *scene) startCoreDNS(ctx context.Context) *coreDNS {
-	free := try(net.ListenPacket("udp", "127.0.0.1:0"))
-	address := free.LocalAddr().(*net.UDPAddr)
-	must(free.Close())
+	port := try(framework.FreePort())
 	file := filepath.Join(s.Dir(), "Corefile")
-	must(os.WriteFile(file, fmt.Appendf(nil, corefile, address.Port, s.Kubeconfig), 0o644))
-	d := &coreDNS{s.startComponent("coredns", "-conf", file), address.String()}
+	must(os.WriteFile(file, fmt.Appendf(nil, corefile, port, s.Kubeconfig), 0o644))
+	d := &coreDNS{s.startComponent("coredns", "-conf", file), net.JoinHostPort("127.0.0.1", port)}
 	kubernetes := try(s.Kube.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})).Spec.ClusterIP
 	d.await(whileRuns(ctx, d.Process), 1, func(int) (string, string) {
 		return "kubernetes.default.svc.cluster.local.", kubernetes
