@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -123,14 +124,14 @@ func (k *kubelets) measureRollingRestart(ctx context.Context, p *controller, end
 	k.report.count(14, what+"EndpointSlices that are not as Kubernetes has them", k.differingAtLast(ctx), 0)
 }
 
-// differingAtLast waits until nothing is differing: on a busy machine, the last copies are written a moment later.
+// differingAtLast is what differing becomes: on a busy machine, the last copies are written a moment later.
 func (k *kubelets) differingAtLast(ctx context.Context) (n float64) {
-	must(framework.Poll(ctx, func(ctx context.Context) error {
+	_ = framework.Poll(ctx, func(ctx context.Context) error {
 		if n = k.differing(ctx); n > 0 {
-			return fmt.Errorf("%.0f EndpointSlices are not as Kubernetes has them", n)
+			return errors.New("some differ")
 		}
 		return nil
-	}))
+	}) // The row reports how many still differ.
 	return n
 }
 
