@@ -174,6 +174,7 @@ func TestErrors(t *testing.T) {
 			"Usage: kubectl localservice nodes NAME…See 'kubectl"},
 		{args: "url demo", want: "received 1: `kubectl localservice nodes demo` lists the nodes\n" +
 			"Usage: kubectl localservice url NAME NODE"},
+		{args: "version demo", want: "received 1\nUsage"},
 		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},

@@ -53,8 +53,8 @@ func TestStatus(t *testing.T) {
 			TranslatedPorts: "clients connect to port 81"}}, "True ServicesInPlace", "False ServicesInPlace", "",
 			"every selected node has its Service; clients connect to port 81$"},
 		"all in place, and few pods": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 1}}, "True ServicesInPlace",
-			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready for 1 of 3 nodes (kubectl " +
-				"localservice nodes says why)$"},
+			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready " +
+				"for 1 of 3 nodes (kubectl localservice nodes says why)$"},
 		"no nodes": {Report{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
 		"no nodes selected": {Report{Plan: found{Unselected: unselected(0)}}, "False NoNodesSelected",
 			"False NoNodesSelected", "",
