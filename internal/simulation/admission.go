@@ -46,7 +46,9 @@ var plugins = map[string]Admission{
 			s.Spec.Ports[i].AppProtocol = new("example.com/theirs")
 		}
 	}),
-	"sets-label":      onService(func(s *corev1.Service) { metav1.SetMetaDataLabel(&s.ObjectMeta, "team", teamByPolicy) }),
+	"sets-label": onService(func(s *corev1.Service) {
+		metav1.SetMetaDataLabel(&s.ObjectMeta, "team", teamByPolicy)
+	}),
 	"strips-owner":    onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
 	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
 	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),

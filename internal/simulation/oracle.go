@@ -26,6 +26,9 @@ type oracle struct {
 
 type problem struct{ kind, what string }
 
+// unwanted is the kind of a problem that is none while names of a previous mode are about to be deleted.
+const unwanted = "a Service that nobody wants"
+
 // problems returns what is wrong now. The lock of the API server must be held.
 func problems(server *APIServer) []problem {
 	o := &oracle{snapshot: newSnapshot(server)}
@@ -34,7 +37,7 @@ func problems(server *APIServer) []problem {
 	}
 	for key, service := range o.services {
 		if ls := o.owner(service); ls != nil && !o.mayStay(ls, service) {
-			o.fail("a Service that nobody wants", "%s", key)
+			o.fail(unwanted, "%s", key)
 		}
 	}
 	for _, pod := range o.pods {

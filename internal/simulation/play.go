@@ -144,15 +144,18 @@ func (w *world) wait(d time.Duration) {
 		w.disturb(d, retryTime)
 	}
 	time.Sleep(d)
-	isRetiring := w.isRetiring() // The names of the previous mode may stay long: while no node is selected, for example.
+	isRetiring := w.isRetiring()
 	w.server.mu.Lock()
 	var found []problem
 	// Pods may end, and names retire, some time after their cause.
-	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() && !isRetiring {
+	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
 		found = problems(w.server)
 	}
 	w.server.mu.Unlock()
 	for _, p := range found {
+		if isRetiring && p.kind == unwanted {
+			continue // Names of the previous mode may stay for long, for example while no node is selected.
+		}
 		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
 	}
 }

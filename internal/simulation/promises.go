@@ -88,7 +88,7 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 		return
 	}
 	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	if node != "" && !slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == node }) {
+	if node != "" && !s.hasNode(node) {
 		return // Its pods are about to be deleted with it.
 	}
 	for name, named := range s.names(ls) {

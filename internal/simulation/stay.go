@@ -60,8 +60,11 @@ func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
 // spec that is invalid.
 func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	exists := slices.ContainsFunc(s.nodes, func(n *corev1.Node) bool { return n.Name == node })
-	return isInvalid(&ls.Spec) || s.selectsNothing(ls) && (node == "" || exists)
+	return isInvalid(&ls.Spec) || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
+}
+
+func (s *snapshot) hasNode(name string) bool {
+	return slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool { return node.Name == name })
 }
 
 // isKeptAt reports whether there is a Service of this name that is kept.
