@@ -102,7 +102,7 @@ func TestUnselectedHostnames(t *testing.T) {
 		w.want("names when a node is gone", "a=10.0.0.2!")
 		w.edit(selectSSD)
 		w.want("names when it is corrected", "a=10.0.0.2!")
-		w.wantReady("True HostnamesInPlace 0/1, 2 Services")
+		w.wantReady("True NoPodsReady 0/1, 2 Services")
 	})
 	inHostnamesWorld(t, testLocalService(hostnamesMode, selectTypo), []runtime.Object{testNode("a")},
 		func(w *hostnamesWorld) {

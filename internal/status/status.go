@@ -156,6 +156,9 @@ func (r *Report) ready() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
 		c.Message = "every selected node has its Service" + r.answering("node") + r.translating()
 	}
+	if c.Status == metav1.ConditionTrue && r.Ready == 0 {
+		c.Reason = v1alpha1.ReasonNoPodsReady
+	}
 	return c
 }
 
@@ -275,18 +278,24 @@ func isNotPermitted(err error) bool {
 func Changed(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, condition.Type)
-		return old != nil && old.Status == condition.Status && old.Reason == condition.Reason &&
-			sameMessage(old, &condition)
+		return old != nil && old.Status == condition.Status &&
+			(isInPlace(old) && isInPlace(&condition) || old.Reason == condition.Reason && sameMessage(old, &condition))
 	})
 }
 
-func sameMessage(a, b *metav1.Condition) bool {
-	if a.Reason == v1alpha1.ReasonWriteFailed { // It does not matter which Services were tried, and how many.
-		return causes(a.Message).Equal(causes(b.Message))
-	}
-	switch a.Reason {
-	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace: // The columns show which pods are ready.
+// isInPlace reports whether only pods change the reason and the message, which say how many of the names answer.
+func isInPlace(c *metav1.Condition) bool {
+	switch c.Reason {
+	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace, v1alpha1.ReasonNoPodsReady:
 		return true
+	}
+	return false
+}
+
+func sameMessage(a, b *metav1.Condition) bool {
+	switch a.Reason {
+	case v1alpha1.ReasonWriteFailed: // It does not matter which Services were tried, and how many.
+		return causes(a.Message).Equal(causes(b.Message))
 	case v1alpha1.ReasonNoNodesSelected:
 		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}

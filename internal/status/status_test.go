@@ -32,7 +32,7 @@ func TestStatus(t *testing.T) {
 		return out
 	}
 	names := func(copies plan.Copies) found {
-		return found{Nodes: 3, InPlace: 2, IsHostnames: true, Copies: copies}
+		return found{Nodes: 3, InPlace: 2, Ready: 3, IsHostnames: true, Copies: copies}
 	}
 	published := names(copies(2))
 	waiting := []plan.Change{{Action: plan.Wait}}
@@ -45,8 +45,8 @@ func TestStatus(t *testing.T) {
 	}{
 		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 3}, Written: 1}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service$"},
-		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True ServicesInPlace",
-			"False ServicesInPlace", "",
+		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True NoPodsReady",
+			"False NoPodsReady", "",
 			"every selected node has its Service, and no pod with the labels of spec.selector is ready (kubectl " +
 				"localservice nodes says why)$"},
 		"all in place, and ports that are not translated": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 3,
@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 			"True WriteFailed", "", "hostnames.enabled=true, otherwise by hostnames.yaml of the release"},
 		"forbidden by a policy": {Report{Plan: published, Refused: []error{sliceError("no")}}, "False WriteFailed",
 			"True WriteFailed", "", "1 write failed: create EndpointSlice default/x: endpointslices"},
-		"the mode is changed": {Report{Plan: found{Nodes: 3, InPlace: 2, IsHostnames: true, Copies: copies(2),
+		"the mode is changed": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 1, IsHostnames: true, Copies: copies(2),
 			Retirement: plan.Retirement{Services: 3}}}, "True HostnamesInPlace", "True ChangingMode", "", "every name"},
 		"refused, while others are being deleted": {
 			Report{Plan: found{Nodes: 3, Changes: waiting}, Refused: []error{quota}},
@@ -223,6 +223,22 @@ func TestStatusKeepsTransitionTimes(t *testing.T) {
 	}
 	if !equality.Semantic.DeepEqual(before, old) {
 		t.Error("the old status was changed")
+	}
+}
+
+// TestPodsChangeNumbersOnly: as pods become ready and go, no condition counts as changed, so that the status is written
+// as seldom as for its numbers.
+func TestPodsChangeNumbersOnly(t *testing.T) {
+	for _, isHostnames := range []bool{false, true} {
+		status := func(ready int) v1alpha1.LocalServiceStatus {
+			return (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 2, Ready: ready, IsHostnames: isHostnames,
+				Copies: plan.Copies{Sources: 1}}}).Status(v1alpha1.LocalServiceStatus{}, 1)
+		}
+		for _, after := range []int{1, 2} {
+			if changed := Changed(status(0).Conditions, status(after).Conditions); len(changed) > 0 {
+				t.Errorf("with %d of 2 names ready, changed: %v", after, changed)
+			}
+		}
 	}
 }
 

@@ -144,7 +144,7 @@ func TestStatusIsLogged(t *testing.T) {
 	s, _ := newStatuses(f, &sent, new(error))
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer()
-	fine := status.Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}
+	fine := status.Report{Plan: plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}}
 	refused := status.Report{Plan: plan.Plan{Nodes: 1}, Refused: []error{errors.New("quota")}}
 	for i, step := range []struct {
 		report status.Report

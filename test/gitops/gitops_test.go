@@ -29,6 +29,7 @@ import (
 var answers = map[string]status.Status{
 	v1alpha1.ReasonServicesInPlace:  status.CurrentStatus,
 	v1alpha1.ReasonHostnamesInPlace: status.CurrentStatus,
+	v1alpha1.ReasonNoPodsReady:      status.CurrentStatus,
 
 	v1alpha1.ReasonWritingServices:  status.InProgressStatus,
 	v1alpha1.ReasonWaiting:          status.InProgressStatus,
@@ -86,11 +87,11 @@ func reports(yield func(report.Report)) {
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
 	copies := []*plan.Copies{nil, {Sources: 1}, {}, {Sources: 1, Changes: []plan.CopyChange{{Action: plan.Wait}}}}
-	for bits := range 1 << 7 {
+	for bits := range 1 << 8 {
 		has := func(bit int) int { return bits >> bit & 1 }
 		for _, r := range refused {
 			for _, c := range copies {
-				one := report.Report{Plan: plan.Plan{Nodes: 3 * has(0), IsHostnames: c != nil,
+				one := report.Report{Plan: plan.Plan{Nodes: 3 * has(0), Ready: has(7), IsHostnames: c != nil,
 					Changes:         slices.Concat(waiting[:has(1)], taken[:has(4)]),
 					Retirement:      plan.Retirement{Services: 2 * has(3)},
 					ContestedFields: []string{"type"}[:has(5)]},

@@ -23,11 +23,11 @@ func TestStatusKubectl(t *testing.T) {
 		for _, resource := range []string{"lsvc", "localservice", "localservices", "localservices.localservice.dev"} {
 			wantTable(t, s.MustKubectl("get", resource),
 				`NAME +NODES +ANSWERING +STATUS +AGE`,
-				`demo +2 +0/2 +ServicesInPlace +[0-9ms]+`)
+				`demo +2 +0/2 +NoPodsReady +[0-9ms]+`)
 		}
 		wantTable(t, s.MustKubectl("get", "lsvc", "-o", "wide"),
 			`NAME +NODES +ANSWERING +STATUS +MODE +SERVICES +AGE`,
-			`demo +2 +0/2 +ServicesInPlace +Services +2 +[0-9ms]+`)
+			`demo +2 +0/2 +NoPodsReady +Services +2 +[0-9ms]+`)
 	})
 	t.Run("get all", func(t *testing.T) {
 		out := s.in(t).MustKubectl("get", "all")

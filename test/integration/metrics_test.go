@@ -59,7 +59,7 @@ func TestMetrics(t *testing.T) {
 			count)
 	}
 	tells("three LocalServices",
-		condition("Ready", v1alpha1.ReasonServicesInPlace, "True", 1),
+		condition("Ready", v1alpha1.ReasonNoPodsReady, "True", 1),
 		condition("Ready", v1alpha1.ReasonNameTaken, "False", 1),
 		condition("Ready", v1alpha1.ReasonNoEndpointSlices, "False", 1),
 		condition("Ready", v1alpha1.ReasonWriteFailed, "False", 0),

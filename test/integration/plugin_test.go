@@ -178,7 +178,7 @@ func TestStatusPluginIsFound(t *testing.T) {
 	wantTable(t, out, `NODE +SERVICE +DNS-NAME +ENDPOINTS +REASON`,
 		node+` +demo-`+node+` +demo-`+node+`\.\S+ +0/0 +no pod with app=demo here`,
 		`No pod in namespace \S+ has the labels app=demo\.`,
-		`LocalService \S+/demo: nodes 1, answering 0/1, status ServicesInPlace\.`)
+		`LocalService \S+/demo: nodes 1, answering 0/1, status NoPodsReady\.`)
 	out, err = s.Kubectl(s.Ctx(), "__complete", "localservice", "url", "demo", "--namespace", s.Namespace, "")
 	s.Must(err)
 	if !strings.HasPrefix(out, node+"\n:4\n") { // Before kubectl's own words on its error stream.
