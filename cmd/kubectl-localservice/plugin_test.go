@@ -158,6 +158,19 @@ func TestURL(t *testing.T) {
 	}
 }
 
+// TestURLUnobserved: a URL that follows from a spec on which nobody has acted is printed with a warning.
+func TestURLUnobserved(t *testing.T) {
+	ls := localService("s", "None", v1alpha1.ServicePort{Port: 81})
+	ls.Generation = ls.Status.ObservedGeneration + 1
+	f := newFixture(t, service("s-n1", "n1"))
+	f.localServices = fake.NewClientset(ls)
+	code, stdout, stderr := f.run(t, "url", "s", "n1")
+	if code != 0 || stdout != "http://s-n1.default:81\n" || stderr != "warning: The controller has not acted on the "+
+		"last change of the LocalService: is it running?\n" {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+}
+
 var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 
 func TestErrors(t *testing.T) {
@@ -180,7 +193,7 @@ func TestErrors(t *testing.T) {
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
 		{args: "url demo n7", want: "no Service demo-n7 …: see `kubectl localservice nodes demo -n default`"},
-		{args: "url demo n5", want: "no Service demo-n5 …: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n5", want: "no Service demo-n5 …, because the name is taken by another Service: see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
 		{args: "url no-ports n1", want: "names no ports"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},

@@ -54,6 +54,9 @@ func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain st
 	if err != nil {
 		return err
 	}
+	if message := diagnose.Unobserved(ls); message != "" {
+		fmt.Fprintln(p.ErrOut, "warning: "+message)
+	}
 	port, err := findPort(ls, portName)
 	if err != nil {
 		return err
@@ -91,11 +94,17 @@ func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, 
 	err error) {
 	service = naming.ServiceName(ls.Name, node)
 	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, service, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(found, ls) {
-		err = fmt.Errorf("LocalService %s/%s has no Service %s for a node %s: %s",
-			ls.Namespace, ls.Name, service, node, seeNodes(ls))
+	why := ""
+	switch {
+	case err == nil && metav1.IsControlledBy(found, ls):
+		return service + "." + ls.Namespace, service, nil
+	case err == nil:
+		why = ", because the name is taken by another Service"
+	case !apierrors.IsNotFound(err):
+		return "", "", err
 	}
-	return service + "." + ls.Namespace, service, err
+	return "", "", fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name, service,
+		node, why, seeNodes(ls))
 }
 
 // hostOfName is hostOfService for mode Hostnames; with groupBy, node is a group.

@@ -58,10 +58,11 @@ func Nodes(in Input) *NodeList {
 	}
 	list.Summary = summarize(in.LocalService, list.Items)
 	list.Message = retiring(in.LocalService)
-	switch status := &in.LocalService.Status; {
+	unobserved := Unobserved(in.LocalService)
+	switch {
 	case list.Message != "":
-	case status.ObservedGeneration >= 0 && status.ObservedGeneration < in.LocalService.Generation:
-		list.Message = "The controller has not acted on the last change of the LocalService: is it running?"
+	case unobserved != "":
+		list.Message = unobserved
 	case len(list.Items) == 0:
 		list.Message = v.whyNoItems()
 	case len(v.Pods) == 0:
@@ -75,10 +76,20 @@ func Nodes(in Input) *NodeList {
 	return list
 }
 
+// Unobserved says that the controller has not acted on the spec of a LocalService yet; "" if it has.
+func Unobserved(ls *v1alpha1.LocalService) string {
+	if observed := ls.Status.ObservedGeneration; observed < 0 || observed >= ls.Generation {
+		return ""
+	}
+	return "The controller has not acted on the last change of the LocalService: is it running?"
+}
+
 // whyNoItems says why no name is known.
 func (v *view) whyNoItems() string {
 	if v.hostnames != nil {
-		if unknown := v.node(&name{hostname: anyName}); unknown.Reason != NoPods {
+		unknown := v.node(&name{hostname: anyName})
+		isKept := v.AllNodes && unknown.Reason == NameOutdated // because no node is selected
+		if unknown.Reason != NoPods && !isKept {
 			return unknown.Message
 		}
 	}

@@ -40,6 +40,11 @@ func TestSummary(t *testing.T) {
 // TestNoNodes: if no node is selected, the message names the selector, but not to a user who may not list nodes.
 func TestNoNodes(t *testing.T) {
 	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
+	kept := published(t, localService(groupBy("zone"), selecting,
+		ready(metav1.ConditionFalse, v1alpha1.ReasonNoNodesSelected, "no node")),
+		map[string]labels.Set{"n1": {"zone": "a", "disk": "sdd"}},
+		on("n1", endpoint("a", "10.0.0.1", true)))
+	kept.Nodes, kept.AllNodes = nil, true
 	for name, c := range map[string]struct {
 		in   Input
 		want string
@@ -52,6 +57,8 @@ func TestNoNodes(t *testing.T) {
 			Services: append(other("demo-n2", nil), service("n1"))},
 			`No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist. ` +
 				"Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"},
+		"names kept": {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published ` +
+			"name. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"},
 		"nodes not listed": {Input{LocalService: localService(selecting)}, ""},
 	} {
 		if got := Nodes(c.in).Message; got != c.want {
