@@ -65,8 +65,11 @@ func fail(_ context.Context, w *world, s Step) {
 	if parts[0] != "" {
 		f.Verbs = []string{parts[0]}
 	}
-	if slices.Contains([]Outcome{Hang, Late, Lost}, f.Outcome) {
+	switch f.Outcome {
+	case Hang, Late, Lost:
 		w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
+	case Busy: // The client repeats the write by itself.
+		w.guard.excuse(0, s.For)
 	}
 	for _, e := range w.endpoints() {
 		e.Fail(f)

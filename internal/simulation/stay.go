@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // mayStay reports whether a LocalService may have a Service: one that it wants, or one of the previous mode as long as
@@ -41,7 +42,12 @@ func (s *snapshot) hasOwnPods(ls *v1alpha1.LocalService) bool {
 			service.Name == ls.Name && len(service.Spec.Selector) == 0 {
 			continue
 		}
-		selector := selectorOf(ls, service.Annotations[v1alpha1.NodeAnnotationKey])
+		node := service.Annotations[v1alpha1.NodeAnnotationKey]
+		if modeOfService(ls.Name, service.Name) == v1alpha1.ModeServices &&
+			service.Name != naming.ServiceName(ls.Name, node) {
+			return true // Somebody has removed for which node it is.
+		}
+		selector := selectorOf(ls, node)
 		if !maps.Equal(service.Spec.Selector, selector) ||
 			service.Spec.PublishNotReadyAddresses != ls.Spec.PublishNotReadyAddresses {
 			return true
