@@ -5,6 +5,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export GOBIN="$PWD/bin/codegen"
+TMPDIR=$(mktemp -d) # kube_codegen.sh leaves files in it.
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
 module=$(go list -m)
 boilerplate=$PWD/hack/boilerplate.go.txt
 go mod download k8s.io/code-generator # On a fresh machine it has no directory yet.
@@ -18,8 +21,7 @@ kube::codegen::gen_openapi --boilerplate "$boilerplate" \
     --extra-pkgs k8s.io/apimachinery/pkg/util/intstr \
     --report-filename hack/api-violations.txt ${UPDATE_API_VIOLATIONS:+--update-report} pkg/apis
 
-schema=$(mktemp)
-trap 'rm -f "$schema"' EXIT
+schema=$TMPDIR/schema
 go run ./hack/models-schema >"$schema"
 kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch \
     --with-applyconfig --applyconfig-openapi-schema "$schema" \
