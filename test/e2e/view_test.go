@@ -37,6 +37,8 @@ func TestView(t *testing.T) {
 	page.Do(chromedp.Evaluate(fmt.Sprintf(`new MutationObserver(() => {
 		if (!window.changed && !%s.startsWith("Healthy")) window.changed = Date.now();
 	}).observe(canvas, { subtree: true, childList: true })`, cell(node)), nil))
+	// Without the quota, a successor may be ready before the page shows that the pod is gone.
+	s.MustKubectl("create", "quota", "no-successor", "--hard=pods=2")
 	died := s.whenUnready(naming.ServiceName(ls.Name, node))
 	s.MustKubectl("delete", "pod", byNode[node][0], "--force", "--grace-period=0")
 	told := <-died
@@ -46,6 +48,7 @@ func TestView(t *testing.T) {
 	} else {
 		t.Logf("the page shows after %v that the pod is gone", after)
 	}
+	s.MustKubectl("delete", "quota", "no-successor")
 	for _, node := range nodes { // Its successor is there.
 		browser.Eventually(page, cell(node), "Healthy 1/1")
 	}
