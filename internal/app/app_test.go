@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,5 +58,23 @@ func TestClientsAreNotThrottled(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestResponsesAreNotCompressed: the API server is not asked to compress what it sends, as Go's client does by itself.
+func TestResponsesAreNotCompressed(t *testing.T) {
+	accepted := make(chan string, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		accepted <- r.Header.Get("Accept-Encoding")
+	}))
+	defer server.Close()
+	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	deps, _, err := newClients(config, &Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = deps.Kube.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
+	if encoding := <-accepted; strings.Contains(encoding, "gzip") {
+		t.Errorf("the client accepts the encoding %q", encoding)
 	}
 }
