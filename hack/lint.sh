@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-hack/go-build.sh bin/golangci-lint hack/lint sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter -ldflags '-s -w'
+hack/go-build.sh bin/golangci-lint hack/lint sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter \
+    -ldflags '-s -w'
 status=0
 mapfile -t modules <hack/modules.txt
 for module in "${modules[@]}"; do

@@ -27,7 +27,8 @@ released() {
 cp artifacts/deploy/{install,local-service-controller,hostnames,metrics-secure}.yaml artifacts/examples/{crd,example,quickstart}.yaml \
     artifacts/chart/local-service-controller/files/rules.yaml "$dist"
 cp artifacts/dashboards/local-service-controller.json "$dist/dashboard.json"
-{ cat artifacts/admission/node-label.yaml; echo ---; cat artifacts/admission/node-label-guard.yaml; } >"$dist/admission.yaml"
+{ cat artifacts/admission/node-label.yaml; echo ---; cat artifacts/admission/node-label-guard.yaml; } \
+    >"$dist/admission.yaml"
 chart=$(mktemp -d)
 trap 'rm -rf "$chart"' EXIT
 cp -a artifacts/chart/local-service-controller "$chart"

@@ -12,7 +12,8 @@ kubectl create namespace --save-config local-service-system
 kubectl create namespace --save-config hostnames
 while IFS= read -r manifest; do
     kubectl apply --dry-run=server --validate=strict -f "$manifest"
-done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml ! -name 'patch-*' ! -path '*/chart/*' ! -path '*/krew/*' ! -path '*/kube-state-metrics/*' ! -path '*/prometheus/*' | sort)
+done < <(find artifacts -name '*.yaml' ! -name crd.yaml ! -name kustomization.yaml ! -name 'patch-*' \
+    ! -path '*/chart/*' ! -path '*/krew/*' ! -path '*/kube-state-metrics/*' ! -path '*/prometheus/*' | sort)
 while IFS= read -r kustomization; do
     kubectl apply --dry-run=server --validate=strict -k "$(dirname "$kustomization")"
 done < <(find artifacts -name kustomization.yaml | sort)

@@ -69,7 +69,8 @@ func (p *plugin) run(args []string) int {
 	return 0
 }
 
-// exactArgs is cobra.ExactArgs, with the usage in its error, and where to find what is missing: a LocalService or a node.
+// exactArgs is cobra.ExactArgs, with the usage in its error, and where to find what is missing: a LocalService or a
+// node.
 func exactArgs(n int) cobra.PositionalArgs {
 	return withUsage(func(cmd *cobra.Command, args []string) error {
 		err := cobra.ExactArgs(n)(cmd, args)

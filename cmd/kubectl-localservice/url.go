@@ -103,8 +103,8 @@ func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, 
 	case !apierrors.IsNotFound(err):
 		return "", "", err
 	}
-	return "", "", fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name, service,
-		node, why, seeNodes(ls))
+	return "", "", fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name,
+		service, node, why, seeNodes(ls))
 }
 
 // hostOfName is hostOfService for mode Hostnames; with groupBy, node is a group.

@@ -298,7 +298,8 @@ func TestWarnings(t *testing.T) {
 			ready(v1alpha1.ReasonWriteFailed, `2 writes failed: 2 × create Service: services "…" no`), false},
 		"fails for several reasons": {
 			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 2 × create Service: no"),
-			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},
+			ready(v1alpha1.ReasonWriteFailed,
+				"2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},
 		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
 		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
 		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonManyEnvironmentVariables, "1"),
