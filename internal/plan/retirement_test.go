@@ -99,6 +99,10 @@ func TestRetireServices(t *testing.T) {
 			s.Spec.Selector = map[string]string{"x": "y"}
 			in.Owned["demo"] = kept(s)
 		}, []string{"Update demo"}, -1, 0},
+		"the name is taken": {answeringFor(due), both, both, func(in *Input) {
+			delete(in.Owned, "demo")
+			in.Lookup = func(name string) Service { return kept(foreign(name)) }
+		}, []string{"Conflict demo"}, -1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(hostnamesMode)

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -186,6 +185,3 @@ func (s *scene) wantSliceWrites(want string) {
 	s.T.Helper()
 	s.WantWrites("endpointslices", want)
 }
-
-// modeServices changes the mode back to a Service for each node.
-func modeServices(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeServices }

@@ -3,8 +3,8 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -75,79 +75,6 @@ func checkCopy(s *scene, source *discoveryv1.EndpointSlice, of *corev1.Service) 
 	))
 }
 
-// TestHostnamesOfManyPods tests more pods than one EndpointSlice has room for.
-func TestHostnamesOfManyPods(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "many")
-	pass := s.newSliceFence()
-	nodes := s.AddNodes("a", "b")
-	s.WaitServiceAccount()
-	const pods = 120
-	s.InParallel(pods, func(i int) error {
-		s.run(fmt.Sprintf("pod-%d", i), nodes[i%2], fmt.Sprintf("10.1.0.%d", i+1))
-		return nil
-	})
-	s.CreateReady("demo", framework.WithHostnames)
-	wantPods := func(want int) {
-		t.Helper()
-		s.Eventually("all names are published", func(ctx context.Context) error {
-			names, err := s.names(ctx)
-			all, err2 := s.slicesOf(ctx, "demo")
-			return errors.Join(err, err2, framework.Equal("addresses", len(names), want),
-				framework.Equal("EndpointSlices", len(all), 2))
-		})
-	}
-	wantPods(pods)
-	pass()
-	s.ResetCount()
-	s.Must(s.PodClient().Delete(t.Context(), "pod-7", metav1.DeleteOptions{}))
-	wantPods(pods - 1)
-	pass()
-	// Kubernetes, too, may fill the gap that a pod leaves.
-	theirs := s.AllRequests().By("kube-controller-manager/").Namespace(s.Namespace).Resource("endpointslices").Writes()
-	if ours := s.Requests().Resource("endpointslices").Writes(); len(ours) > len(theirs) {
-		t.Errorf("the controller's writes of EndpointSlices: %s; those of Kubernetes: %s", ours, theirs)
-	}
-}
-
-// TestHostnamesFollowPods tests how a name changes when its pods become ready or end, or are on nodes that are not
-// selected.
-func TestHostnamesFollowPods(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "follow")
-	nodes := s.AddNodes("a", "b")
-	other := s.NodeName("other")
-	s.CreateNode(other, map[string]string{framework.SceneLabel: "none"})
-	t.Cleanup(func() {
-		if err := s.Kube.CoreV1().Nodes().Delete(context.Background(), other, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	s.CreateReady("demo", framework.WithHostnames)
-	s.wantNames()
-	s.waitReadyNodes("0/2")
-	s.run("a", nodes[0], "10.1.0.1")
-	s.CreatePod("b", nodes[1], app, withFinalizer)
-	s.setPodStatus("b", "10.1.0.2", "NotReady")
-	s.run("other", other, "10.1.0.3")
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2!")
-	s.waitReadyNodes("1/2")
-	s.setPodStatus("b", "10.1.0.2", "")
-	s.waitReadyNodes("2/2")
-	s.Must(s.PodClient().Delete(t.Context(), "b", metav1.DeleteOptions{}))
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2!") // It is ending, and so not ready.
-	s.waitReadyNodes("1/2")
-	s.PatchNode(other, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, s.Namespace))
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2!", "other=10.1.0.3")
-	s.WaitStatusNodes("demo", 3)
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3")
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["no"] = "node" })
-	s.WaitStatusNodes("demo", 0)
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3") // A selector that matches nothing takes no name away.
-	s.PatchPod("b", `{"metadata": {"finalizers": null}}`)
-}
-
 // TestHostnamesOfBothFamilies tests the addresses of both families, each in EndpointSlices of its own.
 func TestHostnamesOfBothFamilies(t *testing.T) {
 	t.Parallel()
@@ -169,5 +96,34 @@ func TestHostnamesOfBothFamilies(t *testing.T) {
 	s.WaitReady("demo")
 }
 
-// busy is how much longer things may take on a busy machine.
-const busy = 3
+// TestHostnamesNotPermitted tests that a controller without the permission that only this mode needs reports that,
+// continues with its other work, and publishes the names within ten seconds after it gets the permission, although the
+// backoff of the refused write is longer.
+func TestHostnamesNotPermitted(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, publishers.take(t), "permission")
+	s.MustControllerKubeconfig(t)
+	s.MustKubectl("delete", "clusterrolebinding", "local-service-controller-hostnames")
+	t.Cleanup(func() { s.Must(s.Grant(context.Background(), framework.HostnamesPermissions)) })
+	s.NewController(t)
+	node := s.AddNodes("a")[0]
+	s.run("a", node, "10.1.0.1")
+	s.Create("demo", framework.WithHostnames)
+	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "hostnames.yaml")
+	s.CreateReady("other")
+	s.waitWarning("demo", v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs the permission")
+	s.Eventually("the write is refused twice, and waits for 20 s", func(context.Context) error {
+		return framework.Equal("refused writes", len(s.Requests().Resource("endpointslices").Verb("create")), 2)
+	})
+	s.Must(s.Grant(t.Context(), framework.HostnamesPermissions))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s.Must(framework.Poll(ctx, func(ctx context.Context) error {
+		ls, err := s.LocalServiceClient().Get(ctx, "demo", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return framework.CheckReady(ls)
+	}))
+	s.wantNames("a=10.1.0.1")
+}
