@@ -3,8 +3,6 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,67 +66,6 @@ func sameSlice(a, b *discoveryv1.EndpointSlice) error {
 		framework.Equal("ports", a.Ports, b.Ports), framework.Equal("owners", a.OwnerReferences, b.OwnerReferences))
 }
 
-// TestHostnamesOfStrangers tests that foreign EndpointSlices that look like sources or copies are neither copied nor
-// changed, and that one with the name of a copy is reported.
-func TestHostnamesOfStrangers(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "strangers")
-	pass := s.newSliceFence()
-	s.run("a", s.AddNodes("a")[0], "10.1.0.1")
-	ls := s.CreateReady("demo", framework.WithHostnames)
-	s.wantNames("a=10.1.0.1")
-	copied := s.published()
-	client := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
-	forge := func(name string, labels map[string]string, owners ...metav1.OwnerReference) {
-		t.Helper()
-		forged := copied.DeepCopy()
-		forged.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: maps.Clone(copied.Labels), OwnerReferences: owners}
-		maps.Copy(forged.Labels, labels)
-		forged.Endpoints[0].Addresses = []string{"10.6.6.6"}
-		_, err := client.Create(t.Context(), forged, metav1.CreateOptions{})
-		s.Must(err)
-	}
-	source := s.GetService(sourceName)
-	forge("like-a-copy", map[string]string{discoveryv1.LabelServiceName: "another"})
-	forge("like-one-of-kubernetes", map[string]string{discoveryv1.LabelServiceName: "another",
-		v1alpha1.HostnamesLabelKey: v1alpha1.HostnamesSource, discoveryv1.LabelManagedBy: plan.KubernetesSliceManager})
-	forge("of-the-source", map[string]string{discoveryv1.LabelServiceName: "another",
-		v1alpha1.HostnamesLabelKey: v1alpha1.HostnamesSource},
-		*metav1.NewControllerRef(source, corev1.SchemeGroupVersion.WithKind("Service")))
-	forge("of-the-localservice", map[string]string{discoveryv1.LabelServiceName: "another"},
-		*metav1.NewControllerRef(ls, v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind)))
-	others := func() map[string]string {
-		t.Helper()
-		list, err := s.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-		s.Must(err)
-		versions := map[string]string{}
-		for _, slice := range list.Items {
-			// The other tests' own come and go.
-			if slice.Name != copied.Name && (slice.Namespace == s.Namespace || slice.Namespace == "default" ||
-				slice.Namespace == "kube-system") {
-				versions[slice.Namespace+"/"+slice.Name] = fmt.Sprint(slice.UID, slice.ResourceVersion)
-			}
-		}
-		return versions
-	}
-	before := others()
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Labels = map[string]string{"look": "again"} })
-	s.deleteSlice(copied.Name)
-	s.wantNames("a=10.1.0.1")
-	pass()
-	s.Must(framework.Equal("EndpointSlices of others", others(), before))
-
-	// Somebody takes it over.
-	s.editSlice(copied.Name, func(slice *discoveryv1.EndpointSlice) {
-		slice.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
-			v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
-	})
-	s.WaitNotReady("demo", v1alpha1.ReasonWaiting, "1 EndpointSlice with")
-	s.deleteSlice(copied.Name)
-	s.wantNames("a=10.1.0.1")
-	s.WaitReady("demo")
-}
-
 // TestHostnamesDeletion tests that everything is deleted with the LocalService, or if that is deleted with
 // --cascade=orphan, stays unchanged and is adopted.
 func TestHostnamesDeletion(t *testing.T) {
@@ -164,16 +101,4 @@ func TestHostnamesDeletion(t *testing.T) {
 		list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{})
 		return errors.Join(err, framework.Equal("EndpointSlices", len(list.Items), 0))
 	})
-
-	// A successor that is created before the garbage collector has finished has objects of its own.
-	old := s.CreateReady("demo", framework.WithHostnames)
-	s.wantNames("a=10.1.0.1")
-	s.Must(s.LocalServiceClient().Delete(t.Context(), "demo", metav1.DeleteOptions{}))
-	s.Create("demo", framework.WithHostnames)
-	if ls = s.WaitReady("demo"); ls.UID == old.UID {
-		t.Fatal("the LocalService is still the old one")
-	}
-	s.MustOwn(ls, 2)
-	s.wantNames("a=10.1.0.1")
-	s.WaitReady("demo")
 }
