@@ -275,22 +275,3 @@ func TestHalfGoodSpecs(t *testing.T) {
 		})
 	}
 }
-
-// TestStatusIsApart tests that the status is a subresource: it cannot change the spec, nor the reverse.
-func TestStatusIsApart(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "status")
-	s.CreateReady("demo")
-	s.Must(framework.RetryConflicts(func() error {
-		ls, err := s.LocalServiceClient().Get(s.Ctx(), "demo", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		ls.Spec.PublishNotReadyAddresses, ls.Status.Nodes = true, 7
-		updated, err := s.LocalServiceClient().UpdateStatus(s.Ctx(), ls, metav1.UpdateOptions{})
-		if err == nil && (updated.Spec.PublishNotReadyAddresses || updated.Status.Nodes != 7) {
-			t.Errorf("a write of the status changed the spec, or not the status: %+v", updated)
-		}
-		return err
-	}))
-}
