@@ -111,7 +111,6 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	s.Create("demo", framework.WithHostnames)
 	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "hostnames.yaml")
 	s.CreateReady("other")
-	s.waitWarning("demo", v1alpha1.ReasonHostnamesNotPermitted, "mode Hostnames needs the permission")
 	s.Eventually("the write is refused twice, and waits for 20 s", func(context.Context) error {
 		return framework.Equal("refused writes", len(s.Requests().Resource("endpointslices").Verb("create")), 2)
 	})

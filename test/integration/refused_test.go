@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // deny makes the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
@@ -73,48 +69,4 @@ func (s *scene) deny(
 		))
 		waitUntil(false)
 	}
-}
-
-// TestPodsLabelIsRefused tests that an event about the pod reports a label that an admission plug-in refuses, that the
-// write is retried with a backoff, and that the label is written once it is accepted.
-func TestPodsLabelIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "podrefused")
-	f := s.newFence()
-	node := s.AddNodes("a")[0]
-	s.CreatePod("pod", node, app)
-	labelPod := func(ctx context.Context, dryRun []string) error {
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"any"}}}`, nodeLabel)
-		options := metav1.PatchOptions{DryRun: dryRun}
-		_, err := s.PodClient().Patch(ctx, "pod", types.MergePatchType, []byte(patch), options)
-		return err
-	}
-	unlabelled := fmt.Sprintf("!(%q in object.metadata.labels)", nodeLabel)
-	allow := s.deny("pods", admissionregistrationv1.Update, unlabelled, labelPod)
-	s.ResetCount()
-	s.CreateReady("demo")
-	s.waitWarning("pod", "NodeLabelRefused", "The pod cannot be reached through its node's Service")
-	f.passPods()
-	f.passLocalServices()
-	if writes := s.Requests().Resource("pods").Writes(); len(writes) > 3 {
-		s.Fatalf("the controller's writes of pods: %s; want few that are refused", writes)
-	}
-	allow()
-	s.PatchPod("pod", `{"metadata":{"annotations":{"example.com/any":"thing"}}}`)
-	s.WaitLabelled("pod", node)
-}
-
-// waitWarning waits until a Warning about an object, with a reason, begins with a text.
-func (s *scene) waitWarning(name, reason, says string) {
-	s.T.Helper()
-	s.Eventually("a Warning says: "+says, func(ctx context.Context) error {
-		events, err := s.Events(ctx, name, reason)
-		isIt := func(e corev1.Event) bool {
-			return e.Type == corev1.EventTypeWarning && strings.HasPrefix(e.Message, says)
-		}
-		if err == nil && !slices.ContainsFunc(events, isIt) {
-			err = fmt.Errorf("the events are %+v", events)
-		}
-		return err
-	})
 }

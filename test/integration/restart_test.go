@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -67,53 +66,6 @@ func TestAtRest(t *testing.T) {
 		s.newFence().passAll()
 		s.WantNoWrites("at rest")
 	})
-}
-
-// TestChangesWhileStopped tests that a controller that is started detects the changes since its predecessor, and makes
-// only the necessary writes.
-func TestChangesWhileStopped(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "meanwhile")
-	controller := s.NewController(t)
-	nodes := s.AddNodes("a", "b", "c")
-	s.CreateReady("nodes")
-	s.CreateReady("spec")
-	s.CreateReady("edited")
-	s.CreateReady("no-nodes", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["no"] = "node" })
-	gone := s.CreateReady("gone")
-	s.Must(controller.Stop())
-
-	s.DeleteNode(nodes[0])
-	s.AddNodes("d")
-	s.Update("spec", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.EditService("edited-"+nodes[1], func(service *corev1.Service) { service.Spec.Selector = nil })
-	s.DeleteService("edited-" + nodes[2])
-	s.Must(s.LocalServiceClient().Delete(s.Ctx(), gone.Name, metav1.DeleteOptions{}))
-	s.CreatePod("pod", nodes[1], map[string]string{"app": "nodes"})
-	s.ResetCount()
-
-	s.NewController(t)
-	for _, name := range []string{"nodes", "spec", "edited"} {
-		s.WaitStatusNodes(name, 3)
-	}
-	s.WaitLabelled("pod", nodes[1])
-	s.newFence().passAll()
-	writes := s.Requests().Writes()
-	for what, want := range map[string]struct {
-		got  framework.Requests
-		want string
-	}{
-		// For each of three LocalServices a node was added and one deleted, and one Service was deleted by hand.
-		"creates": {writes.Resource("services").Verb("create"), "4 create services 201"},
-		"deletes": {writes.Resource("services").Verb("delete"), "3 delete services 200"},
-		// The two remaining ones of LocalService "spec", and the edited one.
-		"patches": {writes.Resource("services").Verb("patch"), "3 patch services 200"},
-		"pods":    {writes.Resource("pods"), "1 patch pods 200"},
-	} {
-		if err := framework.Equal(what, want.got.String(), want.want); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // TestTwoControllersDoNotFight tests that two controllers that both work, as they may without leader election, reach
