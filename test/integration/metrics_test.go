@@ -97,11 +97,14 @@ func TestMetrics(t *testing.T) {
 	if err := framework.Equal("caches that are not old", ages, want); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"workqueue_depth{", "workqueue_adds_total{", "workqueue_retries_total{",
+	for _, name := range []string{`workqueue_depth{name="localservice"}`, `workqueue_depth{name="hostnames"}`,
+		`workqueue_depth{name="pod"}`, `workqueue_retries_total{name="localservice"}`, "workqueue_adds_total{",
 		"workqueue_queue_duration_seconds_bucket{", "workqueue_work_duration_seconds_bucket{",
 		"workqueue_unfinished_work_seconds{", "workqueue_longest_running_processor_seconds{",
 		"rest_client_requests_total{", "rest_client_request_duration_seconds_bucket{",
 		"rest_client_request_size_bytes_bucket{", "rest_client_response_size_bytes_bucket{",
+		`localservice_status_writes_total{result="success"}`, "localservice_pods_labelled_at_binding 0\n",
+		"kubernetes_build_info{", "process_resident_memory_bytes ",
 		"process_cpu_seconds_total ", "process_open_fds ", "go_goroutines ", "go_memstats_heap_inuse_bytes "} {
 		if !strings.Contains(body, "\n"+name) {
 			t.Errorf("there is no %s", name)

@@ -116,43 +116,6 @@ func TestProgramEndsByItself(t *testing.T) {
 	}
 }
 
-func TestHTTPServer(t *testing.T) {
-	t.Parallel()
-	controller := shared.Controllers()[0]
-	// Something to count.
-	s := newScene(t, shared, "metrics")
-	node := s.AddNodes("a")[0]
-	s.CreateReady("demo")
-	s.CreatePod("pod", node, app)
-	s.WaitLabelled("pod", node)
-	for path, want := range map[string]struct {
-		status int
-		says   []string
-	}{
-		"/healthz": {http.StatusOK, []string{"ok"}},
-		"/readyz":  {http.StatusOK, []string{"ok"}},
-		"/metrics": {http.StatusOK, []string{
-			`workqueue_depth{name="localservice"}`, `workqueue_depth{name="hostnames"}`, `workqueue_depth{name="pod"}`,
-			`workqueue_retries_total{name="localservice"}`, "rest_client_requests_total{",
-			`localservice_service_writes_total{action="Create",result="success"}`,
-			`localservice_status_writes_total{result="success"}`,
-			`localservice_pod_label_writes_total{result="success"}`, "localservice_pods_labelled_at_binding 0",
-			"kubernetes_build_info{", "process_resident_memory_bytes",
-		}},
-		"/debug/pprof/": {http.StatusNotFound, nil},
-	} {
-		status, body, err := controller.Get(t.Context(), path)
-		if err != nil || status != want.status {
-			t.Errorf("%s: status %d, %v; want %d", path, status, err, want.status)
-		}
-		for _, text := range want.says {
-			if !strings.Contains(body, text) {
-				t.Errorf("%s lacks %q:\n%s", path, text, body)
-			}
-		}
-	}
-}
-
 // TestLogsAsJSON tests that every line is an object, and holds what a log collector looks for.
 func TestLogsAsJSON(t *testing.T) {
 	t.Parallel()
@@ -237,10 +200,12 @@ func TestNodeLabelKey(t *testing.T) {
 
 func TestProfiling(t *testing.T) {
 	t.Parallel()
-	controller := solo(t).NewController(t, "-profiling")
-	status, body, err := controller.Get(t.Context(), "/debug/pprof/")
-	if err != nil || status != http.StatusOK || !strings.Contains(body, "goroutine") {
-		t.Errorf("/debug/pprof/: %d %v %s", status, err, body)
+	for controller, want := range map[*framework.Controller]int{solo(t).NewController(t, "-profiling"): http.StatusOK,
+		shared.Controllers()[0]: http.StatusNotFound} {
+		status, body, err := controller.Get(t.Context(), "/debug/pprof/")
+		if err != nil || status != want || strings.Contains(body, "goroutine") != (want == http.StatusOK) {
+			t.Errorf("/debug/pprof/: %d, want %d; %v %s", status, want, err, body)
+		}
 	}
 }
 
