@@ -202,6 +202,14 @@ func TestHostnamesChangeOfLeader(t *testing.T) {
 	s.Must(waitRollout(s.Ctx()))
 }
 
+// currentLeader returns the pod that holds the Lease.
+func currentLeader(ctx context.Context) (string, error) {
+	holder, err := cluster.Kubectl(ctx, "--namespace="+controllerNamespace, "get", "lease", controllerName,
+		"--output=jsonpath={.spec.holderIdentity}")
+	pod, _, _ := strings.Cut(holder, "_")
+	return pod, err
+}
+
 // namedByNode has the names of a LocalService with mode Services answer.
 func (s *scene) namedByNode() *v1alpha1.LocalService {
 	s.T.Helper()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,43 +52,4 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	if now := s.GetPod(static); now.UID != mirror.UID {
 		t.Errorf("the static pod's mirror was replaced: it was %+v, and is %+v", mirror.ObjectMeta, now.ObjectMeta)
 	}
-}
-
-// TestPodMoves follows a pod that is replaced by one on another node: its new node's name leads to it, and the old
-// one's to nothing.
-func TestPodMoves(t *testing.T) {
-	s := newScene(t)
-	ways := []access{s.byName(s.localService("headless")), s.byName(s.localService("virtual", framework.WithClusterIP)),
-		s.byHostname(s.hostnames("names"))}
-	s.deploy(1)
-	name, node := s.anyPod()
-	s.wantAnswers(nodes, nodes, ways...)
-	stop := s.watch(nodes[(slices.Index(nodes, node)+1)%len(nodes)], nodes, ways...)
-
-	t.Cleanup(func() {
-		if _, err := s.Kubectl(context.Background(), "uncordon", node); err != nil {
-			t.Error(err)
-		}
-	})
-	s.MustKubectl("cordon", node)
-	s.MustKubectl("delete", "pod", name)
-	if name, on := s.anyPod(); on == node {
-		t.Fatalf("pod %s is on %s again, which is cordoned", name, node)
-	}
-	s.wantAnswers(nodes, nodes, ways...)
-	stop()
-}
-
-// anyPod waits for a ready pod, and returns its name and node.
-func (s *scene) anyPod() (name, node string) {
-	s.T.Helper()
-	s.Eventually("a pod is ready", func(ctx context.Context) error {
-		byNode, err := s.podsByNode(ctx)
-		for on, names := range byNode {
-			name, node = names[0], on
-			return nil
-		}
-		return errors.Join(errors.New("there is none"), err)
-	})
-	return name, node
 }

@@ -47,9 +47,11 @@ func ShippedPermissions(files ...string) (p Permissions, err error) {
 			granted[binding.RoleRef.Kind+" "+binding.RoleRef.Name] = true
 		}
 		for _, object := range objects {
-			if !granted[object.GetKind()+" "+object.GetName()] {
+			name := object.GetKind() + " " + object.GetName()
+			if !granted[name] {
 				continue
 			}
+			delete(granted, name)
 			role := &rbacv1.ClusterRole{} // A Role has the same rules.
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
 				return p, fmt.Errorf("%s: %w", file, err)
@@ -59,6 +61,9 @@ func ShippedPermissions(files ...string) (p Permissions, err error) {
 			} else {
 				p.Rules = append(p.Rules, role.Rules...)
 			}
+		}
+		for name := range granted {
+			return p, fmt.Errorf("%s binds %s, whose rules are elsewhere", file, name)
 		}
 	}
 	if len(p.Rules)+len(p.OwnRules) == 0 {
