@@ -111,69 +111,6 @@ func TestHostnamesFollowReadiness(t *testing.T) {
 	s.MustKubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
 }
 
-// TestHostnamesOfGroups tests names of groups of nodes. One node changes its group.
-func TestHostnamesOfGroups(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	key := "example.com/" + s.Namespace
-	put := func(node, group string) {
-		t.Helper()
-		s.MustKubectl("label", "--overwrite", "node", node, key+"="+group)
-	}
-	t.Cleanup(func() {
-		args := append(append([]string{"label", "node"}, nodes...), key+"-")
-		if _, err := s.Kubectl(context.Background(), args...); err != nil {
-			t.Error(err)
-		}
-	})
-	put(nodes[0], "eu-west-1a")
-	put(nodes[1], "eu-west-1a")
-	put(nodes[2], "Rack_12")
-	ls := s.hostnames("demo", func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key })
-	s.deploy(6)
-	s.waitForPods(2, nodes...)
-	s.wantGroups(s.byHostname(ls), map[string][]string{"eu-west-1a": nodes[:2], "Rack_12": nodes[2:]})
-	s.WaitStatusNodes(ls.Name, 2)
-	put(nodes[1], "Rack_12")
-	s.wantGroups(s.byHostname(ls), map[string][]string{"eu-west-1a": nodes[:1], "Rack_12": nodes[1:]})
-	s.MustKubectl("label", "node", nodes[0], key+"-")
-	s.wantGroups(s.byHostname(ls), map[string][]string{"eu-west-1a": nil, "Rack_12": nodes[1:]})
-}
-
-// wantGroups waits until, from each node, the names of groups are answered by exactly the pods on their nodes.
-func (s *scene) wantGroups(url access, groups map[string][]string) {
-	s.T.Helper()
-	names := slices.Sorted(maps.Keys(groups))
-	for _, client := range nodes {
-		s.Eventually(fmt.Sprintf("from %s, the names of %v are right", client, groups),
-			func(ctx context.Context) error {
-				byNode, err := s.podsByNode(ctx)
-				if err != nil {
-					return err
-				}
-				urls := url.urls(names)
-				replies, err := ask(ctx, client, urls)
-				if err != nil {
-					return err
-				}
-				for i, name := range names {
-					var want, got []string
-					for _, node := range groups[name] {
-						want = append(want, byNode[node]...)
-					}
-					for _, body := range replies[i].Bodies {
-						pod, _, _ := strings.Cut(strings.TrimPrefix(body, "hello  this message from "), "/")
-						got = append(got, pod)
-					}
-					slices.Sort(want)
-					slices.Sort(got)
-					err = errors.Join(err, framework.Equal("pods of "+name, slices.Compact(got), want))
-				}
-				return err
-			})
-	}
-}
-
 // TestHostnamesChangeOfMode changes the mode in both directions while clients on all nodes send requests: a client that
 // uses the old name until it is gone, and then the new one, always gets an answer, and never from a wrong node.
 func TestHostnamesChangeOfMode(t *testing.T) {
