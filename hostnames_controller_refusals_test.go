@@ -21,34 +21,29 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// refuse makes the API server refuse the requests that match; "" matches every name.
-func (w *hostnamesWorld) refuse(verb, resource, name string) {
-	synctest.Wait() // No request may be in flight now.
-	w.kube.PrependReactor(verb, resource, func(a core.Action) (bool, runtime.Object, error) {
-		if named, ok := a.(interface{ GetName() string }); ok && name != "" && named.GetName() != name {
-			return false, nil, nil
-		}
-		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "x", errors.New("no"))
+// withoutPermission makes the API server refuse to create EndpointSlices until that is permitted.
+func (w *hostnamesWorld) withoutPermission() (isPermitted *atomic.Bool) {
+	isPermitted = &atomic.Bool{}
+	w.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
+		review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+		review.Status.Allowed = isPermitted.Load() || review.Spec.ResourceAttributes.Verb != "create"
+		return true, review, nil
 	})
+	w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+		err := errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" ` +
+			`in the namespace "default"`)
+		return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", err)
+	})
+	w.publish("1", "a")
+	w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+	return isPermitted
 }
 
 // TestHostnamesNotPermitted: without the permission to write EndpointSlices, one probe asks the API server for it from
 // time to time, however many LocalServices wait for it. The names are published once it is granted.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
-		var isPermitted atomic.Bool
-		w.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
-			review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
-			review.Status.Allowed = isPermitted.Load() || review.Spec.ResourceAttributes.Verb != "create"
-			return true, review, nil
-		})
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			err := errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" ` +
-				`in the namespace "default"`)
-			return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", err)
-		})
-		w.publish("1", "a")
-		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+		isPermitted := w.withoutPermission()
 		time.Sleep(5 * time.Minute) // The backoff of the refused write grows.
 		w.requests()
 		time.Sleep(time.Minute)
@@ -75,17 +70,7 @@ func TestHostnamesNotPermitted(t *testing.T) {
 // the permission: its status stays as it is.
 func TestHostnamesNotPermittedAndDeleted(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
-		w.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
-			review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
-			review.Status.Allowed = true
-			return true, review, nil
-		})
-		w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
-				errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io"`))
-		})
-		w.publish("1", "a")
-		w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+		w.withoutPermission()
 		w.edit(func(ls *v1alpha1.LocalService) {
 			ls.Finalizers, ls.DeletionTimestamp = []string{"example.com/kept"}, new(metav1.Now())
 		})
@@ -130,36 +115,6 @@ func TestHostnamesContested(t *testing.T) {
 		w.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
 		w.wantReady("True HostnamesInPlace 2/2, 2 Services")
 	})
-}
-
-// TestHostnamesRefusedUntilCorrected: a refused write is retried at once when the spec is corrected.
-func TestHostnamesRefusedUntilCorrected(t *testing.T) {
-	ls := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
-	inHostnamesWorld(t, ls, []runtime.Object{testNode("a", "zone=bad")}, func(w *hostnamesWorld) {
-		w.kube.PrependReactor("create", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
-			slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
-			return *slice.Endpoints[0].Hostname == "bad", nil, apierrors.NewForbidden(
-				a.GetResource().GroupResource(), "x", errors.New("a policy allows no such hostname"))
-		})
-		w.publish("1", "a")
-		w.wantReady("False WriteFailed 0/1, 2 Services")
-		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
-		w.want("corrected", "a=10.0.0.1")
-		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
-	})
-}
-
-// TestHostnamesOthersWhileOneIsRefused: while one copy is refused, the others still follow the pods.
-func TestHostnamesOthersWhileOneIsRefused(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
-		func(w *hostnamesWorld) {
-			w.publish("1", "a")
-			w.refuse("create", "endpointslices", "")
-			w.publish("2", "b")
-			time.Sleep(5 * time.Minute)
-			w.publish("1", "a!") // and 3 seconds
-			w.want("the pod on a is not ready any more", "a=10.0.0.1!")
-		})
 }
 
 // TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,42 +17,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-// TestRefusedServices: a refused Service does not prevent the creation of others, and is retried.
-func TestRefusedServices(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var over atomic.Bool
-		f := newFixture(t, testLocalService(), testNode("node1"), testNode("node2"), testNode("node3"))
-		c := f.newLocalServices()
-		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
-			bad := a.(core.CreateAction).GetObject().(*corev1.Service).Name == "demo-node2"
-			return bad && !over.Load(), nil, apierrors.NewInternalError(errors.New("no luck"))
-		})
-		f.watch()
-		f.run(c.Run)
-		writes := f.writes()
-		f.expect("writes", []string{"create services demo-node1", "create services demo-node2",
-			"create services demo-node3"}, slices.Compact(
-			slices.DeleteFunc(slices.Clone(writes), func(w string) bool { return !strings.HasPrefix(w, "create") })))
-		if got := writes[len(writes)-1]; got != "patch localservices/status demo 2/3 not Ready: WriteFailed, "+
-			"Progressing" {
-			t.Errorf("status %s", got)
-		}
-		if got := f.recorded(); !slices.ContainsFunc(got, func(e string) bool {
-			return strings.Contains(e, "Warning WriteFailed 1 write failed: create Service "+
-				"default/demo-node2") && strings.Contains(e, "no luck")
-		}) || len(got) != 2 {
-			t.Errorf("events %v, want one that says what was attempted, and why it failed", got)
-		}
-		over.Store(true)
-		time.Sleep(10 * time.Minute)
-		f.expect("writes when the trouble is "+
-			"over", []string{"create services demo-node2", "patch localservices/status demo 3/3 " +
-			"Ready"}, lastWrites(f.writes(), 2))
-	})
-}
-
-func lastWrites(writes []string, n int) []string { return writes[max(0, len(writes)-n):] }
 
 // TestRefusalsDoNotSpin: if a quota has room for only some Services, few writes are tried, however much happens to them
 // meanwhile, and the refusal is reported once. That holds with a slow API server, too.
