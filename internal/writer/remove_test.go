@@ -1,14 +1,12 @@
 package writer
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
@@ -27,47 +25,36 @@ func (f *fixture) onRead(do func() error) {
 		})
 }
 
-// TestDeletionOfAServiceThatHasChanged: a Service with external changes stays. One that is already gone is not a
-// failure. The Service of a node that is no longer selected is deleted.
-func TestDeletionOfAServiceThatHasChanged(t *testing.T) {
+// TestDeletionAsksForTheNode: a Service is deleted once the API server has confirmed that its node is gone, or is no
+// longer selected. A Service with external changes stays. One that is already gone is not a failure.
+func TestDeletionAsksForTheNode(t *testing.T) {
+	ssd := map[string]string{"disk": "ssd"}
 	for name, c := range map[string]struct {
-		service, node error
-		want          string // refused, failed, stale
+		action        plan.Action
+		selector      map[string]string
+		node, service error  // the answers
+		want          string // made, refused, failed, stale, and requests
 	}{
-		"changed":                   {conflict, notFound, "0 0 1"},
-		"gone":                      {notFound, notFound, "0 0 0"},
-		"the node is not selected":  {nil, nil, "0 0 0"},
-		"the deletion is forbidden": {forbidden, notFound, "1 0 0"},
+		"gone":                      {plan.Delete, nil, notFound, nil, "1 0 0 0 1"},
+		"there":                     {plan.Delete, nil, nil, nil, "0 0 0 1 0"},
+		"not selected":              {plan.Delete, ssd, nil, nil, "1 0 0 0 1"},
+		"not answered":              {plan.Delete, nil, errors.New("no answer"), nil, "0 0 1 0 0"},
+		"not permitted":             {plan.Delete, nil, forbidden, nil, "0 1 0 0 0"},
+		"there, but retired":        {plan.Retire, nil, nil, nil, "1 0 0 0 1"},
+		"the Service has changed":   {plan.Delete, ssd, notFound, conflict, "0 0 0 1 1"},
+		"the Service is gone":       {plan.Delete, ssd, notFound, notFound, "0 0 0 0 1"},
+		"the deletion is forbidden": {plan.Delete, ssd, notFound, forbidden, "0 1 0 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1, func(ls *v1alpha1.LocalService) {
-				ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-			})
+			f := newFixture(t, 1, func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = c.selector })
 			f.onNode = func(string) error { return c.node }
 			f.refusing(c.service, "delete")
-			out, requests := f.write(f.changes(plan.Delete, "a"))
-			got := fmt.Sprint(len(out.Refused), len(out.Failed), len(out.Stale))
-			if got != c.want || len(requests) != 1 {
+			out, requests := f.write(f.changes(c.action, "a"))
+			got := fmt.Sprint(len(out.Made[c.action]), len(out.Refused), len(out.Failed), len(out.Stale), len(requests))
+			if got != c.want {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
 			}
-			if made := len(out.Made[plan.Delete]) > 0; made != (c.service == nil) {
-				t.Errorf("reported as deleted: %t", made)
-			}
 		})
-	}
-}
-
-// TestRemovalsAreStopped: a Service stays if the program is stopped during the checks that precede its removal.
-func TestRemovalsAreStopped(t *testing.T) {
-	for action, want := range map[plan.Action][]string{plan.Delete: nil, plan.Replace: {"try demo-a"}} {
-		f := newFixture(t, 1)
-		ctx, stop := context.WithCancel(t.Context())
-		f.onNode = func(string) error { stop(); return notFound }
-		f.answer = func(string, *corev1.Service) error { stop(); return nil }
-		out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: f.changes(action, "a", "b")})
-		if requests := f.took(); !slices.Equal(requests, want) || len(out.Made) > 0 || out.Stopped == nil {
-			t.Errorf("%s: %v, want %v: %+v", action, requests, want, out)
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -136,30 +137,37 @@ func TestCreateAfterFailedReplacement(t *testing.T) {
 }
 
 // TestRemovalsGoByTheCache: the checks before a removal may take time. The Service stays if the cache has observed by
-// then that the spec has changed, or that the LocalService is deleted.
+// then that the spec has changed, or that the LocalService is deleted, or if the program is stopped.
 func TestRemovalsGoByTheCache(t *testing.T) {
-	for name, change := range map[string]func(*fixture, *v1alpha1.LocalService){
-		"another spec":  func(f *fixture, ls *v1alpha1.LocalService) { ls.Generation++; f.cache(ls) },
-		"recreated":     func(f *fixture, ls *v1alpha1.LocalService) { ls.UID = "another"; f.cache(ls) },
-		"being deleted": func(f *fixture, ls *v1alpha1.LocalService) { ls.DeletionTimestamp = new(now()); f.cache(ls) },
-		"deleted": func(f *fixture, ls *v1alpha1.LocalService) {
+	for name, change := range map[string]func(f *fixture, ls *v1alpha1.LocalService, stop func()){
+		"another spec": func(f *fixture, ls *v1alpha1.LocalService, _ func()) { ls.Generation++; f.cache(ls) },
+		"recreated":    func(f *fixture, ls *v1alpha1.LocalService, _ func()) { ls.UID = "another"; f.cache(ls) },
+		"being deleted": func(f *fixture, ls *v1alpha1.LocalService, _ func()) {
+			ls.DeletionTimestamp = new(now())
+			f.cache(ls)
+		},
+		"deleted": func(f *fixture, ls *v1alpha1.LocalService, _ func()) {
 			if err := f.cached.Delete(ls); err != nil {
 				f.t.Error(err)
 			}
 		},
+		"stopped": func(_ *fixture, _ *v1alpha1.LocalService, stop func()) { stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for action, want := range map[plan.Action][]string{plan.Delete: nil, plan.Replace: {"try demo-a"}} {
 				f := newFixture(t, 1)
-				f.onNode = func(string) error { change(f, f.ls.DeepCopy()); return notFound }
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				f.onNode = func(string) error { change(f, f.ls.DeepCopy(), stop); return notFound }
 				f.answer = func(request string, _ *corev1.Service) error {
 					if request == "try demo-a" {
-						change(f, f.ls.DeepCopy())
+						change(f, f.ls.DeepCopy(), stop)
 					}
 					return nil
 				}
-				out, requests := f.write(f.changes(action, "a", "b"))
-				if !slices.Equal(requests, want) || len(out.Stale) != 1 || len(out.Made) > 0 || out.Stopped == nil {
+				out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: f.changes(action, "a", "b")})
+				if requests := f.took(); !slices.Equal(requests, want) || len(out.Made) > 0 || out.Stopped == nil ||
+					len(out.Stale) != 1 && name != "stopped" {
 					t.Errorf("%s: %v, want %v: %+v", action, requests, want, out)
 				}
 			}

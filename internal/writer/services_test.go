@@ -317,29 +317,3 @@ func TestWriteManyAtATime(t *testing.T) {
 		t.Errorf("%d requests, %+v", len(requests), out)
 	}
 }
-
-// TestDeletionAsksForTheNode: a Service is deleted once the API server has confirmed that its node is gone.
-func TestDeletionAsksForTheNode(t *testing.T) {
-	for name, c := range map[string]struct {
-		action plan.Action
-		node   error // the answer
-		want   string
-	}{
-		"gone":               {plan.Delete, notFound, "1 0 0 0"},
-		"there":              {plan.Delete, nil, "0 0 0 1"},
-		"not answered":       {plan.Delete, errors.New("no answer"), "0 0 1 0"},
-		"not permitted":      {plan.Delete, forbidden, "0 1 0 0"},
-		"there, but retired": {plan.Retire, nil, "1 0 0 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1)
-			f.onNode = func(string) error { return c.node }
-			out, requests := f.write(f.changes(c.action, "a"))
-			made := len(out.Made[c.action])
-			got := fmt.Sprint(made, len(out.Refused), len(out.Failed), len(out.Stale))
-			if got != c.want || len(requests) != made {
-				t.Errorf("%s after %v, want %s", got, requests, c.want)
-			}
-		})
-	}
-}
