@@ -26,7 +26,6 @@ func TestCompute(t *testing.T) {
 		return s
 	}
 	terminating := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
-	uncontrolled := func(s *corev1.Service) { s.OwnerReferences = nil }
 	addressed := func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"} }
 	for name, c := range map[string]struct {
 		cluster cluster
@@ -49,12 +48,6 @@ func TestCompute(t *testing.T) {
 			[]string{"Conflict demo-a", "Create demo-b"}, 0},
 		"foreign and unwanted": {newCluster(foreign("demo-a"), foreign("x")), nil, nil, 0},
 		"being deleted":        {newCluster(ours("a", terminating)), []string{"a"}, []string{"Wait demo-a"}, 0},
-		"left by cascade=orphan": {newCluster(ours("a", uncontrolled),
-			ours("b", uncontrolled, func(s *corev1.Service) { s.Labels = nil }),
-			ours("c", uncontrolled, func(s *corev1.Service) { s.Spec.Selector["vm/rack"] = "x" })),
-			[]string{"a", "b", "c"}, []string{"Adopt demo-a", "Conflict demo-b", "Conflict demo-c"}, 0},
-		"left, and to be replaced": {newCluster(ours("a", uncontrolled, addressed)),
-			[]string{"a"}, []string{"Replace demo-a"}, 0},
 		"controlled by an earlier one of the same name": {newCluster(ours("a",
 			func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
 			[]string{"a"}, []string{"Wait demo-a"}, 0},

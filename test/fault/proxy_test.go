@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -272,11 +271,4 @@ func (p *proxy) breakWatches(expire bool, resources ...string) {
 	for _, conn := range broken {
 		_ = conn.Close()
 	}
-}
-
-// newSeed returns a random seed.
-func newSeed() int64 {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // It never fails.
-	return int64(b[0]) | int64(b[1])<<8 | int64(b[2])<<16 | int64(b[3])<<24
 }
