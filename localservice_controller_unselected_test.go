@@ -4,12 +4,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -63,24 +60,6 @@ func TestUnselected(t *testing.T) {
 		if strings.Contains(writes, "delete") || !strings.Contains(writes, kept) ||
 			!strings.Contains(writes, "1/1 Ready") {
 			t.Errorf("writes after the node has lost its label and regained it: %s", writes)
-		}
-	})
-}
-
-// TestUnselectedAfterAChangeOfMode: also the Services of the previous mode stay.
-func TestUnselectedAfterAChangeOfMode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := runLocalServices(t, testNode("a"), testLocalService())
-		f.edit(func(ls *v1alpha1.LocalService) {
-			selectTypo(ls)
-			hostnamesMode(ls)
-		})
-		time.Sleep(time.Hour)
-		ls := f.localService()
-		isRetiring := meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-		if f.services()["demo-a"] == nil || isRetiring || !plan.LabelsPods(ls) {
-			t.Errorf("%d Services; pods are labelled: %t; conditions %v", len(f.services()), plan.LabelsPods(ls),
-				ls.Status.Conditions)
 		}
 	})
 }

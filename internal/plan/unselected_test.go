@@ -82,8 +82,9 @@ func TestUnselected(t *testing.T) {
 			if c.kept.Selector == "" {
 				c.kept.Selector = "disk=x"
 			}
-			if selectsNothing && *got.Unselected != c.kept {
-				t.Errorf("kept %+v, want %+v", *got.Unselected, c.kept)
+			retirement := Retirement{Services: c.kept.Retiring, Unanswered: -1}
+			if selectsNothing && (*got.Unselected != c.kept || got.Retirement != retirement) {
+				t.Errorf("kept %+v, %+v, want %+v, %+v", *got.Unselected, got.Retirement, c.kept, retirement)
 			}
 		})
 	}
