@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -149,18 +147,6 @@ EU.b:eu-b-5p6vttgaff:NoPods/eu-a:eu-a:PodsNotReady/eu-c:eu-c:NameOutdated/n5::No
 				}
 			})
 		}
-	}
-}
-
-// TestHostnamesGolden is TestGolden for mode Hostnames.
-func TestHostnamesGolden(t *testing.T) {
-	want, err := os.ReadFile(filepath.Join("testdata", "hostnames.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newHostnamesFixture(t, "zone")
-	if code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "json"); code != 0 || stdout != string(want) {
-		t.Errorf("exit code %d %s: got:\n%s\nwant:\n%s", code, stderr, stdout, want)
 	}
 }
 

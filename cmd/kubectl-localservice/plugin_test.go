@@ -79,14 +79,16 @@ demo-n1:2/demo-n2:0/demo-n3:0/demo-n4:0/demo-n5:0/`,
 
 // TestGolden holds the fields of -o json and -o yaml: scripts read them, so none may change its name or meaning.
 func TestGolden(t *testing.T) {
-	f := newFixture(t)
-	for _, format := range []string{"json", "yaml"} {
-		want, err := os.ReadFile(filepath.Join("testdata", "nodes."+format))
+	nodes := newFixture(t)
+	for file, f := range map[string]*fixture{"nodes.json": nodes, "nodes.yaml": nodes,
+		"hostnames.json": newHostnamesFixture(t, "zone")} {
+		want, err := os.ReadFile(filepath.Join("testdata", file))
 		if err != nil {
 			t.Fatal(err)
 		}
+		format := strings.TrimPrefix(filepath.Ext(file), ".")
 		if code, stdout, stderr := f.run(t, "nodes", "demo", "-o", format); code != 0 || stdout != string(want) {
-			t.Errorf("exit code %d %s: got:\n%s\nwant:\n%s", code, stderr, stdout, want)
+			t.Errorf("%s: exit code %d %s: got:\n%s\nwant:\n%s", file, code, stderr, stdout, want)
 		}
 	}
 }
