@@ -23,10 +23,29 @@ const (
 
 // TestStatusReasons checks node n1.
 func TestStatusReasons(t *testing.T) {
-	services := []*corev1.Service{service("n1")}
-	readySlice := []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}
+	with := func(services []*corev1.Service, slices []*discoveryv1.EndpointSlice, pods ...*corev1.Pod) Input {
+		return Input{Services: services, EndpointSlices: slices, Pods: pods}
+	}
+	of := func(changes ...func(*v1alpha1.LocalService)) Input {
+		return Input{LocalService: localService(changes...)}
+	}
+	changed := func(changes ...func(*corev1.Service)) []*corev1.Service {
+		return []*corev1.Service{service("n1", changes...)}
+	}
+	published := func(endpoints ...discoveryv1.Endpoint) []*discoveryv1.EndpointSlice {
+		return []*discoveryv1.EndpointSlice{slice("n1", endpoints...)}
+	}
+	services, unready := changed(), published(endpoint("a", "10.0.0.1", false))
+	readySlice, one, none := published(endpoint("a", "10.0.0.1", true)), Endpoints{1, 1}, Endpoints{}
 	foreign := func(s *corev1.Service) { s.OwnerReferences = controlledByLocalService("demo-of-old") }
+	earlier := func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }
 	without := func(s *corev1.Service) { s.OwnerReferences = nil }
+	deleted := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }
+	withoutNode := func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo"} }
+	publishNotReady := func(in Input) Input {
+		in.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		return in
+	}
 	crash := notReady(waiting("CrashLoopBackOff"))
 
 	for name, c := range map[string]struct {
@@ -35,170 +54,74 @@ func TestStatusReasons(t *testing.T) {
 		message   string // a part of it
 		endpoints Endpoints
 	}{
-		"ready": {
-			in:        Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
-			endpoints: Endpoints{1, 1},
-		},
-		"conflict with a Service that nothing controls": {
-			in: Input{Services: other("demo-n1", nil),
-				EndpointSlices: readySlice},
-			reason: NameConflict, message: "taken by a Service without an owner: if nothing uses it, delete it",
-		},
-		"conflict with another LocalService": {
-			in:     Input{Services: other("demo-n1", controlledByLocalService("demo-of"))},
-			reason: NameConflict, message: "taken by a Service of LocalService demo-of",
-		},
+		"ready": {with(services, readySlice, pod("a", "n1")), "", "", one},
+		"conflict with a Service that nothing controls": {with(other("demo-n1", nil), readySlice), NameConflict,
+			"taken by a Service without an owner: if nothing uses it, delete it", none},
+		"conflict with another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil),
+			NameConflict, "taken by a Service of LocalService demo-of", none},
 		"conflict with another controller": {
-			in:     Input{Services: other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r"))},
-			reason: NameConflict, message: "taken by a Service of Route r (serving.knative.dev/v1)",
-		},
-		"conflict with another LocalService, and labelled": {
-			in:     Input{Services: []*corev1.Service{service("n1", foreign)}, EndpointSlices: readySlice},
-			reason: NameConflict, message: "of LocalService demo-of-old",
-		},
-		"Service of a LocalService of the same name, before": {
-			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
-				s.OwnerReferences[0].UID = "earlier"
-			})}, EndpointSlices: readySlice},
-			reason: ServiceTerminating, message: "of an earlier LocalService demo", endpoints: Endpoints{1, 1},
-		},
-		"missing, never seen": {
-			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
-				ls.Status = v1alpha1.LocalServiceStatus{}
-			})},
-			reason: ServiceMissing, message: notNoticed,
-		},
-		"missing, change not seen": {
-			in: Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, ""),
-				func(ls *v1alpha1.LocalService) { ls.Generation++ })},
-			reason: ServiceMissing, message: notNoticed,
-		},
-		"missing, not noticed": {
-			reason: ServiceMissing, message: notNoticed,
-		},
-		"missing, refused": {
-			in: Input{LocalService: localService(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed,
-				"1 writes failed: exceeded quota"))},
-			reason: ServiceMissing, message: "no such Service: the controller says WriteFailed: 1 writes failed: " +
-				"exceeded quota",
-		},
-		"missing, LocalService deleted": {
-			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
-				ls.DeletionTimestamp = new(metav1.Now())
-			})},
-			reason: ServiceMissing, message: "the LocalService is being deleted",
-		},
-		"Service terminating": {
-			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
-				s.DeletionTimestamp = new(metav1.Now())
-			})}},
-			reason: ServiceTerminating, message: "being deleted",
-		},
-		"Service selects something else": {
-			in: Input{Services: []*corev1.Service{service("n1", func(s *corev1.Service) {
-				s.Spec.Selector = map[string]string{"app": "demo"}
-			})}, Pods: []*corev1.Pod{pod("a", "n1")}, EndpointSlices: readySlice},
-			reason: ServiceOutdated, message: "selects app=demo instead of " +
-				"app=demo,vm/rack=n1", endpoints: Endpoints{1, 1},
-		},
-		"Service without its label": {
-			in:     Input{Services: other("demo-n1", controlledByLocalService("demo"))},
-			reason: ServiceOutdated, message: "has lost its label owner=demo",
-		},
-		"Service orphaned": {
-			in: Input{Services: []*corev1.Service{service("n1", without)}, Pods: []*corev1.Pod{pod("a", "n1")},
-				EndpointSlices: readySlice},
-			reason: ServiceOutdated, message: "nothing controls the Service any more", endpoints: Endpoints{1, 1},
-		},
-		"Service orphaned, and being deleted": {
-			in: Input{Services: []*corev1.Service{service("n1", without, func(s *corev1.Service) {
-				s.DeletionTimestamp = new(metav1.Now())
-			})}},
-			reason: ServiceTerminating, message: "being deleted",
-		},
-		"pod elsewhere with this node's label": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"))},
-				EndpointSlices: readySlice},
-			reason: PodsOfOtherNode, message: "labelled vm/rack=n1, but on another node: b " +
-				"(n2)", endpoints: Endpoints{1, 1},
-		},
-		"ended pod elsewhere with this node's label": {
-			in: Input{Services: services, EndpointSlices: readySlice,
-				Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n2", labelled("n1"), terminating),
-					pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))}},
-			endpoints: Endpoints{1, 1},
-		},
-		"pod without label": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", unlabelled)}},
-			reason: PodsUnlabelled, message: "no label vm/rack=n1: a; is the controller running, or was the label " +
-				"refused",
-		},
-		"pod with a wrong label": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", labelled("n7"))}},
-			reason: PodsUnlabelled, message: "no label vm/rack=n1: a;",
-		},
-		"pod without label beside a ready one": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", unlabelled)},
-				EndpointSlices: readySlice},
-			reason: PodsUnlabelled, message: ": b;", endpoints: Endpoints{1, 1},
-		},
-		"pods not ready": {
-			in: Input{Services: services, EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1",
-				endpoint("a", "10.0.0.1", false))},
-				Pods: []*corev1.Pod{pod("d", "n1", crash), pod("c", "n1", crash), pod("b", "n1", notReady(running)),
-					pod("a", "n1", crash), pod("e", "n1", crash)}},
-			reason: PodsNotReady, endpoints: Endpoints{0, 1},
-			message: "not ready: a (CrashLoopBackOff), b (containers with unready status: [app]), c " +
-				"(CrashLoopBackOff), 2 more",
-		},
-		"one of two pods not ready": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1"), pod("b", "n1", crash)},
-				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true),
-					endpoint("b", "10.0.0.2", false))}},
-			reason: PodsNotReady, message: "not ready: b (CrashLoopBackOff)", endpoints: Endpoints{1, 2},
-		},
-		"not ready, but published all the same": {
-			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
-				ls.Spec.PublishNotReadyAddresses = true
-			}), Services: services, Pods: []*corev1.Pod{pod("a", "n1", crash)}, EndpointSlices: readySlice},
-			endpoints: Endpoints{1, 1},
-		},
-		"not ready, to be published all the same": {
-			in: Input{LocalService: localService(func(ls *v1alpha1.LocalService) {
-				ls.Spec.PublishNotReadyAddresses = true
-			}), Services: services, Pods: []*corev1.Pod{pod("a", "n1", crash)}},
-			reason: PodsNotReady, message: "CrashLoopBackOff",
-		},
-		"not published yet": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1")}},
-			reason: EndpointsNotPublished, message: "0 of 1 ready pods are in the EndpointSlices",
-		},
-		"not published as ready yet": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1")},
-				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", false))}},
-			reason: EndpointsNotPublished, message: "0 of 1 ready pods", endpoints: Endpoints{0, 1},
-		},
-		"only terminating": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", terminating),
-				pod("b", "n1", phase(corev1.PodSucceeded, ""))},
-				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1",
-					terminatingEndpoint(endpoint("a", "10.0.0.1", false)))}},
-			reason: PodsTerminating, message: "only terminating pods: a",
-		},
-		"only ended": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n1", phase(corev1.PodFailed, "Evicted")),
-				pod("b", "n1", phase(corev1.PodSucceeded, ""))}},
-			reason: PodsCompleted, message: "only ended pods: a (Evicted), b (Succeeded)",
-		},
-		"no pod": {
-			in: Input{Services: services, Pods: []*corev1.Pod{pod("a", "n2"),
-				pod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })}},
-			reason: NoPods, message: "no pod with app=demo here",
-		},
-		"no pod, but unscheduled ones": {
-			in:     Input{Services: services, Pods: []*corev1.Pod{pod("a", "", notReady(running))}},
-			reason: NoPods, message: "no pod with app=demo here (1 not scheduled yet)",
-		},
+			with(other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r")), nil), NameConflict,
+			"taken by a Service of Route r (serving.knative.dev/v1)", none},
+		"conflict with another LocalService, and labelled": {with(changed(foreign), readySlice), NameConflict,
+			"of LocalService demo-of-old", none},
+		"Service of a LocalService of the same name, before": {with(changed(earlier), readySlice), ServiceTerminating,
+			"of an earlier LocalService demo", one},
+		"missing, never seen": {of(func(ls *v1alpha1.LocalService) { ls.Status = v1alpha1.LocalServiceStatus{} }),
+			ServiceMissing, notNoticed, none},
+		"missing, change not seen": {of(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, ""),
+			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, notNoticed, none},
+		"missing, not noticed": {Input{}, ServiceMissing, notNoticed, none},
+		"missing, refused": {of(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed,
+			"1 writes failed: exceeded quota")), ServiceMissing,
+			"no such Service: the controller says WriteFailed: 1 writes failed: exceeded quota", none},
+		"missing, LocalService deleted": {of(func(ls *v1alpha1.LocalService) {
+			ls.DeletionTimestamp = new(metav1.Now())
+		}), ServiceMissing, "the LocalService is being deleted", none},
+		"Service terminating": {with(changed(deleted), nil), ServiceTerminating, "being deleted", none},
+		"Service selects something else": {with(changed(withoutNode), readySlice, pod("a", "n1")), ServiceOutdated,
+			"selects app=demo instead of app=demo,vm/rack=n1", one},
+		"Service without its label": {with(other("demo-n1", controlledByLocalService("demo")), nil), ServiceOutdated,
+			"has lost its label owner=demo", none},
+		"Service orphaned": {with(changed(without), readySlice, pod("a", "n1")), ServiceOutdated,
+			"nothing controls the Service any more", one},
+		"Service orphaned, and being deleted": {with(changed(without, deleted), nil), ServiceTerminating,
+			"being deleted", none},
+		"pod elsewhere with this node's label": {with(services, readySlice, pod("a", "n1"),
+			pod("b", "n2", labelled("n1"))), PodsOfOtherNode, "labelled vm/rack=n1, but on another node: b (n2)", one},
+		"ended pod elsewhere with this node's label": {with(services, readySlice, pod("a", "n1"),
+			pod("b", "n2", labelled("n1"), terminating),
+			pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))), "", "", one},
+		"pod without label": {with(services, nil, pod("a", "n1", unlabelled)), PodsUnlabelled,
+			"no label vm/rack=n1: a; is the controller running, or was the label refused", none},
+		"pod with a wrong label": {with(services, nil, pod("a", "n1", labelled("n7"))), PodsUnlabelled,
+			"no label vm/rack=n1: a;", none},
+		"pod without label beside a ready one": {with(services, readySlice, pod("a", "n1"),
+			pod("b", "n1", unlabelled)), PodsUnlabelled, ": b;", one},
+		"pods not ready": {with(services, unready, pod("d", "n1", crash), pod("c", "n1", crash),
+			pod("b", "n1", notReady(running)), pod("a", "n1", crash), pod("e", "n1", crash)), PodsNotReady,
+			"not ready: a (CrashLoopBackOff), b (containers with unready status: [app]), c (CrashLoopBackOff), 2 more",
+			Endpoints{0, 1}},
+		"one of two pods not ready": {with(services, published(endpoint("a", "10.0.0.1", true),
+			endpoint("b", "10.0.0.2", false)), pod("a", "n1"), pod("b", "n1", crash)), PodsNotReady,
+			"not ready: b (CrashLoopBackOff)", Endpoints{1, 2}},
+		"not ready, but published all the same": {publishNotReady(with(services, readySlice, pod("a", "n1", crash))),
+			"", "", one},
+		"not ready, to be published all the same": {publishNotReady(with(services, nil, pod("a", "n1", crash))),
+			PodsNotReady, "CrashLoopBackOff", none},
+		"not published yet": {with(services, nil, pod("a", "n1")), EndpointsNotPublished,
+			"0 of 1 ready pods are in the EndpointSlices", none},
+		"not published as ready yet": {with(services, unready, pod("a", "n1")), EndpointsNotPublished,
+			"0 of 1 ready pods", Endpoints{0, 1}},
+		"only terminating": {with(services, published(terminatingEndpoint(endpoint("a", "10.0.0.1", false))),
+			pod("a", "n1", terminating), pod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsTerminating,
+			"only terminating pods: a", none},
+		"only ended": {with(services, nil, pod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+			pod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsCompleted,
+			"only ended pods: a (Evicted), b (Succeeded)", none},
+		"no pod": {with(services, nil, pod("a", "n2"),
+			pod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })), NoPods, "no pod with app=demo here", none},
+		"no pod, but unscheduled ones": {with(services, nil, pod("a", "", notReady(running))), NoPods,
+			"no pod with app=demo here (1 not scheduled yet)", none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.in.LocalService == nil {
