@@ -14,9 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -55,6 +57,19 @@ func (f *fixture) newVersion(tracker core.ObjectTracker, resource schema.GroupVe
 }
 
 func (f *fixture) nextVersion() string { return strconv.FormatInt(f.version.Add(1), 10) }
+
+// watchSlices shows each watch of EndpointSlices only those that its selector matches, as an API server does.
+func (f *fixture) watchSlices(a core.Action) (bool, watch.Interface, error) {
+	action := a.(core.WatchActionImpl)
+	watched, err := f.kube.Tracker().Watch(a.GetResource(), a.GetNamespace(), action.ListOptions)
+	if err != nil {
+		return true, nil, err
+	}
+	return true, watch.Filter(watched, func(event watch.Event) (watch.Event, bool) {
+		slice, isSlice := event.Object.(*discoveryv1.EndpointSlice)
+		return event, !isSlice || action.GetWatchRestrictions().Labels.Matches(labels.Set(slice.Labels))
+	}), nil
+}
 
 func (f *fixture) createService(a core.Action) (bool, runtime.Object, error) {
 	create := a.(core.CreateActionImpl)

@@ -65,6 +65,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	f.kube.PrependReactor("patch", "services", f.patchService)
 	f.kube.PrependReactor("create", "endpointslices", f.writeSlice)
 	f.kube.PrependReactor("update", "endpointslices", f.writeSlice)
+	f.kube.PrependWatchReactor("endpointslices", f.watchSlices)
 	f.client.PrependReactor("patch", "localservices", f.applyStatus)
 	f.nodes.PrependReactor("get", "localservices", func(a core.Action) (bool, runtime.Object, error) {
 		ls, err := f.client.LocalserviceV1alpha1().LocalServices(a.GetNamespace()).Get(f.t.Context(),
