@@ -5,7 +5,7 @@ SHELL := bash
 
 # Most of a first run compiles Kubernetes. Without symbols for debuggers, which the linker drops anyway, that takes an
 # eighth less time. `make verify` vets all code, so the tests need not: vet looks at everything that is imported.
-export GOFLAGS := $(strip $(GOFLAGS) -gcflags=all=-dwarf=false -vet=off)
+export GOFLAGS ?= -gcflags=all=-dwarf=false -vet=off
 
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
