@@ -2,15 +2,22 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestFanOut tests the main feature: one Service for each node, written by the controller alone, and no extra request.
+// TestFanOut tests the main feature: one Service for each node, with exactly the right content and no extra request.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "fanout")
@@ -29,12 +36,7 @@ func TestFanOut(t *testing.T) {
 		if !slices.Contains(nodes, node) {
 			t.Errorf("Service %s is for no node", name)
 		}
-		s.checkFollows(ls, service, node)
-		for _, entry := range service.ManagedFields {
-			if entry.Manager != "local-service-controller" {
-				t.Errorf("Service %s was also written by %s", name, entry.Manager)
-			}
-		}
+		checkService(t, service, ls, node)
 	}
 	f.passAll()
 	s.WantWrites("services", fmt.Sprintf("%d create services 201", len(nodes)))
@@ -59,4 +61,96 @@ func (s *scene) wantReads(syncs int) {
 	if len(live) > syncs || len(owners) > len(slices) || len(live)+len(owners) < len(reads) {
 		s.T.Errorf("the controller, which has its caches, also read: %s", reads)
 	}
+}
+
+// checkService compares a Service, in every field that the API server does not set, with what the LocalService of
+// TestFanOut should have on a node.
+func checkService(t *testing.T, service *corev1.Service, ls *v1alpha1.LocalService, node string) {
+	t.Helper()
+	singleStack, cluster := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
+	want := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "demo-" + node,
+			Namespace: ls.Namespace,
+			Labels:    map[string]string{"owner": "demo", "vm/rack": node, "team": "infra"},
+			Annotations: map[string]string{
+				"example.com/note":                  "hello",
+				"localservice.dev/node":             node,
+				"localservice.dev/applied-metadata": `{"labels":["team"],"annotations":["example.com/note"]}`,
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "localservice.dev/v1alpha1", Kind: "LocalService", Name: "demo", UID: ls.UID,
+				Controller: new(true), BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec: corev1.ServiceSpec{
+			Type:       corev1.ServiceTypeClusterIP,
+			ClusterIP:  "None",
+			ClusterIPs: []string{"None"},
+			Ports: []corev1.ServicePort{{
+				Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(8080),
+			}},
+			Selector:              map[string]string{"app": "demo", "vm/rack": node},
+			SessionAffinity:       corev1.ServiceAffinityNone,
+			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
+			IPFamilyPolicy:        &singleStack,
+			InternalTrafficPolicy: &cluster,
+		},
+	}
+	got := service.DeepCopy()
+	for _, entry := range got.ManagedFields {
+		if entry.Manager != "local-service-controller" {
+			t.Errorf("Service %s was also written by %s", got.Name, entry.Manager)
+		}
+	}
+	got.UID, got.ResourceVersion, got.CreationTimestamp, got.ManagedFields = "", "", metav1.Time{}, nil
+	if err := framework.Equal("Service", got, want); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNamesOfNodes tests that the API server accepts the names, labels and annotations of Services for all kinds of
+// node names that occur in practice.
+func TestNamesOfNodes(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "names")
+	longest := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("o", 62), 2)
+	longest += "." + strings.Repeat("p", validation.DNS1123SubdomainMaxLength-len(longest)-1)
+	fitting := s.Namespace + strings.Repeat("x", 58-len(s.Namespace)) // 63 characters together with "demo-"
+	nodes := []string{
+		"node1-" + s.Namespace,
+		"1-" + s.Namespace, // begins with a digit
+		"ip-10-0-0-3.ec2.internal." + s.Namespace,
+		"ip-10-0-0-3-ec2.internal." + s.Namespace, // the same with dashes for dots
+		"ip-10-0-0-3-ec2-internal-" + s.Namespace, // and so is this
+		"worker-0.ocp.example.com." + s.Namespace,
+		fitting,
+		s.Namespace + strings.Repeat("x", 59-len(s.Namespace)), // 64
+		s.Namespace + strings.Repeat("y", 64-len(s.Namespace)), // too long for a label value
+		longest,
+		longest[:len(longest)-1] + "q", // differs in the last of 253 characters
+	}
+	for _, node := range nodes {
+		s.CreateNode(node, nil)
+	}
+	for _, localService := range []string{"demo", strings.Repeat("l", 52)} {
+		services := s.MustOwn(s.CreateReady(localService), len(nodes))
+		for _, node := range nodes {
+			name, value := naming.ServiceName(localService, node), naming.NodeLabelValue(node)
+			service := services[name]
+			if service == nil {
+				t.Errorf("node %s has no Service %s among %v", node, name, slices.Sorted(maps.Keys(services)))
+				continue
+			}
+			if got := service.Annotations[v1alpha1.NodeAnnotationKey]; got != node {
+				t.Errorf("Service %s has node %s in its annotation; want %s", name, got, node)
+			}
+			if got := service.Spec.Selector[nodeLabel]; got != value || service.Labels[nodeLabel] != value {
+				t.Errorf("Service %s selects pods of %s and has the label %s; want %s",
+					name, got, service.Labels[nodeLabel], value)
+			}
+		}
+	}
+	// The documented form, which users type.
+	s.WaitServiceExists("demo-" + nodes[0])
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -73,6 +74,79 @@ func checkCopy(s *scene, source *discoveryv1.EndpointSlice, of *corev1.Service) 
 			"localservice.dev/hostnames":             "published",
 		}),
 	))
+}
+
+// TestHostnamesOfManyPods tests more pods than one EndpointSlice has room for.
+func TestHostnamesOfManyPods(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "many")
+	pass := s.newSliceFence()
+	nodes := s.AddNodes("a", "b")
+	s.WaitServiceAccount()
+	const pods = 120
+	s.InParallel(pods, func(i int) error {
+		s.run(fmt.Sprintf("pod-%d", i), nodes[i%2], fmt.Sprintf("10.1.0.%d", i+1))
+		return nil
+	})
+	s.CreateReady("demo", framework.WithHostnames)
+	wantPods := func(want int) {
+		t.Helper()
+		s.Eventually("all names are published", func(ctx context.Context) error {
+			names, err := s.names(ctx)
+			all, err2 := s.slicesOf(ctx, "demo")
+			return errors.Join(err, err2, framework.Equal("addresses", len(names), want),
+				framework.Equal("EndpointSlices", len(all), 2))
+		})
+	}
+	wantPods(pods)
+	pass()
+	s.ResetCount()
+	s.Must(s.PodClient().Delete(t.Context(), "pod-7", metav1.DeleteOptions{}))
+	wantPods(pods - 1)
+	pass()
+	// Kubernetes, too, may fill the gap that a pod leaves.
+	theirs := s.AllRequests().By("kube-controller-manager/").Namespace(s.Namespace).Resource("endpointslices").Writes()
+	if ours := s.Requests().Resource("endpointslices").Writes(); len(ours) > len(theirs) {
+		t.Errorf("the controller's writes of EndpointSlices: %s; those of Kubernetes: %s", ours, theirs)
+	}
+}
+
+// TestHostnamesFollowPods tests how a name changes when its pods become ready or end, or are on nodes that are not
+// selected.
+func TestHostnamesFollowPods(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "follow")
+	nodes := s.AddNodes("a", "b")
+	other := s.NodeName("other")
+	s.CreateNode(other, map[string]string{framework.SceneLabel: "none"})
+	t.Cleanup(func() {
+		if err := s.Kube.CoreV1().Nodes().Delete(context.Background(), other, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	s.CreateReady("demo", framework.WithHostnames)
+	s.wantNames()
+	s.waitReadyNodes("0/2")
+	s.run("a", nodes[0], "10.1.0.1")
+	s.CreatePod("b", nodes[1], app, withFinalizer)
+	s.setPodStatus("b", "10.1.0.2", "NotReady")
+	s.run("other", other, "10.1.0.3")
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2!")
+	s.waitReadyNodes("1/2")
+	s.setPodStatus("b", "10.1.0.2", "")
+	s.waitReadyNodes("2/2")
+	s.Must(s.PodClient().Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2!") // It is ending, and so not ready.
+	s.waitReadyNodes("1/2")
+	s.PatchNode(other, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, s.Namespace))
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2!", "other=10.1.0.3")
+	s.WaitStatusNodes("demo", 3)
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3")
+	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["no"] = "node" })
+	s.WaitStatusNodes("demo", 0)
+	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3") // A selector that matches nothing takes no name away.
+	s.PatchPod("b", `{"metadata": {"finalizers": null}}`)
 }
 
 // TestHostnamesOfBothFamilies tests the addresses of both families, each in EndpointSlices of its own.
