@@ -70,14 +70,19 @@ func keptByFinalizer(s *scene) (cure func()) {
 
 // invalidSpec stores a spec that only a loosened CustomResourceDefinition accepts. The cure is that of the runbook.
 func invalidSpec(s *scene) (cure func()) {
+	s.AddNodes("a")
 	const loosened = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
 	_, err := s.Dynamic.Resource(framework.CRDs).Patch(s.Ctx(), framework.CRDName, types.JSONPatchType,
 		[]byte(loosened),
 		metav1.PatchOptions{})
 	s.Must(err)
-	manifest := "apiVersion: localservice.dev/v1alpha1\nkind: LocalService\nmetadata: {name: demo, namespace: " +
-		s.Namespace + "}\nspec: {clusterIP: None, selector: {app: demo}, ports: many}\n"
+	manifest := fmt.Sprintf(`
+apiVersion: localservice.dev/v1alpha1
+kind: LocalService
+metadata: {name: demo, namespace: %[1]s}
+spec: {clusterIP: None, selector: {app: demo}, nodeSelector: {%[2]s: %[1]s}, ports: many}
+`, s.Namespace, framework.SceneLabel)
 	s.Eventually("the spec is stored", func(ctx context.Context) error {
 		_, _, err := s.Playground(ctx, []byte(manifest), "kubectl", "create", "-f", "-")
 		return err
