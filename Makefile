@@ -38,8 +38,8 @@ test: SEED := $(or $(SEED),1)
 test: test-unit ## Run all tests, and see that the benchmark works
 	@$(MAKE) --no-print-directory simulate FOR=30s
 	@$(MAKE) --no-print-directory test-integration
-# These wait most of their time: for leases to end, alerts to fire, pods to start.
-	@$(MAKE) --no-print-directory --jobs=4 test-e2e test-alerts test-fault bench-smoke
+# These wait most of their time: for leases to end, alerts to fire, pods to start. The longest ones come first.
+	@$(MAKE) --no-print-directory --jobs=4 test-e2e test-migration test-alerts test-fault bench-smoke test-playground
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
@@ -105,7 +105,14 @@ test-arm64: ## Check the code for arm64, and run the tests of the packages in an
 
 .PHONY: test-e2e
 test-e2e: build playground ## Run everything in a cluster of three real nodes
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./e2e/...
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m -skip '^TestMigration$$' ./e2e/...
+
+.PHONY: test-migration
+test-migration: build playground ## Follow docs/migration.md there, while clients send requests; 5 minutes
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m -run '^TestMigration$$' ./e2e/...
+
+.PHONY: test-playground
+test-playground: build playground ## Test the cluster itself
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./playground/...
 	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
 
