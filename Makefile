@@ -37,7 +37,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 test: SEED := $(or $(SEED),1)
 test: test-unit ## Run all tests, and see that the benchmark works
 	@$(MAKE) --no-print-directory simulate FOR=30s
-	@$(MAKE) --no-print-directory test-integration
+	@$(MAKE) --no-print-directory prometheus test-integration
 # These wait most of their time: for leases to end, alerts to fire, pods to start. The longest ones come first.
 	@$(MAKE) --no-print-directory --jobs=4 test-e2e test-migration test-alerts test-fault bench-smoke test-playground
 
