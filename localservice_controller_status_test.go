@@ -224,9 +224,14 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 		over.Store(true)
 		time.Sleep(time.Minute)
 		expect("the Service is not refused any more", 1, 10*time.Second, 15*time.Second)
-		f.remove(testLocalService())
+		over.Store(false)
 		f.set(testNode("node3"))
-		expect("a LocalService is gone", 0, 0, 0)
+		expect("another one joins, and its Service is refused", 0, 0, 0)
+		f.remove(testLocalService())
+		over.Store(true)
+		expect("the LocalService is gone", 0, 0, 0)
+		f.set(testLocalService())
+		expect("its successor", 0, 0, 0)
 	})
 }
 
