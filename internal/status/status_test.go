@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 			"False NoNodesSelected", "",
 			`no node matches spec.nodeSelector "disk=x", so there is nothing to create. Correct`},
 		"no nodes selected any more": {Report{Plan: found{Unselected: unselected(3)}}, "False NoNodesSelected",
-			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept (3). Correct`},
+			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept, and their names still work (3). Correct`},
 		"no nodes selected, of which some are gone": {Report{Plan: found{Unselected: unselected(3)}, Unfinished: true},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
@@ -80,6 +80,11 @@ func TestStatus(t *testing.T) {
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). ` +
 				"If nothing uses them, delete them; if"},
+		"conflict with another LocalService": {
+			Report{Plan: found{Nodes: 3, InPlace: 1, Changes: append(conflicts("demo-b"), owned("demo-c"))}},
+			"False NameTaken", "False NameTaken", "NameTaken",
+			`^2 Services already exist: "demo-b" (no owner), "demo-c" (owner: LocalService other). ` +
+				"Create this LocalService under another name: owners create their Services again$"},
 		"waiting": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: waiting}}, "False WaitingForDeletion",
 			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
 		"refused": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true, Refused: []error{quota, quota}},
@@ -258,6 +263,14 @@ func conflicts(names ...string) []plan.Change {
 			Current: plan.FromAPI(testobject.ForeignService(name), "vm/rack")})
 	}
 	return out
+}
+
+// owned is a conflict with a Service of another LocalService.
+func owned(name string) plan.Change {
+	service := testobject.ForeignService(name)
+	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(),
+		Kind: "LocalService", Name: "other", UID: "other", Controller: new(true)}}
+	return plan.Change{Action: plan.Conflict, Name: name, Current: plan.FromAPI(service, "vm/rack")}
 }
 
 // TestWarnings: a condition that begins to need attention, or changes while it does, causes an event. Changed numbers

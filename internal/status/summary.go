@@ -130,26 +130,33 @@ func truncate(s string, length int) string {
 }
 
 // summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and
-// says what to do.
+// says what to do. To delete a Service with an owner, which may be another LocalService, would not help.
 func summarizeConflicts(conflicts []plan.Change) string {
-	const advice = ". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService under " +
-		"another name: a Service cannot be renamed"
+	isOwned := func(change plan.Change) bool { return change.Current.Controller() != plan.Controller{} }
+	advise := func(them string) string {
+		if slices.ContainsFunc(conflicts, isOwned) {
+			return ". Create this LocalService under another name: owners create their Services again"
+		}
+		return fmt.Sprintf(". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService "+
+			"under another name: a Service cannot be renamed", them)
+	}
 	var list []string
 	for i := range conflicts[:min(len(conflicts), namesInMessage)] {
 		owner := "no owner"
-		if controller := conflicts[i].Current.Controller(); controller != (plan.Controller{}) {
+		if isOwned(conflicts[i]) {
+			controller := conflicts[i].Current.Controller()
 			owner = "owner: " + truncate(controller.Description(), controllerLength)
 		}
 		list = append(list, fmt.Sprintf("%q (%s)", conflicts[i].Name, owner))
 	}
 	if len(conflicts) == 1 {
-		return fmt.Sprintf("Service %s already exists", list[0]) + fmt.Sprintf(advice, "it")
+		return fmt.Sprintf("Service %s already exists", list[0]) + advise("it")
 	}
 	names := strings.Join(list, ", ")
 	if more := len(conflicts) - namesInMessage; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + fmt.Sprintf(advice, "them")
+	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + advise("them")
 }
 
 // Count says how many there are: "1 Service", "2 Services".

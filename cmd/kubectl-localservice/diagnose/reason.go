@@ -93,7 +93,8 @@ func conflict(service *corev1.Service) string {
 		return "the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, " +
 			"create this LocalService under another name"
 	}
-	return "the name is taken by a Service of " + controller.Description()
+	return "the name is taken by a Service of " + controller.Description() +
+		": create this LocalService under another name"
 }
 
 // podProblem finds what is wrong with the pods of a name, given its endpoints in the EndpointSlices.

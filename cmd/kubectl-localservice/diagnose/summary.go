@@ -60,7 +60,8 @@ func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 	case kept > 0 && ls.Spec.Mode == v1alpha1.ModeHostnames:
 		message += ", and the controller removes no published name"
 	case kept > 0:
-		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist", status.Count(kept, "Service"))
+		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist, whose names still work",
+			status.Count(kept, "Service"))
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"
 }
