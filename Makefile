@@ -4,7 +4,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # Most of a first run compiles Kubernetes. Without symbols for debuggers, which the linker drops anyway, that takes an
-# eighth less time. `make verify` vets all code, so the tests need not: vet looks at everything that is imported.
+# eighth less time. `make verify` and `make lint` vet the code, so the tests need not: vet looks at everything that is
+# imported.
 export GOFLAGS ?= -gcflags=all=-dwarf=false -vet=off
 
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
