@@ -153,13 +153,17 @@ spec: {policyName: NAMESPACE}
 	}
 }
 
-// manyServices requests more Services with a cluster IP than pods of a namespace can handle.
+// manyServices requests more Services with a cluster IP than pods of a namespace can handle. The cure does not wait for
+// all of them to be replaced, four at a time.
 func manyServices(s *scene) (cure func()) {
 	s.AddManyNodes(1001)
 	s.Create("demo", framework.WithClusterIP)
 	return func() {
 		s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = corev1.ClusterIPNone })
-		s.WaitReady("demo")
+		s.WaitLocalService("demo", "is not near capacity", func(ls *v1alpha1.LocalService) error {
+			return framework.CheckCondition(ls, v1alpha1.ConditionNearCapacity, metav1.ConditionFalse,
+				v1alpha1.ReasonEnoughCapacity)
+		})
 	}
 }
 
