@@ -105,11 +105,11 @@ test-arm64: ## Check the code for arm64, and run the tests of the packages in an
 	GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -timeout 30m -exec qemu-aarch64-static ./internal/... ./pkg/naming
 
 .PHONY: test-e2e
-test-e2e: build playground ## Run everything in a cluster of three real nodes
+test-e2e: build playground ## Run everything else in a cluster of three real nodes
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m -skip '^TestMigration$$' ./e2e/...
 
 .PHONY: test-migration
-test-migration: build playground ## Follow docs/migration.md there, while clients send requests; 5 minutes
+test-migration: build playground ## Follow docs/migration.md on three real nodes, while clients send requests; 5 minutes
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m -run '^TestMigration$$' ./e2e/...
 
 .PHONY: test-playground
