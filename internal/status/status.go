@@ -200,8 +200,8 @@ func (r *Report) noNodesSelected() string {
 		message += ", so there is nothing to create"
 	}
 	if r.Unselected.Kept > 0 {
-		message += fmt.Sprintf(", so the Services of nodes that exist are kept, and "+
-			"their names still work (%d)", r.Unselected.Kept)
+		message += fmt.Sprintf(", so the Services of nodes that exist are kept, and their names still work (%d)",
+			r.Unselected.Kept)
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes"
 }

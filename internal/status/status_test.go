@@ -60,7 +60,8 @@ func TestStatus(t *testing.T) {
 			"False NoNodesSelected", "",
 			`no node matches spec.nodeSelector "disk=x", so there is nothing to create. Correct`},
 		"no nodes selected any more": {Report{Plan: found{Unselected: unselected(3)}}, "False NoNodesSelected",
-			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept, and their names still work (3). Correct`},
+			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept, and their names ` +
+				`still work (3). Correct`},
 		"no nodes selected, of which some are gone": {Report{Plan: found{Unselected: unselected(3)}, Unfinished: true},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {

@@ -132,7 +132,7 @@ func truncate(s string, length int) string {
 // summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and
 // says what to do. To delete a Service with an owner, which may be another LocalService, would not help.
 func summarizeConflicts(conflicts []plan.Change) string {
-	isOwned := func(change plan.Change) bool { return change.Current.Controller() != plan.Controller{} }
+	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
 	advise := func(them string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
 			return ". Create this LocalService under another name: owners create their Services again"

@@ -3,9 +3,9 @@
 //
 // Most tests share a cluster. Those that need it exclusively, because they remove nodes, stop the controller or change
 // what all pods get, run first, one after the other. Then the others run at the same time, each in a namespace of its
-// own. Some start a cluster of their own: the walk-through, which shows how to, and tests of admission policies that need
-// an attacker instead of nodes, or another version of Kubernetes. The migration, which waits for minutes and uses the
-// namespace default, has a target of its own in the Makefile.
+// own. Some start a cluster of their own: the walk-through, which shows how to, and tests of admission policies that
+// need an attacker instead of nodes, or another version of Kubernetes. The migration, which waits for minutes and uses
+// the namespace default, has a target of its own in the Makefile.
 package e2e
 
 import (

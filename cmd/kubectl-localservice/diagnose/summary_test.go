@@ -55,8 +55,9 @@ func TestNoNodes(t *testing.T) {
 				"kubectl get nodes --show-labels"},
 		"Service kept": {Input{LocalService: localService(selecting), AllNodes: true,
 			Services: append(other("demo-n2", nil), service("n1"))},
-			`No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, whose ` +
-				"names still work. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"},
+			`No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, ` +
+				"whose names still work. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes " +
+				"--show-labels"},
 		"names kept": {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published ` +
 			"name. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"},
 		"nodes not listed": {Input{LocalService: localService(selecting)}, ""},
