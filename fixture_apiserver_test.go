@@ -266,7 +266,7 @@ func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Se
 func inPlace(nodes int) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
 		report := status.Report{Plan: plan.Plan{Nodes: nodes, InPlace: nodes}}
-		ls.Status = report.Status(ls.Status, ls.Generation)
+		ls.Status = report.Status(ls)
 	}
 }
 

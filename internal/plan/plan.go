@@ -71,8 +71,6 @@ type Plan struct {
 	Retirement Retirement
 	// Capacity is how many Services there will be when the plan is carried out.
 	Capacity Capacity
-	// TranslatedPorts says on which other ports clients find the pods, "" if there are none.
-	TranslatedPorts string
 	// Unselected is set if the nodeSelector matches no node.
 	Unselected *Unselected
 }
@@ -155,7 +153,7 @@ func Compute(in Input) Plan {
 		// Pods may be known before their nodes.
 		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes.UnsortedList()), plan.Nodes)
 	}
-	plan.Capacity, plan.TranslatedPorts = plan.capacity(&in), TranslatedPorts(in.localService())
+	plan.Capacity = plan.capacity(&in)
 	plan.retire(&in)
 	return plan
 }

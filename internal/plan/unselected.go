@@ -3,8 +3,6 @@ package plan
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -12,8 +10,6 @@ import (
 // nothing of a node that still exists is deleted. It depends on no flag and remembers nothing: the same caches give the
 // same plan at the next sync, after a restart, and to the next leader.
 type Unselected struct {
-	// Selector is the nodeSelector, as kubectl takes it.
-	Selector string
 	// Kept is the number of Services that stay although they are not wanted, and Retiring how many of those belong to
 	// the previous mode.
 	Kept, Retiring int
@@ -27,7 +23,7 @@ func (in *Input) selectsNothing() bool {
 // keepUnselected removes the deletions from the plan of a LocalService that selects no node, except for Services whose
 // node is gone. These are deleted only if the API server does not have the node either.
 func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
-	kept := &Unselected{Selector: labels.FormatLabels(in.localService().Spec.NodeSelector)}
+	kept := &Unselected{}
 	changes = slices.DeleteFunc(changes, func(change Change) bool {
 		if change.Action != Delete && change.Action != Retire {
 			return false

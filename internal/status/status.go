@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -47,9 +48,10 @@ func (r *Report) waitingCopies() int {
 	return r.Copies.Count(plan.Wait)
 }
 
-// Status returns the status that follows from the report. If nothing has changed, it equals old, timestamps included.
-func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alpha1.LocalServiceStatus {
-	status := *old.DeepCopy()
+// Status returns the status of a LocalService that follows from a report about it. If nothing has changed, it equals the
+// one before, timestamps included.
+func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
+	generation, status := ls.Generation, *ls.Status.DeepCopy()
 	status.ObservedGeneration = generation
 	if r.Invalid == nil { // Otherwise nothing was looked at.
 		status.Nodes = int32(r.Nodes)
@@ -57,7 +59,7 @@ func (r *Report) Status(old v1alpha1.LocalServiceStatus, generation int64) v1alp
 		status.ReadyNodes = int32(r.Ready)
 		status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	}
-	ready := r.ready()
+	ready := r.ready(ls)
 	near := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNearCapacity)
 	if r.Invalid == nil || near == nil {
 		near = new(nearCapacity(&r.Capacity))
@@ -115,7 +117,7 @@ func (r *Report) setRetiring(status *v1alpha1.LocalServiceStatus, generation int
 	meta.SetStatusCondition(&status.Conditions, c)
 }
 
-func (r *Report) ready() metav1.Condition {
+func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
 	case r.Invalid != nil:
@@ -139,7 +141,7 @@ func (r *Report) ready() metav1.Condition {
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
 			"look for finalizers with kubectl get service -o yaml", Count(r.Count(plan.Wait), "Service"))
 	case r.Unselected != nil:
-		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
+		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.isUnpublished():
 		c.Reason = v1alpha1.ReasonNoEndpointSlices
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
@@ -148,13 +150,13 @@ func (r *Report) ready() metav1.Condition {
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed, of an earlier Service",
 			Count(r.waitingCopies(), "EndpointSlice"))
 	case r.Nodes == 0:
-		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected()
+		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.answering("name") + r.translating()
+		c.Message = "every name is published" + r.answering(ls, "name") + translating(ls)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
-		c.Message = "every selected node has its Service" + r.answering("node") + r.translating()
+		c.Message = "every selected node has its Service" + r.answering(ls, "node") + translating(ls)
 	}
 	if c.Status == metav1.ConditionTrue && r.Ready == 0 {
 		c.Reason = v1alpha1.ReasonNoPodsReady
@@ -162,37 +164,41 @@ func (r *Report) ready() metav1.Condition {
 	return c
 }
 
-// seeNodes says where to look: only the plugin knows the pods.
-const seeNodes = " (kubectl localservice nodes says why)"
-
-// answering says where no pod is ready. Ready is True all the same: pods are not the controller's part.
-func (r *Report) answering(noun string) string {
+// answering says where no pod is ready, and how to look: the controller does not know the pods. Ready is True all the
+// same: pods are not its part.
+func (r *Report) answering(ls *v1alpha1.LocalService, noun string) string {
 	switch {
 	case r.Ready >= r.Nodes:
 		return ""
 	case r.Ready == 0:
-		return ", and no pod with the labels of spec.selector is ready" + seeNodes
+		return fmt.Sprintf(", and no pod that spec.selector selects is ready: see kubectl get pods -n %s -l %s",
+			ls.Namespace, selector(ls.Spec.Selector))
 	}
-	return fmt.Sprintf(", and pods are ready for %d of %s", r.Ready, Count(r.Nodes, noun)) + seeNodes
+	return fmt.Sprintf(", and pods are ready for %d of %s: kubectl localservice nodes -n %s %s says why", r.Ready,
+		Count(r.Nodes, noun), ls.Namespace, ls.Name)
 }
 
+// selector returns labels as kubectl takes them.
+func selector(set map[string]string) string { return truncate(labels.FormatLabels(set), causeLength) }
+
 // translating says on which other ports clients find the pods.
-func (r *Report) translating() string {
-	if r.TranslatedPorts == "" {
+func translating(ls *v1alpha1.LocalService) string {
+	ports := plan.TranslatedPorts(ls)
+	if ports == "" {
 		return ""
 	}
-	return "; " + r.TranslatedPorts
+	return "; " + ports
 }
 
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
-func (r *Report) noNodesSelected() string {
+func (r *Report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
 	case r.Unselected == nil && r.IsHostnames:
 		return "no node has the label that spec.groupBy names, or there is no node, so there is no name to publish"
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}
-	message := fmt.Sprintf("no node matches spec.nodeSelector %q", truncate(r.Unselected.Selector, causeLength))
+	message := fmt.Sprintf("no node matches spec.nodeSelector %q", selector(ls.Spec.NodeSelector))
 	switch {
 	case r.IsHostnames && r.InPlace+r.Written > 0:
 		message += ", so no name is removed: every node has its name"

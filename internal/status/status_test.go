@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -36,7 +37,7 @@ func TestStatus(t *testing.T) {
 	}
 	published := names(copies(2))
 	waiting := []plan.Change{{Action: plan.Wait}}
-	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Selector: "disk=x", Kept: kept} }
+	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Kept: kept} }
 	for name, c := range map[string]struct {
 		report             Report
 		ready, progressing string
@@ -47,14 +48,11 @@ func TestStatus(t *testing.T) {
 			"False ServicesInPlace", "", "every selected node has its Service$"},
 		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True NoPodsReady",
 			"False NoPodsReady", "",
-			"every selected node has its Service, and no pod with the labels of spec.selector is ready (kubectl " +
-				"localservice nodes says why)$"},
-		"all in place, and ports that are not translated": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 3,
-			TranslatedPorts: "clients connect to port 81"}}, "True ServicesInPlace", "False ServicesInPlace", "",
-			"every selected node has its Service; clients connect to port 81$"},
+			"every selected node has its Service, and no pod that spec.selector selects is ready: " +
+				"see kubectl get pods -n default -l app=demo$"},
 		"all in place, and few pods": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 1}}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready " +
-				"for 1 of 3 nodes (kubectl localservice nodes says why)$"},
+				"for 1 of 3 nodes: kubectl localservice nodes -n default demo says why$"},
 		"no nodes": {Report{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
 		"no nodes selected": {Report{Plan: found{Unselected: unselected(0)}}, "False NoNodesSelected",
 			"False NoNodesSelected", "",
@@ -131,7 +129,7 @@ func TestStatus(t *testing.T) {
 			"False NameTaken", "False NameTaken", "NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := c.report.Status(v1alpha1.LocalServiceStatus{}, 7)
+			status := c.report.Status(with(v1alpha1.LocalServiceStatus{}, 7))
 			contested, conflicted := "False NotContested", "False NoConflict"
 			if c.report.ContestedFields != nil {
 				contested = "True Contested"
@@ -155,16 +153,34 @@ func TestStatus(t *testing.T) {
 			if status.ObservedGeneration != 7 {
 				t.Errorf("observed generation %d, want 7", status.ObservedGeneration)
 			}
-			if again := c.report.Status(status, 7); !equality.Semantic.DeepEqual(status, again) {
+			if again := c.report.Status(with(status, 7)); !equality.Semantic.DeepEqual(status, again) {
 				t.Error("the same report gives another status, which would be written for ever")
 			}
 		})
 	}
 }
 
+// with returns a LocalService of a generation, with a status from earlier.
+func with(old v1alpha1.LocalServiceStatus, generation int64) *v1alpha1.LocalService {
+	ls := testobject.LocalService()
+	ls.Generation, ls.Status, ls.Spec.NodeSelector = generation, old, map[string]string{"disk": "x"}
+	return ls
+}
+
 func sliceError(why string) error {
 	return &WriteError{Action: plan.Create, Kind: EndpointSliceKind, Namespace: "default", Name: "x",
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
+}
+
+// TestStatusNamesPorts: the message says where the pods have other ports, which a headless Service does not translate.
+func TestStatusNamesPorts(t *testing.T) {
+	ls := with(v1alpha1.LocalServiceStatus{}, 1)
+	ls.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
+	status := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 3, Ready: 3}}).Status(ls)
+	got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
+	if want := "every selected node has its Service; clients must connect to port 81 "; !strings.HasPrefix(got, want) {
+		t.Errorf("the message of Ready is %q, want %q", got, want)
+	}
 }
 
 // TestRetiring: the time since which the Services of the previous mode are not needed, and the time until which they
@@ -174,7 +190,7 @@ func TestRetiring(t *testing.T) {
 		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 		retire := func(services, unanswered int) {
 			report := Report{Plan: plan.Plan{Retirement: plan.Retirement{Services: services, Unanswered: unanswered}}}
-			ls.Status = report.Status(ls.Status, ls.Generation)
+			ls.Status = report.Status(ls)
 		}
 		want := func(what string, left time.Duration, known bool, says string) {
 			t.Helper()
@@ -201,7 +217,7 @@ func TestRetiring(t *testing.T) {
 		want("a pod is not ready for a moment", plan.RetireAfter-20*time.Second, true, "the new names answer")
 		ls.Generation++
 		want("the spec has changed", 0, false, "the new names answer")
-		ls.Status = (&Report{Invalid: errors.New("bad")}).Status(ls.Status, ls.Generation)
+		ls.Status = (&Report{Invalid: errors.New("bad")}).Status(ls)
 		want("it is invalid", 0, false, "the new names answer")
 		retire(3, 0)
 		want("all answer again", plan.RetireAfter, true, "the new names answer")
@@ -215,12 +231,12 @@ func TestRetiring(t *testing.T) {
 // TestStatusKeepsTransitionTimes: a condition's time is that of its last transition, and the old status is not mutated.
 func TestStatusKeepsTransitionTimes(t *testing.T) {
 	long := metav1.Unix(1, 0)
-	old := (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}).Status(v1alpha1.LocalServiceStatus{}, 1)
+	old := (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}).Status(with(v1alpha1.LocalServiceStatus{}, 1))
 	for i := range old.Conditions {
 		old.Conditions[i].LastTransitionTime = long
 	}
 	before := *old.DeepCopy()
-	status := (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 1, Changes: conflicts("x")}}).Status(old, 2)
+	status := (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 1, Changes: conflicts("x")}}).Status(with(old, 2))
 	if !meta.FindStatusCondition(status.Conditions, "Progressing").LastTransitionTime.Equal(&long) {
 		t.Error("Progressing has not changed, but its time has")
 	}
@@ -238,7 +254,7 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 	for _, isHostnames := range []bool{false, true} {
 		status := func(ready int) v1alpha1.LocalServiceStatus {
 			return (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 2, Ready: ready, IsHostnames: isHostnames,
-				Copies: plan.Copies{Sources: 1}}}).Status(v1alpha1.LocalServiceStatus{}, 1)
+				Copies: plan.Copies{Sources: 1}}}).Status(with(v1alpha1.LocalServiceStatus{}, 1))
 		}
 		for _, after := range []int{1, 2} {
 			if changed := Changed(status(0).Conditions, status(after).Conditions); len(changed) > 0 {
@@ -250,7 +266,7 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
-	status := (&Report{Invalid: errors.New("bad")}).Status(v1alpha1.LocalServiceStatus{Nodes: 3, Services: 3}, 2)
+	status := (&Report{Invalid: errors.New("bad")}).Status(with(v1alpha1.LocalServiceStatus{Nodes: 3, Services: 3}, 2))
 	if status.Nodes != 3 || status.Services != 3 {
 		t.Errorf("%d nodes and %d services, want 3 and 3", status.Nodes, status.Services)
 	}

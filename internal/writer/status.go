@@ -46,7 +46,7 @@ func NewStatuses(deps Dependencies, client clientset.Interface,
 // it returns how long to wait.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
 	err error) {
-	after := report.Status(ls.Status, ls.Generation)
+	after := report.Status(ls)
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil
 	}

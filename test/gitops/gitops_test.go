@@ -57,7 +57,7 @@ func TestEveryReport(t *testing.T) {
 	check := newHealthCheck(t)
 	before := map[string]v1alpha1.LocalServiceStatus{}
 	reports(func(r report.Report) {
-		told := r.Status(v1alpha1.LocalServiceStatus{}, 2)
+		told := r.Status(generation2(v1alpha1.LocalServiceStatus{}))
 		ready := meta.FindStatusCondition(told.Conditions, v1alpha1.ConditionReady)
 		want, known := answers[ready.Reason]
 		if !known {
@@ -65,7 +65,7 @@ func TestEveryReport(t *testing.T) {
 		}
 		if _, seen := before[ready.Reason]; !seen {
 			for reason, old := range before { // Each of the states follows each other one.
-				wantAnswer(t, check, reason+", then "+ready.Reason, 2, r.Status(old, 2), want)
+				wantAnswer(t, check, reason+", then "+ready.Reason, 2, r.Status(generation2(old)), want)
 			}
 			before[ready.Reason] = told
 			wantAnswer(t, check, ready.Reason+" of an earlier generation", 3, told, status.InProgressStatus)
@@ -75,6 +75,11 @@ func TestEveryReport(t *testing.T) {
 	if len(before) != len(answers) {
 		t.Errorf("%d reasons were reported; there are %d", len(before), len(answers))
 	}
+}
+
+// generation2 returns a LocalService of the second generation, with a status from earlier.
+func generation2(old v1alpha1.LocalServiceStatus) *v1alpha1.LocalService {
+	return &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: old}
 }
 
 // reports calls yield with all combinations of what a report can have.
