@@ -169,12 +169,13 @@ func (r *target[T]) update(p *pair, out *request) {
 	if keeps {
 		text = "as it was"
 	}
+	fresh := r.object(metadata, content)
 	out.what = fmt.Sprintf("update %v {%s}, %s resourceVersion, %s UID", metadata, text, version, uid)
 	out.do = func(ctx context.Context, s *side, was known) (any, error) {
 		if was.object == nil { // Some would be created. The controllers update only what they have read.
 			return "nothing to update", nil
 		}
-		object := r.object(metadata, content)
+		object := fresh.DeepCopyObject().(T)
 		if stored, ok := was.object.(T); ok && keeps {
 			labels, annotations := object.GetLabels(), object.GetAnnotations()
 			object = stored.DeepCopyObject().(T)

@@ -125,7 +125,7 @@ func (p *pair) askAll(count int, request func(p *pair) request) {
 
 func pick[T any](p *pair, of ...T) T { return of[p.IntN(len(of))] }
 
-// request is a request to both sides. Its do receives the object that a side has.
+// request is a request to both sides, which make it at the same time. Its do receives the object that a side has.
 type request struct {
 	kind, namespace, name, what string
 
