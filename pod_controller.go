@@ -43,10 +43,6 @@ type podController struct {
 	refusals     *writer.Refusals
 	clock        clock.PassiveClock
 	waits        *metrics.Waits // of pods since they were scheduled
-
-	// labelledAtBinding is whether the last scheduled pod already had its label: then the admission policy works, and
-	// nothing remains to be written. It is nil until a pod is scheduled. Only the event handler uses it.
-	labelledAtBinding *bool
 }
 
 func newPodController(deps app.Dependencies) (*podController, error) {
@@ -66,23 +62,14 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
 }
 
-// podScheduled observes, from a newly scheduled pod, whether an admission policy labels pods in the write that binds
-// them.
-func (c *podController) podScheduled(p *cache.Pod) {
-	if node := p.Node(); p.Completed() || naming.NodeLabelValue(node) != node {
-		return // The policy leaves longer names to us.
-	}
-	if c.labelledAtBinding != nil && *c.labelledAtBinding == p.Labelled() {
-		return
-	}
-	c.labelledAtBinding = new(p.Labelled())
-	if p.Labelled() {
+// podScheduled shows, by a newly scheduled pod, whether an admission policy labels pods in the write that binds them.
+func podScheduled(p *cache.Pod) {
+	switch node := p.Node(); {
+	case p.Completed(), naming.NodeLabelValue(node) != node: // The policy leaves longer names to us.
+	case p.Labelled():
 		metrics.PodsLabelledAtBinding.Set(1)
-		klog.Background().Info("Pods arrive with their node label: the admission policy works, and only pods from " +
-			"before are left to label")
-	} else {
+	default:
 		metrics.PodsLabelledAtBinding.Set(0)
-		klog.Background().Info("Pods arrive without their node label: it is written to each", "allPods", c.all)
 	}
 }
 
@@ -97,7 +84,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 	// Pods from before the start say nothing about current bindings.
 	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced(after.GetNamespace())
 	if isScheduled {
-		c.podScheduled(after)
+		podScheduled(after)
 	}
 	if c.wantsLabel(after) {
 		if isScheduled {

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
+	componentmetrics "k8s.io/component-base/metrics"
 
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -211,8 +213,10 @@ func TestPodsErrors(t *testing.T) {
 	}
 }
 
-// TestPodsLabelledAtBinding: the controller detects from newly scheduled pods whether an admission policy labels them.
+// TestPodsLabelledAtBinding: a metric shows, by newly scheduled pods, whether an admission policy labels them.
 func TestPodsLabelledAtBinding(t *testing.T) {
+	registry := componentmetrics.NewKubeRegistry()
+	registry.MustRegister(metrics.PodsLabelledAtBinding)
 	synctest.Test(t, func(t *testing.T) {
 		labelled := withLabels(map[string]string{"vm/rack": "node1"})
 		f := newFixture(t, testPod("before"), testPod("labelled-before", labelled), testLocalService())
@@ -223,21 +227,25 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 		f.watch()
 		f.run(c.Run)
 		pods := 0
-		see := func(want *bool, edit ...func(*corev1.Pod)) {
+		see := func(want float64, edit ...func(*corev1.Pod)) {
 			t.Helper()
 			pods++
 			f.set(testPod(fmt.Sprint("p", pods), edit...))
 			settle()
-			if got := c.labelledAtBinding; (got == nil) != (want == nil) || got != nil && *got != *want {
-				t.Errorf("labelled at binding: %v, want %v", got, want)
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := families[0].GetMetric()[0].GetGauge().GetValue(); got != want {
+				t.Errorf("pod %d: labelled at binding: %v, want %v", pods, got, want)
 			}
 		}
-		see(nil, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // not labelled by the policy
-		see(nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		see(new(true), labelled)
-		see(new(true), labelled)
-		see(new(false))
-		see(new(true), labelled)
+		see(1, labelled)
+		see(1, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // not labelled by the policy
+		see(1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		see(0)
+		see(0, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, labelled)
+		see(1, labelled)
 	})
 }
 
