@@ -124,19 +124,24 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	if change.Action == plan.Delete {
-		if wait := names.DeletesAfter(c.clock.Now()); wait > 0 {
+		if wait := names.DeletesAfter(c.clock.Now(), change.Current); wait > 0 {
 			c.loop.AddAfter(key, wait)
 			return nil
 		}
 	}
 	again, report, err := c.slices.Write(ctx, ls, &change, names)
+	if again == 0 && change.Action != plan.Delete {
+		again = batchPeriod // The watch may never show a copy that is deleted at once, as with Services.
+	}
 	if report {
 		c.report(cache.KeyOf(ls))
 	}
 	if err != nil {
 		return fmt.Errorf("publish the names of LocalService %s: %w", cache.KeyOf(ls), err)
 	}
-	c.loop.AddAfter(key, again)
+	if again > 0 {
+		c.loop.AddAfter(key, again)
+	}
 	return nil
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -55,10 +54,10 @@ type localServiceController struct {
 	nodeWaits *metrics.Waits
 }
 
-func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*localServiceController, error) {
+func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*localServiceController, error) {
 	// Refusals are shared, because the status reports those of both controllers. Observed is not, because an
 	// EndpointSlice and a LocalService may have the same key.
-	writers := names.Dependencies
+	writers := copies.Dependencies
 	writers.Observed = cache.NewObserved()
 	c := &localServiceController{
 		recorder:     deps.Recorder,
@@ -67,7 +66,7 @@ func newLocalServiceController(deps app.Dependencies, names *writer.Slices) (*lo
 		caches:       deps.Caches,
 		observed:     writers.Observed,
 		services:     writer.NewServices(writers, deps.Options.WriteConcurrency, deps.Recorder.Record),
-		slices:       names,
+		slices:       copies,
 		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout, deps.Clock),
 	}
@@ -112,8 +111,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// Names of mode Hostnames may depend on any label. A LocalService that selects no node keeps the Service of a
-		// node until that is deleted.
+		// Names of mode Hostnames may depend on any label. A LocalService that selects no node any more keeps the
+		// Services of nodes that exist, so the deletion of a node counts, too.
 		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
@@ -175,7 +174,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	// Contested fields, which an admission webhook or policy changes, are left unchanged for a while.
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.ContestedFields(ls)...)
 	if err != nil {
-		return c.reportInvalid(ctx, ls, err)
+		c.nodeWaits.Forget(key)
+		_, err = c.statuses.Write(ctx, ls, status.Report{Invalid: err})
+		return err
 	}
 	began := c.clock.Now()
 	p := c.plan(ls, templates)
@@ -230,22 +231,13 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 			c.loop.AddAfter(key, again)
 		}
 	}
-	if len(outcome.Made) > 0 {
-		c.loop.AddAfter(key, writer.ObserveAfter) // The watch may never show an object that is deleted at once.
+	if outcome.InPlace() > 0 {
+		// The watch may never show a Service that is deleted at once. The next sync waits until the cache is newer than
+		// the write, and then sees that the Service is missing.
+		c.loop.AddAfter(key, batchPeriod)
 	}
 	if outcome.More {
 		c.loop.Add(key)
 	}
 	return errors.Join(statusErr, outcome.Err(key))
-}
-
-// reportInvalid reports an invalid spec in the status, and in the log when it writes the status.
-func (c *localServiceController) reportInvalid(ctx context.Context, ls *v1alpha1.LocalService, invalid error) error {
-	if status.ReportsInvalid(ls, invalid) {
-		return nil
-	}
-	if _, err := c.statuses.Write(ctx, ls, status.Report{Invalid: invalid}); err != nil {
-		return err
-	}
-	return reconcile.Terminal(fmt.Errorf("LocalService %s cannot be fanned out: %w", cache.KeyOf(ls), invalid))
 }

@@ -232,6 +232,14 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 		expect("the LocalService is gone", 0, 0, 0)
 		f.set(testLocalService())
 		expect("its successor", 0, 0, 0)
+		invalid := testLocalService(func(ls *v1alpha1.LocalService) {
+			ls.Generation, ls.Spec.Selector = 2, map[string]string{"vm/rack": "node1"}
+		})
+		f.set(invalid)
+		f.set(testNode("node4"))
+		expect("a node joins while the spec is invalid", 0, 0, 0)
+		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 3 }))
+		expect("the spec is corrected", 0, 0, 0)
 	})
 }
 

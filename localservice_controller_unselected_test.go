@@ -35,7 +35,8 @@ func TestUnselected(t *testing.T) {
 		settle()
 		f.expect("writes after a mistake", []string{kept}, f.writes())
 		f.expect("events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so the ` +
-			`Services of nodes that exist are kept, and their names still work (2). Correct spec.nodeSelector or the labels of the nodes`},
+			"Services of nodes that exist are kept, and their names still work (2). Correct spec.nodeSelector or the " +
+			"labels of the nodes"},
 			f.recorded())
 		stop()
 		f.deps.Caches = f.newCaches(false)

@@ -47,6 +47,7 @@ func TestCapacityCounts(t *testing.T) {
 	}{
 		"headless, as before":     {headless, []string{"a"}, Capacity{InCluster: 3203, InNamespace: 203}},
 		"headless, two new nodes": {headless, []string{"a", "b", "c"}, Capacity{InCluster: 3205, InNamespace: 205}},
+		"an orphan is adopted":    {headless, []string{"a", "orphan"}, Capacity{InCluster: 3204, InNamespace: 204}},
 		"no node that is left":    {headless, []string{"b"}, Capacity{InCluster: 3203, InNamespace: 203}},
 		"with cluster IPs": {addressed, []string{"a", "b"}, Capacity{InCluster: 3014, InNamespace: 14,
 			ClusterIPsInNamespace: 2}},
@@ -54,7 +55,9 @@ func TestCapacityCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl := template(t, c.ls)
-			in := newCluster(stored(tmpl.Service("a"))).input(tmpl, c.nodes...)
+			orphan := stored(tmpl.Service("orphan"))
+			orphan.OwnerReferences = nil
+			in := newCluster(stored(tmpl.Service("a")), orphan).input(tmpl, c.nodes...)
 			in.LocalServices = all
 			if diff := cmp.Diff(c.want, Compute(in).Capacity); diff != "" {
 				t.Errorf("wrong capacity (-want +got):\n%s", diff)

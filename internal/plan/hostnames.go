@@ -122,8 +122,8 @@ type Copies struct {
 }
 
 const (
-	// CopyStays is how long a copy outlives its source: if somebody deletes the Source, Kubernetes deletes its
-	// EndpointSlices one after the other.
+	// CopyStays is how long a copy outlives its source: if somebody deletes EndpointSlices of the Source, Kubernetes
+	// publishes the pods again, and resolvers must not learn meanwhile that a name does not exist.
 	CopyStays = 5 * time.Second
 	// sourceSettles is how long after the creation of the Source no copy is deleted: Kubernetes publishes the pods one
 	// EndpointSlice after the other.
@@ -181,8 +181,12 @@ func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	return change, false
 }
 
-// DeletesAfter returns how long deletions of copies have to wait, 0 if not at all: all other copies must be in place.
-func (n *Names) DeletesAfter(now time.Time) time.Duration {
+// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, 0 if not at all. For a copy, all other
+// copies must be in place. What Kubernetes has published for a selector that somebody set has none of the names.
+func (n *Names) DeletesAfter(now time.Time, slice EndpointSlice) time.Duration {
+	if slice.Manager() == KubernetesSliceManager {
+		return 0
+	}
 	if left := n.Source.Created().Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
 	}

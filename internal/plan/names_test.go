@@ -131,8 +131,11 @@ func TestDeletesAfter(t *testing.T) {
 			if c.edit != nil {
 				c.edit(names)
 			}
-			if got := names.DeletesAfter(sourceCreated.Add(c.age)); got != c.want {
+			if got := names.DeletesAfter(sourceCreated.Add(c.age), copyOf(gone)); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
+			}
+			if got := names.DeletesAfter(sourceCreated.Add(c.age), one); got != 0 {
+				t.Errorf("what Kubernetes has published is not deleted before %s", got)
 			}
 		})
 	}

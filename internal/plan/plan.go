@@ -43,7 +43,7 @@ type Change struct {
 	Template *Template
 	// Name of the Service.
 	Name string
-	// Node is the name of the node that the Service is for, "" for none, and for a Service that is deleted.
+	// Node is the name of the node that the Service is for; "" for deletions, and in mode Hostnames.
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service

@@ -17,8 +17,7 @@ const RetireAfter = 30 * time.Second
 type Retirement struct {
 	// Services is their number.
 	Services int
-	// Unanswered is the number of nodes that only they reach, -1 while the new names are not complete, and it is not
-	// known.
+	// Unanswered is the number of nodes that only they reach; -1 for not known, because the new names are not complete.
 	Unanswered int
 	// Again is when to plan again, 0 if not before something changes.
 	Again time.Duration

@@ -1,5 +1,5 @@
-// Package reconcile is the one worker loop of the controllers: a queue of keys, workers, retries with backoff, errors
-// that no retry can fix, panics, and a clean stop.
+// Package reconcile is the one worker loop of the controllers: a queue of keys, workers, retries with backoff, panics,
+// and a clean stop.
 package reconcile
 
 import (
@@ -25,7 +25,7 @@ const (
 )
 
 // Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error says what was
-// attempted on which object: the loop logs it and calls again later; see Stale and Terminal for when.
+// attempted on which object: the loop logs it and calls again later; see Stale for when.
 type Func[K comparable] func(ctx context.Context, key K) error
 
 // Loop calls a Func for every key that is added.
@@ -120,9 +120,6 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 	switch {
 	case err == nil:
 		l.failures.Forget(key)
-	case errors.As(err, new(*terminalError)):
-		l.failures.Forget(key)
-		logger.Error(err, "Not tried again until the object changes", "key", key)
 	case IsStale(err):
 		l.queue.AddAfter(key, l.failures.When(key))
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
@@ -133,13 +130,6 @@ func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
 		logger.Error(err, "Trying again", "key", key, "failures", l.failures.NumRequeues(key))
 	}
 }
-
-type terminalError struct{ error }
-
-func (e *terminalError) Unwrap() error { return e.error }
-
-// Terminal marks an error that no retry can fix: the key is not tried again until it is added again.
-func Terminal(err error) error { return &terminalError{err} }
 
 type staleError struct{ error }
 

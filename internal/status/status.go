@@ -48,8 +48,8 @@ func (r *Report) waitingCopies() int {
 	return r.Copies.Count(plan.Wait)
 }
 
-// Status returns the status of a LocalService that follows from a report about it. If nothing has changed, it equals the
-// one before, timestamps included.
+// Status returns the status of a LocalService that follows from a report about it. If nothing has changed, it equals
+// the one before, timestamps included.
 func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	generation, status := ls.Generation, *ls.Status.DeepCopy()
 	status.ObservedGeneration = generation
@@ -60,11 +60,14 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 		status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	}
 	ready := r.ready(ls)
-	near := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNearCapacity)
-	if r.Invalid == nil || near == nil {
-		near = new(nearCapacity(&r.Capacity))
+	conditions := []metav1.Condition{ready, r.progressing(ready.Reason)}
+	for _, c := range []metav1.Condition{r.conflicted(), r.contested(), nearCapacity(&r.Capacity)} {
+		if old := meta.FindStatusCondition(status.Conditions, c.Type); r.Invalid != nil && old != nil {
+			c = *old
+		}
+		conditions = append(conditions, c)
 	}
-	for _, c := range []metav1.Condition{ready, r.progressing(ready.Reason), r.conflicted(), r.contested(), *near} {
+	for _, c := range conditions {
 		c.ObservedGeneration = generation
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
@@ -77,13 +80,6 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	}
 	r.setRetiring(&status, generation)
 	return status
-}
-
-// ReportsInvalid reports whether the status of a LocalService already says why its spec is invalid.
-func ReportsInvalid(ls *v1alpha1.LocalService, invalid error) bool {
-	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonInvalidSpec && ready.Message == invalid.Error() &&
-		ready.ObservedGeneration == ls.Generation
 }
 
 // setRetiring sets the condition that shows since when the Services of the previous mode are not needed any more. A

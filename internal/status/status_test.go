@@ -264,11 +264,22 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 	}
 }
 
-// TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts stay.
+// TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
-	status := (&Report{Invalid: errors.New("bad")}).Status(with(v1alpha1.LocalServiceStatus{Nodes: 3, Services: 3}, 2))
-	if status.Nodes != 3 || status.Services != 3 {
-		t.Errorf("%d nodes and %d services, want 3 and 3", status.Nodes, status.Services)
+	before := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a"),
+		ContestedFields: []string{"spec.type"}, Capacity: plan.Capacity{InCluster: 1e6}}}).
+		Status(with(v1alpha1.LocalServiceStatus{}, 1))
+	after := (&Report{Invalid: errors.New("bad")}).Status(with(before, 2))
+	if after.Nodes != 3 || after.Services != 2 {
+		t.Errorf("%d nodes and %d services, want 3 and 2", after.Nodes, after.Services)
+	}
+	for _, name := range []string{v1alpha1.ConditionConflicted, v1alpha1.ConditionContested,
+		v1alpha1.ConditionNearCapacity} {
+		c := meta.FindStatusCondition(after.Conditions, name)
+		want := meta.FindStatusCondition(before.Conditions, name).DeepCopy()
+		if want.ObservedGeneration = 2; want.Status != metav1.ConditionTrue || *c != *want {
+			t.Errorf("%+v, want %+v", c, want)
+		}
 	}
 }
 

@@ -2,14 +2,9 @@ package writer
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -45,23 +40,12 @@ func attempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
 }
 
-// storedOtherwise identifies a change of a Service that was stored differently than it was written.
-func (w *execution) storedOtherwise(change *plan.Change) Attempt {
-	return attempt(w.ls, change.Name+" was stored otherwise")
-}
-
-// isStoredOtherwise reports whether a change was made before, and was stored differently than it was written.
-func (w *execution) isStoredOtherwise(change *plan.Change) bool {
-	if change.Action != plan.Update && change.Action != plan.Adopt {
-		return false // isLasting remembers no others.
-	}
-	_, isRemembered := w.Refusals.Get(w.storedOtherwise(change))
-	return isRemembered
-}
-
-// due returns the changes of a kind that may be tried now: first the fresh ones, then those that were put off because
-// others were refused, then those that were refused themselves, and last those that were stored otherwise: where they
-// end in contested fields, all Services have the rest of these fields by then.
+// due returns the changes of a kind that may be tried now, in this order:
+//   - the fresh ones;
+//   - those that were put off because others were refused;
+//   - those that were refused themselves;
+//   - those that were stored otherwise, so that all Services have what admission lets through of a field before it is
+//     contested.
 func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change) {
 	var fresh, untried, refused, otherwise []plan.Change
 	var putOff error
@@ -108,8 +92,8 @@ func (w *execution) wait(left time.Duration) bool {
 }
 
 // conclude makes the refused changes of the batch wait, all for the same time, so that one sync tries them again. The
-// rest were not begun. If no change was accepted, all of them wait; if the batch was given up, those wait that were
-// refused before.
+// rest were not begun. They wait, too, if none was accepted, however many could be tried in the time of the sync.
+// Otherwise they are tried in the next turn.
 func (w *execution) conclude(rest []plan.Change) {
 	b := &w.batch
 	for _, r := range b.refused {
@@ -118,19 +102,18 @@ func (w *execution) conclude(rest []plan.Change) {
 	if cmp.Or(w.out.Stopped, w.contested) != nil {
 		return
 	}
-	isAllFailed, isGivenUp := b.failed > 0 && b.accepted == 0, b.isGivenUp()
+	isAllFailed := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
 	for i := range rest {
 		attempt := w.attempt(&rest[i])
 		last, isRefused := w.Refusals.Get(attempt)
-		isRefused = isRefused && !last.Untried
 		switch {
-		case (isAllFailed || isGivenUp) && (isStale(b.last) || mayPass(b.last)): // The sync is tried again soon.
-		case isAllFailed, isGivenUp && isRefused:
-			w.refuse(attempt, b.last, w.Refusals.AddLike)
-		default:
+		case !isAllFailed:
 			w.out.More = true
+		case isStale(b.last) || mayPass(b.last): // The sync is tried again soon.
+		default:
+			w.refuse(attempt, b.last, w.Refusals.AddLike)
 		}
-		if isRefused {
+		if isRefused && !last.Untried {
 			w.out.Refused = append(w.out.Refused, last.Err)
 		}
 	}
@@ -159,59 +142,4 @@ func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error))
 		add(attempt, err)
 	}
 	w.wait(w.Refusals.RetryAfter(attempt))
-}
-
-// isLasting looks at how a change was stored, and reports whether it had an effect. If admission has set fields to
-// something else, they are contested if that would happen each time: the change had no effect, or not the whole effect
-// for the second time. So a change that admission undoes in part is still made to all Services.
-func (w *execution) isLasting(change *plan.Change, stored *corev1.Service) bool {
-	fields := change.Template.Mismatches(stored, change.Node)
-	if len(fields) == 0 {
-		return true
-	}
-	switch change.Action {
-	case plan.Replace: // Another one would delete what serves again.
-		w.contest(fields)
-		return true
-	case plan.Update, plan.Adopt:
-		if w.isStoredOtherwise(change) || change.Template.IsUnchanged(change.Current, stored) {
-			w.contest(fields)
-			return false
-		}
-		w.Refusals.AddContested(w.storedOtherwise(change), &contestedError{fields})
-	}
-	w.out.Stale = append(w.out.Stale, &contestedError{fields})
-	return true
-}
-
-// contestedError has the names of fields that the API server returned differently than they were written: an admission
-// webhook or policy sets them. They count as refused.
-type contestedError struct{ fields []string }
-
-func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
-
-// contestedFields is the name of the attempt to write fields that were contested.
-const contestedFields = "fields"
-
-// ContestedFields returns the names of the fields of a LocalService's Services that are left as something else sets
-// them, sorted. Otherwise every sync would write them.
-func (s *Services) ContestedFields(ls *v1alpha1.LocalService) []string {
-	attempt := attempt(ls, contestedFields)
-	refusal, _ := s.Refusals.Get(attempt)
-	e, isContested := refusal.Err.(*contestedError)
-	if !isContested || s.Refusals.RetryAfter(attempt) == 0 {
-		return nil
-	}
-	return e.fields
-}
-
-// contest records that fields are contested: the remaining changes are planned again, without them. Missing Services
-// are still created.
-func (w *execution) contest(fields []string) {
-	known := w.ContestedFields(w.ls)
-	err := &contestedError{sets.List(sets.New(known...).Insert(fields...))}
-	if len(err.fields) > len(known) {
-		w.Refusals.AddContested(attempt(w.ls, contestedFields), err)
-	}
-	w.contested = reconcile.Stale(err)
 }

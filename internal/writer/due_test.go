@@ -176,6 +176,25 @@ func TestSlowRefusals(t *testing.T) {
 	})
 }
 
+// TestRefusedAtTheEnd: if only one write of a kind fits into the time of the sync, its refusal says nothing about the
+// others: they are tried in the next turn.
+func TestRefusedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.answer = func(request string, _ *corev1.Service) error {
+			time.Sleep(slowSyncTime - time.Second)
+			if strings.HasPrefix(request, "create") {
+				return forbidden
+			}
+			return nil
+		}
+		out, requests := f.write(f.changes(plan.Delete, "gone"), f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != 2 || !out.More || len(out.Refused) != 1 {
+			t.Errorf("%v: %+v", requests, out)
+		}
+	})
+}
+
 // TestStoredOtherwiseComeLast: where admission changes a part of a field, and a sync ends before it has reached all
 // Services, the next one first writes those that were not reached: only then, the field may be contested.
 func TestStoredOtherwiseComeLast(t *testing.T) {

@@ -91,8 +91,13 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.live.Generation--
 	expect("it begins", "DeletingServices")
 	f.ls = f.ls.DeepCopy()
-	f.ls.Status.Conditions = []metav1.Condition{{Type: "Progressing", Status: metav1.ConditionTrue}}
+	progressing := metav1.Condition{Type: "Progressing", Status: metav1.ConditionTrue,
+		ObservedGeneration: f.ls.Generation}
+	f.ls.Status.Conditions = []metav1.Condition{progressing}
 	expect("it goes on")
+	progressing.ObservedGeneration--
+	f.ls.Status.Conditions = []metav1.Condition{progressing}
+	expect("it begins while something of an earlier spec is tried again", "DeletingServices")
 	f.ls.Status.Conditions = nil
 	p.Owned = 4
 	expect("not most of them")

@@ -19,14 +19,15 @@ import (
 type Outcome struct {
 	// Made are the names of the Services whose changes were made, by action.
 	Made map[plan.Action][]string
-	// Refused are the writes that the API server refused: now, or before and not due yet.
+	// Refused are the writes that the API server refused: now, or before and not due yet. Of those that were put off
+	// because others were refused, it has one at most.
 	Refused []error
 	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
 	RetryAfter time.Duration
 	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
 	// cache was behind: the next plan, from a newer cache, will be right.
 	Failed, Stale []error
-	// More is true if time ran out before all changes were tried.
+	// More is true if the turn ended before all changes were tried.
 	More bool
 	// Stopped is why no more changes were tried: the error of the context, ErrNamespaceTerminating, or one that is
 	// Stale, because the LocalService was changed, or fields are contested.

@@ -15,8 +15,8 @@ type Pool struct{ shared chan struct{} } // holds a token for each write beyond 
 func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
 
 // Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. When all
-// that were begun have ended, it returns their number. It starts with one write at a time, allows one more for each
-// that is accepted, and one less for each that is not, so that little is tried while all are refused, even from the
+// that were begun have ended, it returns their number. It begins with one write at a time. Each accepted write allows
+// one more at a time, and each failed one allows one less, so that little is tried while all are refused, even from the
 // middle of the batch on.
 //
 // write is called with the number of the write, by several goroutines. ended is called with its error, one at a time,

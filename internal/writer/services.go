@@ -33,9 +33,6 @@ const (
 	syncTime     = 500 * time.Millisecond
 	slowSyncTime = 10 * syncTime
 	syncWrites   = 16
-	// ObserveAfter is when the controller looks again at what it wrote, whatever the watch reports: an object may be
-	// deleted before the watch has shown that it existed.
-	ObserveAfter = 5 * time.Second
 
 	eventDeletingServices = "DeletingServices"
 )
@@ -115,7 +112,10 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 
 // announce records an event before a mass deletion, which may be a mistake: once, when it begins.
 func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
-	if p.IsMassDeletion() && !meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionProgressing) {
+	progressing := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
+	isUnderWay := progressing != nil && progressing.Status == metav1.ConditionTrue &&
+		progressing.ObservedGeneration == ls.Generation
+	if p.IsMassDeletion() && !isUnderWay {
 		s.record(ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
 			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
 	}
@@ -202,8 +202,8 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	return service, nil
 }
 
-// isOurs returns nil unless a Service was stored with another controller: the garbage collector may delete it as often
-// as it is created. One without a controller stays.
+// isOurs returns an error if a Service was stored with another controller: the garbage collector may delete it as often
+// as it is created. One without a controller is adopted later.
 func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
 	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
 		return apierrors.NewBadRequest(fmt.Sprintf("it was stored with the controller %s %s instead of this "+

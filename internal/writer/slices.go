@@ -76,11 +76,11 @@ func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.
 	return false
 }
 
-// Write makes a change of the names of a LocalService, unless that has to wait after a refusal. It returns when to sync
-// again, and whether there is something to report: the change was refused, no longer is, or is contested. Its error is
-// one that may pass.
+// Write makes a change of the names of a LocalService, unless that has to wait after a refusal. It returns how long a
+// refused change has to wait, and whether there is something to report: the change was refused, no longer is, or is
+// contested. Its error is one that may pass.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
-	again time.Duration, report bool, err error) {
+	retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
 	if after := s.Refusals.RetryAfter(attempt); after > 0 {
 		return after, false, nil
@@ -91,10 +91,10 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	if err == nil {
 		s.Refusals.Remove(attempt)
 		if written == nil {
-			return ObserveAfter, wasRefused, nil
+			return 0, wasRefused, nil
 		}
 		s.Observed.Wrote(SliceKey(ls.Namespace, change.Name), s.Caches.HostnameSlices, written.ResourceVersion)
-		return ObserveAfter, !s.isStored(ls, asked, written) || wasRefused, nil
+		return 0, !s.isStored(ls, asked, written) || wasRefused, nil
 	}
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
