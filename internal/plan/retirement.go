@@ -73,7 +73,9 @@ func RemainingRetirement(ls *v1alpha1.LocalService, now time.Time) (remaining ti
 // unanswered counts the nodes that a name of the previous mode reaches, and none of the new one.
 func (p *Plan) unanswered(in *Input) (n int) {
 	for _, node := range in.Nodes {
-		byService := in.Ready[ServiceName(in.Templates[0].owner.Name, ForNode, node)]
+		name := ServiceName(in.Templates[0].owner.Name, ForNode, node)
+		_, exists := in.Owned[name] // EndpointSlices may be left of a Service that is gone.
+		byService := exists && in.Ready[name]
 		byHostname := p.Copies.readyNodes.Has(node)
 		isLost := byHostname && !byService
 		if p.IsHostnames {

@@ -81,8 +81,11 @@ func TestRetireServices(t *testing.T) {
 		"reported not to answer": {answeringFor(due, func(c *metav1.Condition) {
 			c.Status = metav1.ConditionFalse
 		}), both, both, nil, nil, 0, RetireAfter},
-		"one does not answer":                {answeringFor(due), both, one, nil, nil, 1, 0},
-		"one did not answer before, either":  {answeringFor(due), one, one, nil, all, 0, 0},
+		"one does not answer":               {answeringFor(due), both, one, nil, nil, 1, 0},
+		"one did not answer before, either": {answeringFor(due), one, one, nil, all, 0, 0},
+		"an EndpointSlice is left of a Service that is gone": {answeringFor(due), both, both, func(in *Input) {
+			in.Nodes, in.Ready["demo-c"] = append(in.Nodes, "c"), true
+		}, all, 0, 0},
 		"nothing is published, nor answered": {answeringFor(due), nil, nil, nil, all, 0, 0},
 		"a name is not published": {answeringFor(due), both, both, func(in *Input) {
 			s := sourceSlice(in.Names.Source, "s2", "c")

@@ -55,8 +55,8 @@ type demand struct {
 	mistaken int
 }
 
-// mostMistaken is the most that mistaken may be.
-const mostMistaken = 3
+// mostMistaken is the most that mistaken may be: each of a few edits may have the Service recreated.
+const mostMistaken = 10
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{server: server, story: story, names: map[types.NamespacedName]*demand{},
