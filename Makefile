@@ -37,6 +37,7 @@ demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=
 # The same histories each time: what a new one shows must not stop a change that has nothing to do with it.
 test: SEED := $(or $(SEED),1)
 test: test-unit ## Run all tests, and see that the benchmark works
+	@hack/limits.sh
 	@$(MAKE) --no-print-directory simulate FOR=30s
 	@$(MAKE) --no-print-directory prometheus test-integration
 # These wait most of their time: for leases to end, alerts to fire, pods to start. The longest ones come first.

@@ -56,7 +56,7 @@ func (c *controlPlane) start(ctx context.Context) (*kubernetes.Clientset, error)
 	if err != nil {
 		return nil, err
 	}
-	err = poll(ctx, time.Minute, "waiting for the API server", func(ctx context.Context) error {
+	err = poll(ctx, startTimeout, "waiting for the API server", func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +73,7 @@ func waitForServiceAccount(ctx context.Context, client kubernetes.Interface, con
 	if !makesServiceAccounts(controllers) {
 		return nil
 	}
-	return poll(ctx, time.Minute, "waiting for the default service account", func(ctx context.Context) error {
+	return poll(ctx, startTimeout, "waiting for the default service account", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})

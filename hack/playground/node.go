@@ -90,7 +90,7 @@ func writeConfigFiles() error {
 
 // setUpNodeNetwork configures eth0, which the sandbox connects at the same time.
 func setUpNodeNetwork(ctx context.Context, ips []string, port int) error {
-	err := poll(ctx, 10*time.Second, "waiting for eth0", func(context.Context) error {
+	err := poll(ctx, startTimeout, "waiting for eth0", func(context.Context) error {
 		_, err := netlink.LinkByName("eth0")
 		return err
 	})
@@ -124,12 +124,12 @@ func setUpNodeNetwork(ctx context.Context, ips []string, port int) error {
 // socket also gives `playground run` the node's process: see nodePID.
 func serveNode(ctx context.Context, name string) error {
 	images, err := containerd.New("/run/containerd/containerd.sock", containerd.WithDefaultNamespace("k8s.io"),
-		containerd.WithTimeout(20*time.Second))
+		containerd.WithTimeout(startTimeout))
 	if err != nil {
 		return withLog(fmt.Errorf("connecting to containerd: %w", err), insideDir.logFile(name+"-containerd"))
 	}
 	// The client connects when it is first used, and containerd may not answer yet.
-	err = poll(ctx, time.Minute, "waiting for containerd", func(ctx context.Context) error {
+	err = poll(ctx, startTimeout, "waiting for containerd", func(ctx context.Context) error {
 		_, err := images.Version(ctx)
 		return err
 	})

@@ -195,7 +195,7 @@ func (n *nodes) waitReady(ctx context.Context, name string) error {
 	m := n.find(name)
 	started := m.started
 	n.mu.Unlock()
-	err := poll(ctx, time.Minute, "waiting for node "+name, func(ctx context.Context) error {
+	err := poll(ctx, startTimeout, "waiting for node "+name, func(ctx context.Context) error {
 		object, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -218,7 +218,7 @@ func (n *nodes) waitDNS(ctx context.Context, name string) error {
 // waitFor polls one of the node's own checks; if that fails, log is likely to say why.
 func (n *nodes) waitFor(ctx context.Context, name, check, log string) error {
 	client := unixClient(n.dir.nodeSocket(name))
-	err := poll(ctx, time.Minute, fmt.Sprintf("waiting for %s on node %s", check, name),
+	err := poll(ctx, startTimeout, fmt.Sprintf("waiting for %s on node %s", check, name),
 		func(ctx context.Context) error {
 			return client.call(ctx, "GET", "/ready/"+check, nil)
 		})

@@ -155,6 +155,9 @@ func tail(path string, lines int) string {
 	return strings.Join(last, "\n")
 }
 
+// startTimeout bounds the start of each part. That takes seconds; this is for machines that are busy.
+const startTimeout = 4 * time.Minute
+
 // poll calls ok until it returns nil, the time is up, or ctx ends; then it returns why it was not.
 func poll(ctx context.Context, timeout time.Duration, what string, ok func(context.Context) error) error {
 	tooLate := fmt.Errorf("%s: not within %v", what, timeout)

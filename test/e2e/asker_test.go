@@ -27,7 +27,7 @@ const askCommand = "e2e-ask"
 // How a client of askCommand sends requests.
 const (
 	askPause   = 40 * time.Millisecond // between the requests for one URL
-	askTimeout = 3 * time.Second       // of a request
+	askTimeout = 30 * time.Second      // of a request: the machine may be busy
 	askCache   = 20 * time.Second      // for how long it keeps the addresses of a name, as many resolvers do
 )
 

@@ -92,6 +92,7 @@ func crashAtWrite(t *testing.T, s scenario, what fault, k int) (killed bool) {
 			for last := int64(-1); last != writes.Load() || w.check(t.Context()) != nil; time.Sleep(time.Second) {
 				last = writes.Load()
 				if !c.Running() {
+					<-crashed
 					return
 				}
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// leaseDuration is the shortest that the controller accepts.
-const leaseDuration = 3 * time.Second
+// leaseDuration is short, but long enough that a busy machine does not let the Lease expire.
+const leaseDuration = 10 * time.Second
 
 // TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, and changes the
 // world. Then it resumes the first one, which does not know yet that it no longer leads.
@@ -44,7 +44,11 @@ func TestPausedLeader(t *testing.T) {
 			p.steady = p.services()
 			p.createLocalService("a")
 			p.createLocalService("b")
-			<-paused
+			select {
+			case <-paused:
+			case <-time.After(framework.DefaultTimeout):
+				p.fail("the leader has not made %d writes", pauseAt)
+			}
 			p.note("the leader is paused at its write %d", pauseAt)
 			leads(t, second)
 			p.settle("the other leads")
@@ -95,6 +99,10 @@ func TestNoisyTenant(t *testing.T) {
 	})
 	var stop atomic.Bool
 	done := make(chan struct{})
+	t.Cleanup(func() {
+		stop.Store(true)
+		<-done
+	})
 	go func() {
 		defer close(done)
 		for round := int32(1); !stop.Load(); round++ {
@@ -127,8 +135,6 @@ func TestNoisyTenant(t *testing.T) {
 			t.Errorf("the Service of a node came after %d writes in another namespace", before)
 		}
 	}
-	stop.Store(true)
-	<-done
 }
 
 // TestSecondAPIServer moves the controller to another API server on the same storage, and back, by a failover each

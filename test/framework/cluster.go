@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,9 +25,6 @@ import (
 
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
-
-// nodesStartTimeout is for a cluster with nodes.
-const nodesStartTimeout = 4 * time.Minute
 
 // CRDs is the resource of CustomResourceDefinitions.
 var CRDs = schema.GroupVersionResource{
@@ -149,11 +145,7 @@ func NewCluster(t testing.TB, opts ClusterOptions) *Cluster {
 // as the API server answers, while its other components are starting: the garbage collector discovers resources when it
 // starts, and then only every 30 seconds.
 func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
-	timeout := nodesStartTimeout
-	if opts.ControlPlaneOnly {
-		timeout = DefaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	if _, err := c.WaitFor(ctx, "answering requests", func() string { return c.answers(ctx) }); err != nil {
 		return err

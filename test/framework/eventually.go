@@ -11,7 +11,7 @@ import (
 // DefaultTimeout is the timeout of all waits. What the controller does takes milliseconds; this is for busy machines,
 // and for Kubernetes' garbage collector, which looks for new resources every 30 seconds. A test with a shorter timeout
 // depends on the speed of the machine.
-const DefaultTimeout = 2 * time.Minute
+const DefaultTimeout = 4 * time.Minute
 
 // hopelessError is an error that waiting does not fix.
 type hopelessError struct{ error }

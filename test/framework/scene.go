@@ -112,7 +112,11 @@ func (s *Scene) MustKubectl(args ...string) string {
 func (s *Scene) InParallel(count int, do func(i int) error) {
 	s.T.Helper()
 	var running sync.WaitGroup
-	numbers, errs := make(chan int), make(chan error, count)
+	numbers, errs := make(chan int, count), make(chan error, count)
+	for i := range count {
+		numbers <- i
+	}
+	close(numbers)
 	for range parallelRequests {
 		running.Go(func() {
 			for i := range numbers {
@@ -120,10 +124,6 @@ func (s *Scene) InParallel(count int, do func(i int) error) {
 			}
 		})
 	}
-	for i := range count {
-		numbers <- i
-	}
-	close(numbers)
 	running.Wait()
 	close(errs)
 	for err := range errs {

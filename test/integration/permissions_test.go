@@ -78,7 +78,7 @@ func TestEachPermission(t *testing.T) {
 		s := scenes[permission]
 		opts := framework.ControllerOptions{Args: []string{"-kubeconfig=" + kubeconfigs[permission],
 			"-namespaces=" + s.Namespace, "-leader-elect", "-leader-election-namespace=" + s.Namespace,
-			"-leader-election-lease-duration=8s"}}
+			"-leader-election-lease-duration=15s"}}
 		if permission.Verb == "list" { // This API server can do without, by streaming; others cannot.
 			opts.Env = []string{"KUBE_FEATURE_WatchListClient=false"}
 		}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -36,6 +38,9 @@ const randomEdits = 60
 func TestEveryFieldRandomEdits(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
+	if given, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		seed = given
+	}
 	t.Logf("the seed is %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newScene(t, framework.NewCluster(t, dualStack(dualStackRanges)), "random")
