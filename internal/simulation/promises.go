@@ -97,13 +97,15 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 			return time.Since(pod.CreationTimestamp.Time) < overlap+reaction
 		})
 		d := g.demandOf(key)
-		isLater := d.since.After(g.edited[keyOf(ls)]) // Its node was selected after the change of mode.
+		edited := g.edited[keyOf(ls)]
+		isLater := d.since.After(edited) // Its node was selected after the change of mode.
+		isSoonAfter := d.since.Sub(edited) < overlap+reaction
 		successor := s.services[key]
 		isRemade := successor != nil && successor.CreationTimestamp.After(d.touched) &&
 			d.touched.After(g.edited[keyOf(ls)]) // A quota may have kept it away for long.
 		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction || isRemade ||
-			isLater && time.Since(d.since) < overlap+reaction {
-			continue // Nothing answers, or somebody has deleted the new Service.
+			isLater && (isSoonAfter || time.Since(d.since) < overlap+reaction) {
+			continue // Nothing answers, or somebody has deleted the new Service, or a limitation that is documented.
 		}
 		if successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap {
 			g.fail("a name was taken away before its successor was known", "%s: %s, for %s", w.By, w.Key, key)

@@ -99,10 +99,11 @@ func TestNoisyTenant(t *testing.T) {
 	})
 	var stop atomic.Bool
 	done := make(chan struct{})
-	t.Cleanup(func() {
+	end := func() {
 		stop.Store(true)
 		<-done
-	})
+	}
+	t.Cleanup(end)
 	go func() {
 		defer close(done)
 		for round := int32(1); !stop.Load(); round++ {
@@ -135,6 +136,7 @@ func TestNoisyTenant(t *testing.T) {
 			t.Errorf("the Service of a node came after %d writes in another namespace", before)
 		}
 	}
+	end()
 }
 
 // TestSecondAPIServer moves the controller to another API server on the same storage, and back, by a failover each
