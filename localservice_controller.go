@@ -238,6 +238,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	}
 	if outcome.More {
 		c.loop.Add(key)
+		return statusErr // The next turn tries again what failed. A turn without progress ends with More being false.
 	}
 	return errors.Join(statusErr, outcome.Err(key))
 }

@@ -178,3 +178,28 @@ func refuseUntil(f *fixture, verb, resource string) *atomic.Bool {
 	})
 	return &over
 }
+
+// TestProgressEndsBackoff: an API server that is sometimes busy during a long fan-out does not make it wait for minutes
+// when it is busy altogether for a moment.
+func TestProgressEndsBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 900
+		f := newFixture(t, append(testNodes(nodes), testLocalService())...)
+		f.deps.Options.WriteConcurrency = 1
+		began, requests := time.Now(), 0
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			time.Sleep(20 * time.Millisecond)
+			requests++
+			sometimes, always, over := requests%20 == 0, time.Since(began) > 10*time.Second,
+				time.Since(began) > 13*time.Second
+			return (sometimes || always) && !over, nil, apierrors.NewServiceUnavailable("busy")
+		})
+		f.runLocalServices()
+		for len(f.services()) < nodes && time.Since(began) < 5*time.Minute {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("%d of %d Services are in place after %s", len(f.services()), nodes, took)
+		}
+	})
+}

@@ -62,10 +62,9 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	ready := r.ready(ls)
 	conditions := []metav1.Condition{ready, r.progressing(ready.Reason)}
 	for _, c := range []metav1.Condition{r.conflicted(), r.contested(), nearCapacity(&r.Capacity)} {
-		if old := meta.FindStatusCondition(status.Conditions, c.Type); r.Invalid != nil && old != nil {
-			c = *old
+		if r.Invalid == nil || meta.FindStatusCondition(status.Conditions, c.Type) == nil {
+			conditions = append(conditions, c)
 		}
-		conditions = append(conditions, c)
 	}
 	for _, c := range conditions {
 		c.ObservedGeneration = generation
@@ -163,19 +162,18 @@ func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 // answering says where no pod is ready, and how to look: the controller does not know the pods. Ready is True all the
 // same: pods are not its part.
 func (r *Report) answering(ls *v1alpha1.LocalService, noun string) string {
-	switch {
+	saysWhy := fmt.Sprintf("kubectl localservice nodes -n %s %s says why", ls.Namespace, ls.Name)
+	switch pods := labels.FormatLabels(ls.Spec.Selector); {
 	case r.Ready >= r.Nodes:
 		return ""
-	case r.Ready == 0:
-		return fmt.Sprintf(", and no pod that spec.selector selects is ready: see kubectl get pods -n %s -l %s",
-			ls.Namespace, selector(ls.Spec.Selector))
+	case r.Ready > 0:
+		return fmt.Sprintf(", and pods are ready for %d of %s: %s", r.Ready, Count(r.Nodes, noun), saysWhy)
+	case len(pods) <= causeLength:
+		saysWhy = fmt.Sprintf("kubectl get pods -n %s -l %s -o wide shows the pods, and %s", ls.Namespace, pods,
+			saysWhy)
 	}
-	return fmt.Sprintf(", and pods are ready for %d of %s: kubectl localservice nodes -n %s %s says why", r.Ready,
-		Count(r.Nodes, noun), ls.Namespace, ls.Name)
+	return ", and no pod that spec.selector selects is ready on a selected node: " + saysWhy
 }
-
-// selector returns labels as kubectl takes them.
-func selector(set map[string]string) string { return truncate(labels.FormatLabels(set), causeLength) }
 
 // translating says on which other ports clients find the pods.
 func translating(ls *v1alpha1.LocalService) string {
@@ -194,7 +192,8 @@ func (r *Report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}
-	message := fmt.Sprintf("no node matches spec.nodeSelector %q", selector(ls.Spec.NodeSelector))
+	message := fmt.Sprintf("no node matches spec.nodeSelector %q",
+		truncate(labels.FormatLabels(ls.Spec.NodeSelector), causeLength))
 	switch {
 	case r.IsHostnames && r.InPlace+r.Written > 0:
 		message += ", so no name is removed: every node has its name"
@@ -229,7 +228,7 @@ func (r *Report) progressing(reason string) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:
-		c.Message = "nothing is written until the spec is corrected"
+		c.Message = "no Service is written until the spec is corrected"
 	case len(r.Refused) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"

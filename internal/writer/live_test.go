@@ -91,13 +91,19 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.live.Generation--
 	expect("it begins", "DeletingServices")
 	f.ls = f.ls.DeepCopy()
-	progressing := metav1.Condition{Type: "Progressing", Status: metav1.ConditionTrue,
+	progressing := metav1.Condition{Type: "Progressing", Status: metav1.ConditionTrue, Reason: "WritingServices",
 		ObservedGeneration: f.ls.Generation}
 	f.ls.Status.Conditions = []metav1.Condition{progressing}
 	expect("it goes on")
 	progressing.ObservedGeneration--
 	f.ls.Status.Conditions = []metav1.Condition{progressing}
-	expect("it begins while something of an earlier spec is tried again", "DeletingServices")
+	expect("it begins during the fan-out of an earlier spec", "DeletingServices")
+	progressing.ObservedGeneration, progressing.Reason = f.ls.Generation, "WriteFailed"
+	f.ls.Status.Conditions = []metav1.Condition{progressing}
+	expect("it begins while something else is refused", "DeletingServices")
+	f.refusing(forbidden, "delete")
+	expect("it is refused", "DeletingServices")
+	expect("it is tried again")
 	f.ls.Status.Conditions = nil
 	p.Owned = 4
 	expect("not most of them")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,7 +94,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 			if w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true; w.out.Stopped != nil {
 				return w.out
 			}
-			s.announce(ls, p)
+			w.announce(p)
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
@@ -110,13 +111,18 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	return w.out
 }
 
-// announce records an event before a mass deletion, which may be a mistake: once, when it begins.
-func (s *Services) announce(ls *v1alpha1.LocalService, p *plan.Plan) {
-	progressing := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
-	isUnderWay := progressing != nil && progressing.Status == metav1.ConditionTrue &&
-		progressing.ObservedGeneration == ls.Generation
-	if p.IsMassDeletion() && !isUnderWay {
-		s.record(ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
+// announce records an event before a mass deletion, which may be a mistake: when it begins, and not while it goes on or
+// is tried again.
+func (w *execution) announce(p *plan.Plan) {
+	progressing := meta.FindStatusCondition(w.ls.Status.Conditions, v1alpha1.ConditionProgressing)
+	isUnderWay := progressing != nil && progressing.Reason == v1alpha1.ReasonWritingServices &&
+		progressing.ObservedGeneration == w.ls.Generation
+	wasRefused := func(change plan.Change) bool {
+		_, isRefused := w.Refusals.Get(w.attempt(&change))
+		return isRefused
+	}
+	if p.IsMassDeletion() && !isUnderWay && !slices.ContainsFunc(p.With(plan.Delete), wasRefused) {
+		w.record(w.ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
 			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
 	}
 }

@@ -68,7 +68,9 @@ func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (
 func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.EndpointSlice) bool {
 	want, err1 := plan.SumOf(asked)
 	have, err2 := plan.SumOf(stored)
-	if err1 != nil || err2 != nil || have.Same(want) {
+	// A sum does not have the labels of what Kubernetes manages.
+	isOurs := stored.Labels[discoveryv1.LabelManagedBy] == asked.Labels[discoveryv1.LabelManagedBy]
+	if err1 != nil || err2 != nil || have.Same(want) && isOurs {
 		return true // What cannot be encoded was not sent.
 	}
 	want.Endpoints, have.Endpoints = nil, nil

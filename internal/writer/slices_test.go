@@ -247,9 +247,20 @@ func TestTerminatingSlice(t *testing.T) {
 // TestContestedSlice: an EndpointSlice that is not stored as it was written stays unchanged for a while, as long as it
 // is the same object and the same content is wanted.
 func TestContestedSlice(t *testing.T) {
+	for name, admit := range map[string]func(*discoveryv1.EndpointSlice){
+		"a hostname": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") },
+		"as if it were of Kubernetes": func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkContestedSlice(t, admit) })
+	}
+}
+
+func checkContestedSlice(t *testing.T, admit func(*discoveryv1.EndpointSlice)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSlicesFixture(t)
-		f.admit = func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") }
+		f.admit = admit
 		change := f.changes[plan.Update]
 		want := plan.SliceFromAPI(f.live).Sum()
 		stored := f.live.DeepCopy()
