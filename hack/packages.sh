@@ -25,4 +25,6 @@ echo "$line"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
-{ apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+"${BASH_SOURCE[0]%/*}/apt-update.sh"
+apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1 ||
+    { cat "$log" >&2; exit 1; }

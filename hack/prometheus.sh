@@ -15,6 +15,6 @@ fi
 command -v apt-get dpkg-deb >/dev/null || { echo "please install first: prometheus" >&2; exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-((EUID)) || apt-get update >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+((EUID)) || hack/apt-update.sh
 (cd "$folder" && apt-get -o APT::Sandbox::User=root download prometheus)
 dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -xC bin --strip-components=3 ./usr/bin/prometheus ./usr/bin/promtool
