@@ -71,7 +71,8 @@ func start(t testing.TB) context.Context {
 		t.Fatalf("the test looks at the page in a browser: install Debian's chromium with `make packages`: %v", err)
 	}
 	allocator, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()),
-		chromedp.WSURLReadTimeout(framework.DefaultTimeout), chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Headless, chromedp.NoSandbox,
+		chromedp.WSURLReadTimeout(framework.DefaultTimeout), chromedp.ExecPath(path),
+		chromedp.UserDataDir(t.TempDir()), chromedp.Headless, chromedp.NoSandbox,
 		chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),

@@ -21,8 +21,8 @@ const clientCommand = "e2e-client"
 // watchCommand makes it a client that repeats its requests.
 const watchCommand = "e2e-watch"
 
-// clientTimeout bounds the requests of a client. For a name that does not exist, and a port without a listener, the answer
-// arrives at once.
+// clientTimeout bounds the requests of a client. For a name that does not exist, and a port without a listener, the
+// answer arrives at once.
 const clientTimeout = 5 * time.Second
 
 // clientTries is how often a client requests each URL: often enough to use every address of its name, and to reach, by

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -48,10 +46,7 @@ var refusal = regexp.MustCompile(`^\.(code|reason|error|isTerminating)$`)
 // test the controllers. The results of histories hold only if both servers answer the same, and store the same.
 func TestSimulationIsTrue(t *testing.T) {
 	t.Parallel()
-	seed := uint64(1) // The same each time, unless it is given: see $SEED.
-	if given, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
-		seed = given
-	}
+	seed := seedOr(1) // The same each time, unless it is given.
 	t.Logf("the seed is %d", seed)
 	// Only those controllers of Kubernetes run that are needed for pods and for quotas. The simulation has them apart
 	// from its API server.

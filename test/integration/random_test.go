@@ -29,6 +29,14 @@ func withoutTheirs(all map[string]string) map[string]string {
 	return own
 }
 
+// seedOr returns $SEED, or another seed if it is not given.
+func seedOr(other uint64) uint64 {
+	if given, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		return given
+	}
+	return other
+}
+
 // randomEdits is how often a LocalService is edited.
 const randomEdits = 60
 
@@ -37,10 +45,7 @@ const randomEdits = 60
 // others have set on them, and the controller has nothing else to write, even after another sync.
 func TestEveryFieldRandomEdits(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if given, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
-		seed = given
-	}
+	seed := seedOr(uint64(time.Now().UnixNano()))
 	t.Logf("the seed is %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newScene(t, framework.NewCluster(t, dualStack(dualStackRanges)), "random")
