@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 program=$1 folder=$2 package=$3 root=$PWD
 shift 3
-export CGO_ENABLED=0
+export CGO_ENABLED=0 GOGC=${GOGC:-400} # see hack/playground/build.sh
 echo "building $program" >&2
 cd "$folder"
 go build -v "$@" -o "$root/$program" "$package" 2>&1 | "$root/hack/playground/progress.sh" "$package" >&2

