@@ -86,9 +86,15 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	}
 }
 
+// addAll enqueues the EndpointSlices of a LocalService. A copy has the key of its source: if that is gone, the copy
+// stays for as long as sliceChanged says.
 func (c *hostnamesController) addAll(localService types.NamespacedName) {
 	for name := range c.caches.Hostnames(localService) {
-		c.loop.AddAfter(writer.SliceKey(localService.Namespace, name), batchPeriod)
+		wait := batchPeriod
+		if plan.SourceName(name) != name {
+			wait = plan.CopyStays
+		}
+		c.loop.AddAfter(writer.SliceKey(localService.Namespace, name), wait)
 	}
 }
 

@@ -260,6 +260,24 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 		})
 }
 
+// TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names stay,
+// also if a node joins at that moment.
+func TestHostnamesSliceDeleted(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.publish("2", "b")
+			time.Sleep(time.Minute) // The Source itself is not new.
+			w.removeSlice("2")
+			synctest.Wait()
+			w.set(testNode("c"))
+			settle()
+			w.want("soon after", "a=10.0.0.1", "b=10.0.0.1")
+			time.Sleep(plan.CopyStays)
+			w.want("in the end", "a=10.0.0.1")
+		})
+}
+
 // TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.
 func TestChangeOfMode(t *testing.T) {
 	retired := plan.RetireAfter + 2*time.Second
