@@ -79,28 +79,15 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 }
 
 // localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering this
-// controller's own writes. If a LocalService wants fewer Services, those that report NearCapacity are enqueued, too.
+// controller's own writes.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if before != nil && (after == nil || after.UID != before.UID) {
 		c.services.Refusals.Forget(before.UID)
-	}
-	if before != nil && (after == nil || plan.WantedServices(after) < plan.WantedServices(before)) {
-		c.capacityFreed()
 	}
 	if after == nil {
 		after = before // The garbage collector deletes its Services, but nodeWaits may hold its key.
 	}
 	c.loop.Add(cache.KeyOf(after))
-}
-
-// capacityFreed enqueues the LocalServices that report NearCapacity, with a delay: somebody who changes a LocalService
-// without pause must not have all others synced as often.
-func (c *localServiceController) capacityFreed() {
-	for ls := range c.caches.LocalServices.All() {
-		if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-			c.loop.AddAfter(cache.KeyOf(ls), reconcile.MaxBackoff)
-		}
-	}
 }
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
@@ -224,6 +211,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
+	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
+		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then.
+	}
 	// Nothing else triggers these: a status write that was too early, the retry of a refused write, the deletion of the
 	// previous mode's names.
 	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
@@ -236,9 +226,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		// the write, and then sees that the Service is missing.
 		c.loop.AddAfter(key, batchPeriod)
 	}
-	if outcome.More {
+	if outcome.HasNextTurn() {
 		c.loop.Add(key)
-		return statusErr // The next turn tries again what failed. A turn without progress ends with More being false.
 	}
 	return errors.Join(statusErr, outcome.Err(key))
 }

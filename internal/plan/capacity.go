@@ -18,9 +18,9 @@ type Capacity struct {
 	ClusterIPsInNamespace int
 }
 
-// WantedServices returns how many Services a LocalService wants or keeps, according to its status. status.services
+// wantedServices returns how many Services a LocalService wants or keeps, according to its status. status.services
 // alone would be too few while Services are created or changed.
-func WantedServices(ls *v1alpha1.LocalService) int {
+func wantedServices(ls *v1alpha1.LocalService) int {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		return int(ls.Status.Services)
 	}
@@ -44,7 +44,7 @@ func (p *Plan) capacity(in *Input) (out Capacity) {
 	count(planned, p.Owned+p.Count(Create, Adopt)-p.Count(Delete, Retire))
 	for ls := range in.LocalServices {
 		if ls.UID != planned.UID {
-			count(ls, WantedServices(ls))
+			count(ls, wantedServices(ls))
 		}
 	}
 	return out

@@ -77,7 +77,7 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 // the LocalService is as the cache has it. There is none for earlier attempts, nor during the deletion.
 func TestMassDeletionIsAnnounced(t *testing.T) {
 	f := newFixture(t, 1)
-	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3}
+	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3, Nodes: 1}
 	expect := func(when string, want ...string) {
 		t.Helper()
 		f.services.Write(t.Context(), f.ls, p)
@@ -91,20 +91,12 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.live.Generation--
 	expect("it begins", "DeletingServices")
 	f.ls = f.ls.DeepCopy()
-	progressing := metav1.Condition{Type: "Progressing", Status: metav1.ConditionTrue, Reason: "WritingServices",
-		ObservedGeneration: f.ls.Generation}
-	f.ls.Status.Conditions = []metav1.Condition{progressing}
-	expect("it goes on")
-	progressing.ObservedGeneration--
-	f.ls.Status.Conditions = []metav1.Condition{progressing}
-	expect("it begins during the fan-out of an earlier spec", "DeletingServices")
-	progressing.ObservedGeneration, progressing.Reason = f.ls.Generation, "WriteFailed"
-	f.ls.Status.Conditions = []metav1.Condition{progressing}
-	expect("it begins while something else is refused", "DeletingServices")
-	f.refusing(forbidden, "delete")
-	expect("it is refused", "DeletingServices")
-	expect("it is tried again")
-	f.ls.Status.Conditions = nil
+	f.ls.Status.Nodes, f.ls.Status.ObservedGeneration = 5, f.ls.Generation
+	expect("it begins, with fewer nodes than the status has", "DeletingServices")
+	f.ls.Status.Nodes = int32(p.Nodes)
+	expect("it goes on, or is tried again")
+	f.ls.Status.ObservedGeneration--
+	expect("it begins because the spec changed", "DeletingServices")
 	p.Owned = 4
 	expect("not most of them")
 }

@@ -44,18 +44,24 @@ func (o *Outcome) InPlace() (n int) {
 	return n
 }
 
+// HasNextTurn reports whether the rest is to be made at once. After a turn that made nothing, the backoff decides.
+func (o *Outcome) HasNextTurn() bool { return o.More && len(o.Made) > 0 }
+
 // IsComplete reports whether all changes were made.
 func (o *Outcome) IsComplete() bool { return !o.More && !o.hasFailed() }
 
 func (o *Outcome) hasFailed() bool { return len(o.Refused)+len(o.Failed)+len(o.Stale) > 0 }
 
-// Err returns the error of a sync, nil unless a write failed that may soon succeed. Refusals have their own backoff.
+// Err returns the error of a sync, nil unless a write failed that may soon succeed, or the turn made nothing of more.
+// Refusals have their own backoff.
 func (o *Outcome) Err(key types.NamespacedName) error {
 	switch {
 	case len(o.Failed) > 0:
 		return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Failed))
 	case len(o.Stale) > 0:
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Stale)))
+	case o.More && !o.HasNextTurn():
+		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: nothing was made in this turn", key))
 	}
 	return nil
 }

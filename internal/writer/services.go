@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,6 +102,9 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		w.conclude(due[begun:])
 	}
 	w.out.Stopped = cmp.Or(w.out.Stopped, w.contested)
+	if w.out.HasNextTurn() {
+		w.out.Failed, w.out.Stale = nil, nil // It tries them again.
+	}
 	if len(w.refused) > 0 {
 		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refused)), "Services refused, trying again later",
 			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
@@ -111,17 +112,11 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	return w.out
 }
 
-// announce records an event before a mass deletion, which may be a mistake: when it begins, and not while it goes on or
-// is tried again.
+// announce records an event before a mass deletion, which may be a mistake. While it goes on, or is tried again, the
+// status has the number of nodes that leads to it.
 func (w *execution) announce(p *plan.Plan) {
-	progressing := meta.FindStatusCondition(w.ls.Status.Conditions, v1alpha1.ConditionProgressing)
-	isUnderWay := progressing != nil && progressing.Reason == v1alpha1.ReasonWritingServices &&
-		progressing.ObservedGeneration == w.ls.Generation
-	wasRefused := func(change plan.Change) bool {
-		_, isRefused := w.Refusals.Get(w.attempt(&change))
-		return isRefused
-	}
-	if p.IsMassDeletion() && !isUnderWay && !slices.ContainsFunc(p.With(plan.Delete), wasRefused) {
+	isKnown := w.ls.Status.ObservedGeneration == w.ls.Generation && int(w.ls.Status.Nodes) == p.Nodes
+	if p.IsMassDeletion() && !isKnown {
 		w.record(w.ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
 			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
 	}

@@ -156,6 +156,47 @@ func TestWriteTimeIsOver(t *testing.T) {
 	}
 }
 
+// TestTurns: what failed for reasons that may pass is tried again in the next turn, and is not reported. After a turn
+// that made nothing there is no next turn: the sync is tried again with backoff.
+func TestTurns(t *testing.T) {
+	busy := apierrors.NewServiceUnavailable("busy")
+	for name, c := range map[string]struct {
+		answer  func(n int, request string) error
+		hasNext bool
+		err     string
+	}{
+		"some fail": {func(n int, _ string) error {
+			if n%2 == 0 {
+				return busy
+			}
+			return nil
+		}, true, ""},
+		"all fail, of two kinds": {func(int, string) error { return busy }, false, "16 writes failed"},
+		"everything is gone": {func(int, string) error {
+			return apierrors.NewNotFound(corev1.Resource("services"), "x")
+		}, false, "nothing was made"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1)
+				n := 0
+				f.answer = func(request string, _ *corev1.Service) error {
+					time.Sleep(50 * time.Millisecond)
+					n++
+					return c.answer(n, request)
+				}
+				out, _ := f.write(f.changes(plan.Delete, nodeNames("a", 20)...),
+					f.changes(plan.Create, nodeNames("b", 20)...))
+				err := out.Err(cache.KeyOf(f.ls))
+				if !out.More || out.HasNextTurn() != c.hasNext || (err == nil) != c.hasNext ||
+					err != nil && !strings.Contains(err.Error(), c.err) || c.hasNext && out.hasFailed() {
+					t.Errorf("next turn %v, error %v: %+v", out.HasNextTurn(), err, out)
+				}
+			})
+		})
+	}
+}
+
 // TestWriteStops: no other write is started in a namespace that is being deleted, during a shutdown, or after the cache
 // has observed another spec.
 func TestWriteStops(t *testing.T) {
