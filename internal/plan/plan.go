@@ -100,7 +100,8 @@ type Input struct {
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
-		IsHostnames: in.Templates[0].purpose != ForNode}
+		IsHostnames: in.Templates[0].purpose != ForNode,
+		Changes:     make([]Change, 0, max(0, len(in.Nodes)-len(in.Owned)))} // Most are creations.
 	wanted := 0 // Services in Owned that are wanted
 	contested := sets.Set[string]{}
 	var name []byte

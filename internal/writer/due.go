@@ -46,35 +46,36 @@ func attempt(ls *v1alpha1.LocalService, name string) Attempt {
 //   - those that were refused themselves;
 //   - those that were stored otherwise, so that all Services have what admission lets through of a field before it is
 //     contested.
-func (w *execution) due(action plan.Action, changes []plan.Change) (due []plan.Change) {
-	var fresh, untried, refused, otherwise []plan.Change
+func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.Change) {
+	var fresh, untried, refused, otherwise []*plan.Change
 	var putOff error
 	for i := range changes {
-		if changes[i].Action != action {
+		change := &changes[i]
+		if change.Action != action {
 			continue
 		}
-		attempt := w.attempt(&changes[i])
+		attempt := w.attempt(change)
 		last, isRefused := w.Refusals.Get(attempt)
 		isWaiting := isRefused && w.wait(w.Refusals.RetryAfter(attempt))
 		switch {
-		case !isRefused && w.isStoredOtherwise(&changes[i]):
-			otherwise = append(otherwise, changes[i])
+		case !isRefused && w.isStoredOtherwise(change):
+			otherwise = append(otherwise, change)
 		case !isRefused:
-			fresh = append(fresh, changes[i])
+			fresh = append(fresh, change)
 		case isWaiting && last.Untried:
 			putOff = last.Err
 		case isWaiting:
 			w.out.Refused = append(w.out.Refused, last.Err)
 		case last.Untried:
-			untried = append(untried, changes[i])
+			untried = append(untried, change)
 		default:
-			refused = append(refused, changes[i])
+			refused = append(refused, change)
 		}
 	}
 	if putOff != nil && len(w.out.Refused) == 0 {
 		w.out.Refused = append(w.out.Refused, putOff)
 	}
-	for _, group := range [][]plan.Change{fresh, untried, refused, otherwise} {
+	for _, group := range [][]*plan.Change{fresh, untried, refused, otherwise} {
 		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
@@ -94,7 +95,7 @@ func (w *execution) wait(left time.Duration) bool {
 // conclude makes the refused changes of the batch wait, all for the same time, so that one sync tries them again. The
 // rest were not begun. They wait, too, if none was accepted, however many could be tried in the time of the sync.
 // Otherwise they are tried in the next turn.
-func (w *execution) conclude(rest []plan.Change) {
+func (w *execution) conclude(rest []*plan.Change) {
 	b := &w.batch
 	for _, r := range b.refused {
 		w.refuse(r.attempt, r.err, w.Refusals.Add)
@@ -103,8 +104,8 @@ func (w *execution) conclude(rest []plan.Change) {
 		return
 	}
 	isAllFailed := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
-	for i := range rest {
-		attempt := w.attempt(&rest[i])
+	for _, change := range rest {
+		attempt := w.attempt(change)
 		last, isRefused := w.Refusals.Get(attempt)
 		switch {
 		case !isAllFailed:

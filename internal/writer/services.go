@@ -97,8 +97,8 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
 		begun := s.pool.Each(len(due), func() bool { return w.mayBegin(ctx) },
-			func(i int) (err error) { written[i], err = w.write(ctx, &due[i]); return err },
-			func(i int, err error) bool { return w.ended(&due[i], written[i], err) })
+			func(i int) (err error) { written[i], err = w.write(ctx, due[i]); return err },
+			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
 		w.conclude(due[begun:])
 	}
 	w.out.Stopped = cmp.Or(w.out.Stopped, w.contested)
