@@ -169,7 +169,8 @@ chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, b
 	@bin/helm4 package artifacts/chart/local-service-controller --destination bin
 
 .PHONY: build
-build: export GOGC ?= 400 # see hack/playground/build.sh
+# See hack/playground/build.sh.
+build: export GOGC ?= 400
 build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ . ./cmd/kubectl-localservice
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
