@@ -94,9 +94,14 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.ls.Status.Nodes, f.ls.Status.ObservedGeneration = 5, f.ls.Generation
 	expect("it begins, with fewer nodes than the status has", "DeletingServices")
 	f.ls.Status.Nodes = int32(p.Nodes)
-	expect("it goes on, or is tried again")
+	expect("it goes on")
 	f.ls.Status.ObservedGeneration--
 	expect("it begins because the spec changed", "DeletingServices")
 	p.Owned = 4
 	expect("not most of them")
+	p.Owned = 3
+	f.refusing(forbidden, "delete")
+	expect("it begins, and is refused", "DeletingServices")
+	f.ls.Status.ObservedGeneration++
+	expect("it is tried again")
 }
