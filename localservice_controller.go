@@ -158,8 +158,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	// Contested fields, which an admission webhook or policy changes, are left unchanged for a while.
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.services.ContestedFields(ls)...)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	if err != nil {
 		c.nodeWaits.Forget(key)
 		_, err = c.statuses.Write(ctx, ls, status.Report{Invalid: err})
@@ -206,7 +205,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Stopped // The outcome is uncertain. The next sync, or the next leader, starts from the caches.
 	}
 	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
-		Refused: slices.Concat(outcome.Refused, outcome.Failed)}
+		Refused: slices.Concat(outcome.Refused, outcome.Failed), Contested: outcome.Contested}
 	if p.IsHostnames {
 		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
 	}

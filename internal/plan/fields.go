@@ -77,8 +77,6 @@ var fields = []field{
 const (
 	controllerField  = "controller"
 	annotationsField = "annotations"
-	// EndpointsField stands for the contested content of EndpointSlices.
-	EndpointsField = "endpoints"
 )
 
 // metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,

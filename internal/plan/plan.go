@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -47,6 +45,8 @@ type Change struct {
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service
+	// Fields are the names of the fields to write, for Update, Adopt and Replace.
+	Fields []string
 	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
 	IfNodeGone bool
 }
@@ -60,9 +60,6 @@ type Plan struct {
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
 	// endpoint.
 	Nodes, Ready int
-	// ContestedFields are the names of fields that are left as something else sets them, in Services that are otherwise
-	// up to date. EndpointsField stands for copies.
-	ContestedFields []string
 	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. After a change of mode,
 	// they are kept as long as the LocalService has the Services.
 	IsHostnames bool
@@ -103,7 +100,6 @@ func Compute(in Input) Plan {
 		IsHostnames: in.Templates[0].purpose != ForNode,
 		Changes:     make([]Change, 0, max(0, len(in.Nodes)-len(in.Owned)))} // Most are creations.
 	wanted := 0 // Services in Owned that are wanted
-	contested := sets.Set[string]{}
 	var name []byte
 	selectsNothing := in.selectsNothing()
 	for _, template := range in.Templates {
@@ -122,21 +118,14 @@ func Compute(in Input) Plan {
 			} else {
 				current = in.Lookup(string(name))
 			}
-			switch action, fields := c.of(current, node); {
-			case action != "":
+			if action, fields := c.of(current, node); action != "" {
 				plan.Changes = append(plan.Changes, Change{Action: action, Template: template, Name: string(name),
-					Node: node, Current: current})
-			case len(fields) > 0:
-				contested.Insert(fields...)
-			default:
+					Node: node, Current: current, Fields: fields})
+			} else {
 				plan.InPlace++
 			}
 		}
 	}
-	if plan.IsHostnames && plan.Copies.Contested > 0 {
-		contested.Insert(EndpointsField)
-	}
-	plan.ContestedFields = sets.List(contested)
 	if wanted < len(in.Owned) {
 		plan.Changes = append(plan.Changes, orphans(in)...)
 	}
@@ -187,9 +176,8 @@ type comparison struct {
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the current Service of a node. If nothing is to be done, action is "", and contested has
-// the fields that are left as something else sets them.
-func (c *comparison) of(current Service, node string) (action Action, contested []string) {
+// of returns what to do about the current Service of a node, "" for nothing, and the names of the fields to write.
+func (c *comparison) of(current Service, node string) (action Action, fields []string) {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
@@ -207,20 +195,16 @@ func (c *comparison) of(current Service, node string) (action Action, contested 
 		diff = c.compare(content.Get(), node)
 		c.compared[content] = diff
 	}
+	fields = diff.fields(current.Node() == node)
 	switch {
-	case holder == Orphan && c.isContested(controllerField): // A Service that does not become ours is not changed.
+	case len(fields) == 0:
+		return "", nil
 	case diff.isImmutable:
-		return Replace, nil
+		return Replace, fields
 	case holder == Orphan:
-		return Adopt, nil
-	case len(diff.mismatches) > 0:
-		return Update, nil
-	case current.Node() != node && !c.isContested(annotationsField):
-		return Update, nil
-	case current.Node() != node:
-		return "", append([]string{annotationsField}, diff.contested...)
+		return Adopt, fields
 	}
-	return "", diff.contested
+	return Update, fields
 }
 
 // Count returns the number of changes with one of some actions.

@@ -97,11 +97,16 @@ func TestRetireServices(t *testing.T) {
 			renamedTo("x")(c.EndpointSlice)
 			in.Names.Slices[c.Name] = fromAPI(c.EndpointSlice)
 		}, nil, -1, 0},
-		"a Service is to be written": {answeringFor(due), both, both, func(in *Input) {
+		"a Service is to be updated": {answeringFor(due), both, both, func(in *Input) {
 			s := Whole(in.Owned["demo"], nodeLabelKey).DeepCopy()
 			s.Spec.Selector = map[string]string{"x": "y"}
 			in.Owned["demo"] = kept(s)
-		}, []string{"Update demo"}, -1, 0},
+		}, append([]string{"Update demo"}, all...), 0, 0},
+		"a Service is to be replaced": {answeringFor(due), both, both, func(in *Input) {
+			s := Whole(in.Owned["demo"], nodeLabelKey).DeepCopy()
+			s.Spec.ClusterIP = "10.0.0.1"
+			in.Owned["demo"] = kept(s)
+		}, []string{"Replace demo"}, -1, 0},
 		"the name is taken": {answeringFor(due), both, both, func(in *Input) {
 			delete(in.Owned, "demo")
 			in.Lookup = func(name string) Service { return kept(foreign(name)) }

@@ -45,10 +45,9 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 // of its two Services.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService. Contested fields, by the names that Mismatches returns, are
-// left unchanged, because something else sets them as often as they are written. The error says what is wrong with a
-// spec that the API's own validation accepted, in words for the LocalService's author.
-func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, contested ...string) (Templates, error) {
+// NewTemplates returns the templates of a LocalService. The error says what is wrong with a spec that the API's own
+// validation accepted, in words for the LocalService's author.
+func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string) (Templates, error) {
 	purposes := []Purpose{ForNode}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		purposes = []Purpose{Source, Published}
@@ -59,7 +58,6 @@ func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, contested ...s
 		if err != nil {
 			return nil, err
 		}
-		template.contested = contested
 		templates = append(templates, template)
 	}
 	return templates, nil
@@ -86,8 +84,7 @@ type Template struct {
 	purpose      Purpose
 	nodeLabelKey string
 	want         Content
-	hasVariables bool     // the wanted Content depends on the node: see wantFor
-	contested    []string // names of fields that are left unchanged
+	hasVariables bool // the wanted Content depends on the node: see wantFor
 }
 
 // unreadableKey is the key of an annotation that no object of an API server can have.
@@ -213,17 +210,15 @@ func (t *Template) Restored(service Service) *corev1.Service {
 	return restored
 }
 
-// isContested reports whether a field is left as something else sets it.
-func (t *Template) isContested(field string) bool { return slices.Contains(t.contested, field) }
-
-// Mismatches returns the names of the fields in which a Service differs from what its node should have, except for
-// contested ones.
+// Mismatches returns the names of the fields in which a Service differs from what its node should have.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
-	names := t.compare(ContentOf(service, t.nodeLabelKey), node).mismatches
-	if service.Annotations[v1alpha1.NodeAnnotationKey] != node && !t.isContested(annotationsField) {
-		names = append(names, annotationsField)
-	}
-	return names
+	diff := t.compare(ContentOf(service, t.nodeLabelKey), node)
+	return diff.fields(service.Annotations[v1alpha1.NodeAnnotationKey] == node)
+}
+
+// NeedsReplacement reports whether only a replacement would make a Service what its node should have.
+func (t *Template) NeedsReplacement(service *corev1.Service, node string) bool {
+	return t.compare(ContentOf(service, t.nodeLabelKey), node).isImmutable
 }
 
 // IsUnchanged reports whether a Service is as it was before.
@@ -234,20 +229,24 @@ func (t *Template) IsUnchanged(before Service, service *corev1.Service) bool {
 
 // difference is how a Content differs from what a template would have.
 type difference struct {
-	// mismatches and contested are the names of the fields that differ: those to write, and those to leave unchanged.
-	mismatches, contested []string
+	mismatches []string // the names of the fields that differ
 	// isImmutable is true if an update cannot fix one of the mismatches.
 	isImmutable bool
+}
+
+// fields returns the names of the fields to write in a Service. A Content does not have the annotation that names the
+// node.
+func (d *difference) fields(isOfNode bool) []string {
+	if isOfNode {
+		return d.mismatches
+	}
+	return append(slices.Clip(d.mismatches), annotationsField)
 }
 
 func (t *Template) compare(have *Content, node string) (d difference) {
 	want := t.wantFor(node)
 	for _, f := range allFields {
-		switch {
-		case f.matches(want, have):
-		case t.isContested(f.name):
-			d.contested = append(d.contested, f.name)
-		default:
+		if !f.matches(want, have) {
 			d.mismatches = append(d.mismatches, f.name)
 			d.isImmutable = d.isImmutable || f.isImmutable != nil && f.isImmutable(want, have)
 		}
@@ -276,7 +275,7 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content, wanted := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
 	for _, f := range allFields {
-		if !t.isContested(f.name) && !f.matches(wanted, content) {
+		if !f.matches(wanted, content) {
 			f.set(wanted, content)
 		}
 	}

@@ -80,7 +80,10 @@ func (g *guard) judgeService(w Write) {
 	case "update":
 		g.checkNodePorts(w, w.Before.(*corev1.Service), w.After.(*corev1.Service))
 	case "create":
-		if d.signature == "" && (g.isExcused() || time.Since(g.changed) < reaction) && d.mistaken < mostMistaken {
+		// Two LocalServices may want one name, for nodes of their own.
+		ref := metav1.GetControllerOf(w.After)
+		isWanted := ref != nil && strings.Contains(d.signature, string(ref.UID))
+		if !isWanted && (g.isExcused() || time.Since(g.changed) < reaction) && d.mistaken < mostMistaken {
 			d.mistaken++
 			d.creates++
 			d.deletes++
@@ -89,8 +92,8 @@ func (g *guard) judgeService(w Write) {
 			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created,
 				d.creates)
 		}
-		if d.signature == "" && time.Since(g.changed) > reaction && !g.isExcused() && !g.isOfPair(w) {
-			g.fail("a Service was created that nobody wants", "%s: %s", w.By, w.Key)
+		if !isWanted && time.Since(g.changed) > reaction && !g.isExcused() && !g.isOfPair(w) {
+			g.fail("a Service was created that its owner does not want", "%s: %s", w.By, w.Key)
 		}
 	case "delete":
 		if d.deleted++; d.deleted > d.deletes+g.allowed {

@@ -180,8 +180,6 @@ const (
 	// retryTime is how long after a fault a write may be tried again: the longest backoff twice, because one write may
 	// wait for another.
 	retryTime = 4*time.Minute + settleTime
-	// contestedTime is how long fields that admission has changed are left unchanged: two minutes, at most twice.
-	contestedTime = 2 * retryTime
 )
 
 // disturb records that something goes wrong for the time d, from which the controllers recover within another time.
@@ -212,10 +210,10 @@ func (w *world) step(ctx context.Context, s Step) {
 	if act := actions[s.Do]; act != nil {
 		switch {
 		case s.Do == "admission":
-			w.disturb(time.Hour, contestedTime)
+			w.disturb(time.Hour, retryTime)
 			if s.How == "" {
 				w.mu.Lock()
-				w.quietAt = time.Now().Add(contestedTime)
+				w.quietAt = time.Now().Add(retryTime)
 				w.mu.Unlock()
 			}
 		case s.Do == "end-namespace":
@@ -237,7 +235,7 @@ func (w *world) step(ctx context.Context, s Step) {
 func (w *world) heal() {
 	w.story.add("everything goes well again")
 	if len(w.server.admission) > 0 {
-		w.disturb(0, contestedTime)
+		w.disturb(0, retryTime)
 	}
 	w.server.Admit()
 	for _, e := range w.endpoints() {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -26,6 +27,8 @@ type Report struct {
 	Unfinished bool
 	// Refused are the writes that failed, of Services and, in mode Hostnames, of EndpointSlices.
 	Refused []error
+	// Contested are the names of the fields that the API server stored differently than they were written.
+	Contested sets.Set[string]
 	// Invalid says why the spec cannot be turned into Services, if it cannot.
 	Invalid error
 }
@@ -129,7 +132,7 @@ func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case r.Count(plan.Conflict) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.With(plan.Conflict))
-	case len(r.ContestedFields) > 0:
+	case r.contested().Status == metav1.ConditionTrue:
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.contested().Message
 	case r.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
@@ -249,7 +252,11 @@ func (r *Report) conflicted() metav1.Condition {
 }
 
 func (r *Report) contested() metav1.Condition {
-	if len(r.ContestedFields) == 0 {
+	fields := sets.List(r.Contested)
+	if r.IsHostnames && r.Copies.Contested > 0 {
+		fields = append(fields, "endpoints")
+	}
+	if len(fields) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
 	}
@@ -257,7 +264,7 @@ func (r *Report) contested() metav1.Condition {
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
 			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. "+
 			"Change them in this LocalService, or exempt its Services and EndpointSlices from that webhook or policy",
-			strings.Join(r.ContestedFields, ", "))}
+			strings.Join(fields, ", "))}
 }
 
 // triedAgain ends a message about writes that were refused.

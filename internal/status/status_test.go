@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -91,7 +92,7 @@ func TestStatus(t *testing.T) {
 			"False WriteFailed", "True WriteFailed", "",
 			"2 writes failed: 2 × quota; each is tried again within two minutes$"},
 		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "", "bad"},
-		"contested": {Report{Plan: found{Nodes: 3, ContestedFields: []string{"ports", "type"}}}, "False Contested",
+		"contested": {Report{Plan: found{Nodes: 3}, Contested: sets.New("type", "ports")}, "False Contested",
 			"False Contested", "", "are left as it sets them: ports, type."},
 		"names in place": {Report{Plan: published}, "True HostnamesInPlace", "False HostnamesInPlace", "",
 			"every name is published"},
@@ -126,13 +127,13 @@ func TestStatus(t *testing.T) {
 				Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
 			"minutes; until none is refused, 2 Services stay as they are"},
 		"conflict and contested": {
-			Report{Plan: found{Nodes: 3, Changes: conflicts("demo-b"), ContestedFields: []string{"type"}}},
+			Report{Plan: found{Nodes: 3, Changes: conflicts("demo-b")}, Contested: sets.New("type")},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := c.report.Status(with(v1alpha1.LocalServiceStatus{}, 7))
 			contested, conflicted := "False NotContested", "False NoConflict"
-			if c.report.ContestedFields != nil {
+			if c.report.Contested != nil {
 				contested = "True Contested"
 			}
 			if c.conflicted != "" {
@@ -268,7 +269,7 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	before := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a"),
-		ContestedFields: []string{"spec.type"}, Capacity: plan.Capacity{InCluster: 1e6}}}).
+		Capacity: plan.Capacity{InCluster: 1e6}}, Contested: sets.New("spec.type")}).
 		Status(with(v1alpha1.LocalServiceStatus{}, 1))
 	after := (&Report{Invalid: errors.New("bad")}).Status(with(before, 2))
 	if after.Nodes != 3 || after.Services != 2 {

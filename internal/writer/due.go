@@ -1,7 +1,8 @@
 package writer
 
 import (
-	"cmp"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -21,7 +22,7 @@ type batch struct {
 	refused                  []refused
 }
 
-// refused is a write that the API server refused.
+// refused is a write that the API server refused, or stored differently.
 type refused struct {
 	attempt Attempt
 	err     error
@@ -31,9 +32,14 @@ func (b *batch) isGivenUp() bool {
 	return b.inARow >= maxRefusals || b.action == plan.Replace && b.failed > 0
 }
 
-// attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later.
+// attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later. One
+// of other fields is not held up by those that are refused.
 func (w *execution) attempt(change *plan.Change) Attempt {
-	return attempt(w.ls, string(change.Action)+" "+change.Name)
+	name := string(change.Action) + " " + change.Name
+	if len(change.Fields) > 0 {
+		name += " " + strings.Join(change.Fields, ",")
+	}
+	return attempt(w.ls, name)
 }
 
 func attempt(ls *v1alpha1.LocalService, name string) Attempt {
@@ -43,11 +49,9 @@ func attempt(ls *v1alpha1.LocalService, name string) Attempt {
 // due returns the changes of a kind that may be tried now, in this order:
 //   - the fresh ones;
 //   - those that were put off because others were refused;
-//   - those that were refused themselves;
-//   - those that were stored otherwise, so that all Services have what admission lets through of a field before it is
-//     contested.
+//   - those that were refused themselves.
 func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.Change) {
-	var fresh, untried, refused, otherwise []*plan.Change
+	var fresh, untried, refused []*plan.Change
 	var putOff error
 	for i := range changes {
 		change := &changes[i]
@@ -58,14 +62,12 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.
 		last, isRefused := w.Refusals.Get(attempt)
 		isWaiting := isRefused && w.wait(w.Refusals.RetryAfter(attempt))
 		switch {
-		case !isRefused && w.isStoredOtherwise(change):
-			otherwise = append(otherwise, change)
 		case !isRefused:
 			fresh = append(fresh, change)
-		case isWaiting && last.Untried:
+		case isWaiting && last.Untried && !isContested(last.Err):
 			putOff = last.Err
 		case isWaiting:
-			w.out.Refused = append(w.out.Refused, last.Err)
+			w.tell(last.Err)
 		case last.Untried:
 			untried = append(untried, change)
 		default:
@@ -75,7 +77,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.
 	if putOff != nil && len(w.out.Refused) == 0 {
 		w.out.Refused = append(w.out.Refused, putOff)
 	}
-	for _, group := range [][]*plan.Change{fresh, untried, refused, otherwise} {
+	for _, group := range [][]*plan.Change{fresh, untried, refused} {
 		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
@@ -97,10 +99,18 @@ func (w *execution) wait(left time.Duration) bool {
 // Otherwise they are tried in the next turn.
 func (w *execution) conclude(rest []*plan.Change) {
 	b := &w.batch
-	for _, r := range b.refused {
-		w.refuse(r.attempt, r.err, w.Refusals.Add)
+	if w.isWanted() != nil {
+		b.refused = nil // Nothing is remembered of what is gone, or of another spec.
 	}
-	if cmp.Or(w.out.Stopped, w.contested) != nil {
+	for _, r := range b.refused {
+		add := w.Refusals.Add
+		if isContested(r.err) {
+			add = w.Refusals.AddContested
+		}
+		add(r.attempt, r.err)
+		w.wait(w.Refusals.RetryAfter(r.attempt))
+	}
+	if w.out.Stopped != nil {
 		return
 	}
 	isAllFailed := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
@@ -110,12 +120,12 @@ func (w *execution) conclude(rest []*plan.Change) {
 		switch {
 		case !isAllFailed:
 			w.out.More = true
-		case isStale(b.last) || mayPass(b.last): // The sync is tried again soon.
+		case isStale(b.last) || mayPass(b.last) || len(b.refused) == 0: // The sync is tried again soon.
 		default:
-			w.refuse(attempt, b.last, w.Refusals.AddLike)
+			w.Refusals.AddLike(attempt, b.refused[len(b.refused)-1].attempt)
 		}
 		if isRefused && !last.Untried {
-			w.out.Refused = append(w.out.Refused, last.Err)
+			w.tell(last.Err)
 		}
 	}
 }
@@ -131,16 +141,24 @@ func (w *execution) failed(change *plan.Change, err error) {
 	case mayPass(err):
 		w.out.Failed = append(w.out.Failed, err)
 	default:
-		w.refused = append(w.refused, err)
-		w.batch.refused = append(w.batch.refused, refused{w.attempt(change), err})
-		w.out.Refused = append(w.out.Refused, err)
+		w.refuse(change, err)
 	}
 }
 
-// refuse makes a refused attempt wait. It remembers nothing if the LocalService is gone, or its spec has changed.
-func (w *execution) refuse(attempt Attempt, err error, add func(Attempt, error)) {
-	if w.isWanted() == nil {
-		add(attempt, err)
+// refuse records a refusal of this sync. The change waits from the end of the batch on.
+func (w *execution) refuse(change *plan.Change, err error) {
+	w.batch.refused = append(w.batch.refused, refused{w.attempt(change), err})
+	if !isContested(err) {
+		w.refusals = append(w.refusals, err)
 	}
-	w.wait(w.Refusals.RetryAfter(attempt))
+	w.tell(err)
+}
+
+// tell adds a refusal of this sync, or of one before, to the outcome.
+func (w *execution) tell(err error) {
+	if contested, is := errors.AsType[*contestedError](err); is {
+		w.out.Contested.Insert(contested.fields...)
+	} else {
+		w.out.Refused = append(w.out.Refused, err)
+	}
 }

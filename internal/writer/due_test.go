@@ -14,6 +14,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
 func nodeNames(prefix string, n int) (names []string) {
@@ -195,9 +196,9 @@ func TestRefusedAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestStoredOtherwiseComeLast: where admission changes a part of a field, and a sync ends before it has reached all
-// Services, the next one first writes those that were not reached: only then, the field may be contested.
-func TestStoredOtherwiseComeLast(t *testing.T) {
+// TestContestedAreWrittenOnce: where admission changes a part of a field, each Service gets the rest of it once, also in
+// several turns. Ten updates in a row without an effect end the attempts.
+func TestContestedAreWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
 		f.answer = func(_ string, service *corev1.Service) error {
@@ -205,13 +206,25 @@ func TestStoredOtherwiseComeLast(t *testing.T) {
 			service.Spec.PublishNotReadyAddresses = true
 			return nil
 		}
-		const nodes = 8 // More than a slow sync reaches.
-		changes := f.changes(plan.Update, nodeNames("n", nodes)...)
-		_, reached := f.write(changes)
-		_, then := f.write(changes)
-		if all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(reached, then)))); len(all) != nodes ||
-			len(reached)+len(then) != nodes+1 || f.services.ContestedFields(f.ls) == nil {
+		nodes := nodeNames("n", 8) // More than a slow sync reaches.
+		_, reached := f.write(f.changes(plan.Update, nodes...))
+		n := len(reached)
+		_, then := f.write(f.stored(nodes[:n]...), f.changes(plan.Update, nodes[n:]...))
+		all := slices.Concat(reached, then)
+		if slices.Sort(all); len(all) != len(nodes) || len(slices.Compact(all)) != len(nodes) {
 			t.Errorf("first %v, then %v", reached, then)
+		}
+		f.answer = func(_ string, service *corev1.Service) error {
+			service.Spec.PublishNotReadyAddresses = true
+			return nil
+		}
+		many := f.stored(nodeNames("m", 3*maxRefusals)...)
+		for range 3 {
+			out, requests := f.write(many)
+			if again, _ := f.write(many); len(requests) != maxRefusals || out.More || again.RetryAfter != out.RetryAfter {
+				t.Errorf("%d requests: %+v", len(requests), out)
+			}
+			time.Sleep(reconcile.MaxBackoff)
 		}
 	})
 }

@@ -105,3 +105,28 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.ls.Status.ObservedGeneration++
 	expect("it is tried again")
 }
+
+// TestNodeLabels: a node without labels exists.
+func TestNodeLabels(t *testing.T) {
+	for name, c := range map[string]struct {
+		node    string
+		answer  error
+		isThere bool
+		isKnown bool
+	}{
+		"there":        {"bare", nil, true, true},
+		"gone":         {"gone", notFound, false, true},
+		"not answered": {"bare", errors.New("no answer"), false, false},
+		"no name":      {"", errors.New("no answer"), false, true},
+		"no such name": {"a/b", errors.New("no answer"), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			f.onNode = func(string) error { return c.answer }
+			if set, err := f.services.nodeLabels(t.Context(), c.node); (set != nil) != c.isThere ||
+				(err == nil) != c.isKnown {
+				t.Errorf("%v, %v", set, err)
+			}
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -22,6 +23,8 @@ type Outcome struct {
 	// Refused are the writes that the API server refused: now, or before and not due yet. Of those that were put off
 	// because others were refused, it has one at most.
 	Refused []error
+	// Contested are the names of the fields that the API server stored differently: now, or before and not due yet.
+	Contested sets.Set[string]
 	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
 	RetryAfter time.Duration
 	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
@@ -30,7 +33,7 @@ type Outcome struct {
 	// More is true if the turn ended before all changes were tried.
 	More bool
 	// Stopped is why no more changes were tried: the error of the context, ErrNamespaceTerminating, or one that is
-	// Stale, because the LocalService was changed, or fields are contested.
+	// Stale, because the LocalService was changed.
 	Stopped error
 }
 
@@ -71,7 +74,7 @@ func (o *Outcome) Err(key types.NamespacedName) error {
 func mayPass(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	isTimeout := errors.Is(err, context.DeadlineExceeded) // A write that hangs must not hold up others repeatedly.
-	return !answered && !isTimeout || apierrors.IsTooManyRequests(err) ||
+	return !answered && !isTimeout && !isContested(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 

@@ -55,14 +55,15 @@ func (r *Refusals) Add(attempt Attempt, err error) {
 	r.add(attempt, Refusal{Err: err, Times: last.Times + 1})
 }
 
-// AddLike records that an attempt was not made, because others like it were refused.
-func (r *Refusals) AddLike(attempt Attempt, err error) {
-	last, isRefused := r.Get(attempt)
-	if !isRefused {
-		last = Refusal{Err: err, Untried: true}
+// AddLike records that an attempt was not made, because others like it were refused: it waits as long as the last one.
+func (r *Refusals) AddLike(attempt, refused Attempt) {
+	refusal, _ := r.Get(refused)
+	if last, isRefused := r.Get(attempt); isRefused && !last.Untried {
+		refusal.Err = last.Err
+	} else {
+		refusal.Untried = true
 	}
-	last.Times++
-	r.add(attempt, last)
+	r.refusals.Add(attempt, refusal, rememberedFor)
 }
 
 // AddContested records that something else changed what an attempt wrote, and most likely will again: the attempt gets

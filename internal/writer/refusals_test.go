@@ -48,18 +48,22 @@ func TestRefusalsBackoff(t *testing.T) {
 // as untried. One that was refused keeps its own error.
 func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, first, other := NewRefusals(clock.RealClock{}), errors.New("first"), errors.New("other")
+		r, own, others := NewRefusals(clock.RealClock{}), errors.New("its own"), errors.New("of others")
+		other := refusedAttempt
+		other.Name = "another"
 		for _, step := range []struct {
-			add       func(Attempt, error)
-			err, want error
-			untried   bool
-			left      time.Duration
-		}{
-			{r.AddLike, first, first, true, 10 * time.Second}, {r.AddLike, other, first, true, 20 * time.Second},
-			{r.Add, other, other, false, 40 * time.Second}, {r.AddLike, first, other, false, 80 * time.Second},
-		} {
-			step.add(refusedAttempt, step.err)
-			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != step.untried ||
+			isTried bool
+			want    error
+			left    time.Duration
+		}{{false, others, 10 * time.Second}, {false, others, 20 * time.Second}, {true, own, 40 * time.Second},
+			{false, own, 40 * time.Second}, {false, own, 80 * time.Second}} {
+			if step.isTried {
+				r.Add(refusedAttempt, own)
+			} else {
+				r.Add(other, others)
+				r.AddLike(refusedAttempt, other)
+			}
+			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != (step.want == others) ||
 				r.RetryAfter(refusedAttempt) != step.left {
 				t.Errorf("%+v, %s remaining; want %+v", got, r.RetryAfter(refusedAttempt), step)
 			}

@@ -17,7 +17,7 @@ import (
 )
 
 // replace deletes a Service and creates its successor, once the API server has confirmed in a dry run that it would
-// accept and store that unchanged. Its error is a contestedError if the successor would be changed.
+// accept that. Its error is a contestedError if the successor would have to be replaced, too.
 func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
 	mayRemove func() error) (*corev1.Service, error) {
 	template := change.Template
@@ -31,8 +31,8 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		trial := successor.DeepCopy()
 		trial.Name = freeName(successor.Name)
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
-			if fields := template.Mismatches(stored, change.Node); len(fields) > 0 {
-				return nil, &contestedError{fields}
+			if template.NeedsReplacement(stored, change.Node) {
+				return nil, &contestedError{template.Mismatches(stored, change.Node)}
 			}
 		}
 	}

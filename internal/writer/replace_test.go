@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -20,7 +21,7 @@ func withLoadBalancer(ls *v1alpha1.LocalService) {
 }
 
 // TestReplacePhases: a Service is deleted only after the API server has confirmed that it would accept its successor,
-// and store it unchanged.
+// and that this would not have to be replaced, too.
 func TestReplacePhases(t *testing.T) {
 	const try, trial, remove, create = "try demo-a", "try demo-a-", "delete demo-a", "create demo-a"
 	for name, c := range map[string]struct {
@@ -35,6 +36,14 @@ func TestReplacePhases(t *testing.T) {
 			"0 1 0 []"},
 		"stored as another one": {nil, func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("x") },
 			[]string{try, trial}, "0 0 0 [loadBalancerClass]"},
+		"stored as another one that can be updated": {nil,
+			func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
+			[]string{try, trial, remove, create}, "1 0 0 []"},
+		"stored as another one in spite of the dry run": {nil, func(s *corev1.Service) {
+			if s.Name == "demo-a" {
+				s.Spec.LoadBalancerClass = new("x")
+			}
+		}, []string{try, trial, remove, create}, "1 0 0 [loadBalancerClass]"},
 		"changed meanwhile": {map[string]error{remove: conflict}, nil, []string{try, trial, remove}, "0 0 1 []"},
 		"gone meanwhile": {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create},
 			"1 0 0 []"},
@@ -56,7 +65,7 @@ func TestReplacePhases(t *testing.T) {
 			}
 			out, requests := f.write(f.changes(plan.Replace, "a"))
 			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale),
-				f.services.ContestedFields(f.ls))
+				sets.List(out.Contested))
 			if !slices.Equal(requests, c.requests) || got != c.outcome {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}
@@ -64,32 +73,28 @@ func TestReplacePhases(t *testing.T) {
 	}
 }
 
-// TestReplaceComesLast: no Service is replaced while other writes fail or come back changed, and nothing else is
-// deleted if a replacement fails.
+// TestReplaceComesLast: no Service is replaced while other writes fail, and nothing else is deleted if a replacement
+// fails.
 func TestReplaceComesLast(t *testing.T) {
 	for name, c := range map[string]struct {
-		err       error
-		at        string
-		contested bool
-		want      []string
+		err  error
+		at   string
+		want []string
 	}{
-		"all is well": {nil, "", false, []string{"create demo-new", "try demo-a", "delete demo-a", "create demo-a",
+		"all is well": {nil, "", []string{"create demo-new", "try demo-a", "delete demo-a", "create demo-a",
 			"try demo-b", "delete demo-b", "create demo-b"}},
-		"refused":      {forbidden, "create demo-new", false, []string{"create demo-new"}},
-		"not answered": {errors.New("no answer"), "create demo-new", false, []string{"create demo-new"}},
-		"stale":        {conflict, "create demo-new", false, []string{"create demo-new"}},
-		"contested":    {nil, "", true, []string{"create demo-new"}},
-		"a replacement is refused": {forbidden, "try demo-a", false,
+		"refused":                  {forbidden, "create demo-new", []string{"create demo-new"}},
+		"not answered":             {errors.New("no answer"), "create demo-new", []string{"create demo-new"}},
+		"stale":                    {conflict, "create demo-new", []string{"create demo-new"}},
+		"a replacement is refused": {forbidden, "try demo-a", []string{"create demo-new", "try demo-a"}},
+		"a replacement is contested": {&contestedError{[]string{"type"}}, "try demo-a",
 			[]string{"create demo-new", "try demo-a"}},
-		"a replacement is not answered": {errors.New("no answer"), "delete demo-a", false,
+		"a replacement is not answered": {errors.New("no answer"), "delete demo-a",
 			[]string{"create demo-new", "try demo-a", "delete demo-a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)
-			f.answer = func(request string, service *corev1.Service) error {
-				if c.contested && service != nil {
-					service.Spec.PublishNotReadyAddresses = true
-				}
+			f.answer = func(request string, _ *corev1.Service) error {
 				if request == c.at {
 					return c.err
 				}

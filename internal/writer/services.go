@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -80,8 +81,8 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // wait after a refusal are not tried. If there is anything to write, the LocalService is first read from the API
 // server, because the cache may lag: one command may have deleted it and orphaned its Services.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
-	w := &execution{Services: s, ls: ls, began: s.Clock.Now(), out: Outcome{Made: map[plan.Action][]string{}}}
-	w.wait(s.Refusals.RetryAfter(attempt(ls, contestedFields)))
+	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
+		out: Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
 	isCurrent := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes)
@@ -101,12 +102,11 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
 		w.conclude(due[begun:])
 	}
-	w.out.Stopped = cmp.Or(w.out.Stopped, w.contested)
 	if w.out.HasNextTurn() {
 		w.out.Failed, w.out.Stale = nil, nil // It tries them again.
 	}
-	if len(w.refused) > 0 {
-		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refused)), "Services refused, trying again later",
+	if len(w.refusals) > 0 {
+		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refusals)), "Services refused, trying again later",
 			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
 	}
 	return w.out
@@ -128,11 +128,10 @@ type execution struct {
 	ls    *v1alpha1.LocalService
 	began time.Time
 
-	writes    int // that have ended
-	batch     batch
-	refused   []error // by this sync
-	contested error   // why changes were stopped, if they were
-	out       Outcome
+	writes   int // that have ended
+	batch    batch
+	refusals []error // of this sync
+	out      Outcome
 }
 
 // mayBegin reports whether another write of the batch may begin. At least one is made, even if reading the LocalService
@@ -141,27 +140,20 @@ func (w *execution) mayBegin(ctx context.Context) bool {
 	w.out.Stopped = cmp.Or(w.out.Stopped, ctx.Err(), w.isWanted())
 	taken := w.Clock.Since(w.began)
 	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
-	isInVain := w.contested != nil && w.batch.action != plan.Create
-	return w.out.Stopped == nil && !isTimeUp && !isInVain && !w.batch.isGivenUp()
+	return w.out.Stopped == nil && !isTimeUp && !w.batch.isGivenUp()
 }
 
 // ended records the outcome of one change, and reports whether the change was accepted.
 func (w *execution) ended(change *plan.Change, written *corev1.Service, err error) bool {
 	w.writes++
 	isRemoval := change.Action == plan.Delete || change.Action == plan.Retire
-	contested, isContested := errors.AsType[*contestedError](err)
-	switch {
-	case isContested:
-		w.contest(contested.fields)
-	case isRemoval && apierrors.IsNotFound(err): // It is gone already: the watch lags.
-	case err != nil:
+	isGone := isRemoval && apierrors.IsNotFound(err) // The watch lags.
+	if err == nil {
+		err = w.made(change, written)
+	}
+	if err != nil && !isGone {
 		w.failed(change, err)
 		return false
-	default:
-		w.Refusals.Remove(w.attempt(change))
-		if written == nil || w.isLasting(change, written) { // A change that admission undoes is not reported.
-			w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
-		}
 	}
 	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0
 	return true

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -97,10 +98,9 @@ func reports(yield func(report.Report)) {
 		for _, r := range refused {
 			for _, c := range copies {
 				one := report.Report{Plan: plan.Plan{Nodes: 3 * has(0), Ready: has(7), IsHostnames: c != nil,
-					Changes:         slices.Concat(waiting[:has(1)], taken[:has(4)]),
-					Retirement:      plan.Retirement{Services: 2 * has(3)},
-					ContestedFields: []string{"type"}[:has(5)]},
-					Unfinished: has(2) == 1, Refused: r}
+					Changes:    slices.Concat(waiting[:has(1)], taken[:has(4)]),
+					Retirement: plan.Retirement{Services: 2 * has(3)}},
+					Unfinished: has(2) == 1, Refused: r, Contested: sets.New([]string{"type"}[:has(5)]...)}
 				if c != nil {
 					one.Copies = *c
 				}
