@@ -196,8 +196,8 @@ func TestRefusedAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestContestedAreWrittenOnce: where admission changes a part of a field, each Service gets the rest of it once, also in
-// several turns. Ten updates in a row without an effect end the attempts.
+// TestContestedAreWrittenOnce: where admission changes a part of a field, each Service gets the rest of it once, also
+// in several turns. Ten updates in a row without an effect end the attempts.
 func TestContestedAreWrittenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
@@ -221,7 +221,8 @@ func TestContestedAreWrittenOnce(t *testing.T) {
 		many := f.stored(nodeNames("m", 3*maxRefusals)...)
 		for range 3 {
 			out, requests := f.write(many)
-			if again, _ := f.write(many); len(requests) != maxRefusals || out.More || again.RetryAfter != out.RetryAfter {
+			again, _ := f.write(many)
+			if len(requests) != maxRefusals || out.More || again.RetryAfter != out.RetryAfter {
 				t.Errorf("%d requests: %+v", len(requests), out)
 			}
 			time.Sleep(reconcile.MaxBackoff)

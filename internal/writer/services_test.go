@@ -245,7 +245,8 @@ func TestWriteContested(t *testing.T) {
 	for action, c := range map[plan.Action]struct{ first, second []string }{
 		plan.Create: {[]string{"create demo-a", "create demo-b"}, []string{"patch demo-a", "patch demo-b",
 			"patch demo-d"}},
-		plan.Adopt:  {[]string{"patch demo-a", "patch demo-b"}, []string{"patch demo-a", "patch demo-b", "patch demo-d"}},
+		plan.Adopt: {[]string{"patch demo-a", "patch demo-b"}, []string{"patch demo-a", "patch demo-b",
+			"patch demo-d"}},
 		plan.Update: {[]string{"patch demo-a", "patch demo-b"}, []string{"patch demo-d"}},
 	} {
 		t.Run(string(action), func(t *testing.T) {
