@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -20,7 +20,7 @@ import (
 // hostnamesController publishes the names of LocalServices with mode Hostnames. It watches the EndpointSlices in which
 // Kubernetes publishes the pods that the Source Service selects. It owns and writes their copies, with a hostname for
 // each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source: a change of one
-// leads to one comparison and one write.
+// leads to one comparison and one write. A copy whose source is gone is a key of its own.
 //
 // After a change of mode, it publishes the names for as long as the LocalService has both Services.
 type hostnamesController struct {
@@ -50,17 +50,26 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 }
 
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
-	slice, isGone := after, after == nil
-	if isGone {
-		slice = before
+	switch {
+	case after == nil && before.Manager() == plan.KubernetesSliceManager:
+		c.add(before.GetNamespace(), plan.CopyName(before.GetName()), 0)
+	case after == nil:
+		c.add(before.GetNamespace(), before.GetName(), batchPeriod)
+	case after.Manager() == plan.KubernetesSliceManager:
+		c.add(after.GetNamespace(), after.GetName(), 0)
+	default:
+		c.add(after.GetNamespace(), after.GetName(), batchPeriod) // Somebody may change it as often as it is repaired.
 	}
-	wait := batchPeriod // Somebody may change a copy as often as it is repaired.
-	if slice.Manager() == plan.KubernetesSliceManager {
-		if wait = 0; isGone {
-			wait = plan.CopyStays
-		}
+}
+
+// add enqueues an EndpointSlice after a delay. For a copy it enqueues the source or, if that is gone, the copy itself,
+// to be deleted later: the source may come back.
+func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
+	key := writer.SliceKey(namespace, name)
+	if key.Name != name && c.caches.HostnameSlices.Get(namespace, key.Name) == nil {
+		key.Name, delay = name, plan.CopyStays
 	}
-	c.loop.AddAfter(writer.SliceKey(slice.GetNamespace(), slice.GetName()), wait)
+	c.loop.AddAfter(key, delay)
 }
 
 // serviceChanged enqueues the EndpointSlices of a Service of mode Hostnames, which belongs to no node.
@@ -86,32 +95,19 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	}
 }
 
-// addAll enqueues the EndpointSlices of a LocalService. A copy has the key of its source: if that is gone, the copy
-// stays for as long as sliceChanged says.
+// addAll enqueues the EndpointSlices of a LocalService.
 func (c *hostnamesController) addAll(localService types.NamespacedName) {
 	for name := range c.caches.Hostnames(localService) {
-		wait := batchPeriod
-		if plan.SourceName(name) != name {
-			wait = plan.CopyStays
-		}
-		c.loop.AddAfter(writer.SliceKey(localService.Namespace, name), wait)
+		c.add(localService.Namespace, name, batchPeriod)
 	}
 }
 
 // Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *hostnamesController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] {
-		return func(yield func(types.NamespacedName) bool) {
-			for key := range c.caches.HostnameSlices.Keys() {
-				if !yield(writer.SliceKey(key.Namespace, key.Name)) {
-					return
-				}
-			}
-		}
-	})
+	c.loop.Run(ctx, workers, c.caches.HostnameSlices.Keys)
 }
 
-// sync brings the copy of an EndpointSlice up to date.
+// sync brings the copy of an EndpointSlice up to date, or deletes one whose source is gone.
 func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
 	if !c.observed.IsObserved(key) {
 		return reconcile.Stale(errNotObserved)

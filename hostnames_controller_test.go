@@ -260,22 +260,54 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 		})
 }
 
+// editSlice edits an EndpointSlice.
+func (w *hostnamesWorld) editSlice(name string, edit func(*discoveryv1.EndpointSlice)) {
+	slice, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	edit(slice)
+	slice.ResourceVersion = w.nextVersion()
+	w.set(slice)
+}
+
 // TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names stay,
-// also if a node joins at that moment.
+// whatever else happens at that moment.
 func TestHostnamesSliceDeleted(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
-		func(w *hostnamesWorld) {
-			w.publish("1", "a")
-			w.publish("2", "b")
-			time.Sleep(time.Minute) // The Source itself is not new.
-			w.removeSlice("2")
-			synctest.Wait()
-			w.set(testNode("c"))
-			settle()
-			w.want("soon after", "a=10.0.0.1", "b=10.0.0.1")
-			time.Sleep(plan.CopyStays)
-			w.want("in the end", "a=10.0.0.1")
+	for name, c := range map[string]struct{ before, after func(*hostnamesWorld) }{
+		"alone":               {},
+		"a node joins before": {before: func(w *hostnamesWorld) { w.set(testNode("c")) }},
+		"a node joins after":  {after: func(w *hostnamesWorld) { w.set(testNode("c")) }},
+		"a pod changes before": {before: func(w *hostnamesWorld) {
+			w.editSlice(sourceName+"-2", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9090)) })
+		}},
+		"somebody edits the copy after": {after: func(w *hostnamesWorld) {
+			w.editSlice(plan.CopyName(sourceName+"-2"),
+				func(s *discoveryv1.EndpointSlice) { delete(s.Labels, corev1.IsHeadlessService) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []runtime.Object{testNode("a"), testNode("b")}
+			inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
+				w.publish("1", "a")
+				w.publish("2", "b")
+				time.Sleep(time.Minute) // The Source itself is not new.
+				if c.before != nil {
+					c.before(w)
+					synctest.Wait()
+				}
+				w.removeSlice("2")
+				synctest.Wait()
+				if c.after != nil {
+					c.after(w)
+				}
+				settle()
+				w.want("soon after", "a=10.0.0.1", "b=10.0.0.1")
+				time.Sleep(plan.CopyStays)
+				w.want("in the end", "a=10.0.0.1")
+			})
 		})
+	}
 }
 
 // TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.

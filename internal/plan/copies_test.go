@@ -165,7 +165,7 @@ func checkEachChange(t *testing.T, names *Names, all Copies) {
 		want[change.Name] = change.Action
 	}
 	for name := range names.Slices {
-		if change, _ := names.Change(SourceName(name)); change.Action != "" && (change.Action != Delete ||
+		if change, _ := names.Change(name); change.Action != "" && (change.Action != Delete ||
 			all.Sources > 0) {
 			got[change.Name] = change.Action
 		}

@@ -164,8 +164,8 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// Change returns what to do about the copy of an EndpointSlice of the Source, or about another EndpointSlice, by name:
-// its Action is "" for nothing. It also returns whether the copy is contested, and left unchanged.
+// Change returns what to do about the copy of an EndpointSlice of the Source, or to delete another EndpointSlice, by
+// name: its Action is "" for nothing. It also returns whether the copy is contested, and left unchanged.
 func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	if n.Source == nil || n.Published == nil {
 		return change, false
@@ -173,10 +173,8 @@ func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	if slice := n.Slices[name]; slice != nil && n.IsSource(slice) {
 		return n.copyOf(name, slice)
 	}
-	for _, of := range []string{CopyName(name), name} {
-		if slice := n.Slices[of]; slice != nil && n.isUnwanted(of, slice) {
-			return CopyChange{Action: Delete, Name: of, Current: slice}, false
-		}
+	if slice := n.Slices[name]; slice != nil && n.isUnwanted(name, slice) {
+		return CopyChange{Action: Delete, Name: name, Current: slice}, false
 	}
 	return change, false
 }

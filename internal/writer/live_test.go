@@ -77,7 +77,7 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 // the LocalService is as the cache has it. There is none for earlier attempts, nor during the deletion.
 func TestMassDeletionIsAnnounced(t *testing.T) {
 	f := newFixture(t, 1)
-	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3, Nodes: 1}
+	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3, InPlace: 1}
 	expect := func(when string, want ...string) {
 		t.Helper()
 		f.services.Write(t.Context(), f.ls, p)
@@ -91,10 +91,15 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.live.Generation--
 	expect("it begins", "DeletingServices")
 	f.ls = f.ls.DeepCopy()
-	f.ls.Status.Nodes, f.ls.Status.ObservedGeneration = 5, f.ls.Generation
-	expect("it begins, with fewer nodes than the status has", "DeletingServices")
-	f.ls.Status.Nodes = int32(p.Nodes)
+	f.ls.Status.Services, f.ls.Status.ObservedGeneration = 3, f.ls.Generation
+	expect("it begins, and the status still counts them", "DeletingServices")
+	f.ls.Status.Services = 1
 	expect("it goes on")
+	p.InPlace = 0
+	f.ls.Status.Services = 2
+	expect("others take their place", "DeletingServices")
+	p.InPlace, f.ls.Status.Services = 2, 1
+	expect("it goes on, and more are created")
 	f.ls.Status.ObservedGeneration--
 	expect("it begins because the spec changed", "DeletingServices")
 	p.Owned = 4

@@ -113,9 +113,10 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 }
 
 // announce records an event before a mass deletion, which may be a mistake. While it goes on, or is tried again, the
-// status has the number of nodes that leads to it.
+// status does not count the Services any more that are to be deleted.
 func (w *execution) announce(p *plan.Plan) {
-	isKnown := w.ls.Status.ObservedGeneration == w.ls.Generation && int(w.ls.Status.Nodes) == p.Nodes
+	lost := int(w.ls.Status.Services) - p.InPlace
+	isKnown := w.ls.Status.ObservedGeneration == w.ls.Generation && 2*lost <= p.Owned
 	if p.IsMassDeletion() && !isKnown {
 		w.record(w.ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
 			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
