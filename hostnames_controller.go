@@ -126,7 +126,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	if change.Action == plan.Delete {
-		if wait := names.DeletesAfter(c.clock.Now(), change.Current); wait > 0 {
+		if wait := names.DeletesAfter(c.clock.Now()); wait > 0 {
 			c.loop.AddAfter(key, wait)
 			return nil
 		}

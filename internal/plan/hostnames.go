@@ -179,12 +179,9 @@ func (n *Names) Change(name string) (change CopyChange, isContested bool) {
 	return change, false
 }
 
-// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, 0 if not at all. For a copy, all other
-// copies must be in place. What Kubernetes has published for a selector that somebody set has none of the names.
-func (n *Names) DeletesAfter(now time.Time, slice EndpointSlice) time.Duration {
-	if slice.Manager() == KubernetesSliceManager {
-		return 0
-	}
+// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, 0 if not at all: all copies must be in
+// place.
+func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	if left := n.Source.Created().Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
 	}

@@ -80,9 +80,9 @@ func (g *guard) judgeService(w Write) {
 	case "update":
 		g.checkNodePorts(w, w.Before.(*corev1.Service), w.After.(*corev1.Service))
 	case "create":
-		// Two LocalServices may want one name, for nodes of their own.
+		// Two LocalServices may want one name, for nodes of their own. A Service that is restored may have no owner.
 		ref := metav1.GetControllerOf(w.After)
-		isWanted := ref != nil && strings.Contains(d.signature, string(ref.UID))
+		isWanted := d.signature != "" && (ref == nil || strings.Contains(d.signature, string(ref.UID)))
 		if !isWanted && (g.isExcused() || time.Since(g.changed) < reaction) && d.mistaken < mostMistaken {
 			d.mistaken++
 			d.creates++

@@ -191,6 +191,15 @@ func (w *world) disturb(d, within time.Duration) {
 	}
 }
 
+// calm records that what lasts until it is ended, has ended: admission. Everything recovers from it within retryTime.
+func (w *world) calm() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := time.Now().Add(retryTime); at.Before(w.quietAt) {
+		w.quietAt = at
+	}
+}
+
 func (w *world) quiet() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,9 +221,7 @@ func (w *world) step(ctx context.Context, s Step) {
 		case s.Do == "admission":
 			w.disturb(time.Hour, retryTime)
 			if s.How == "" {
-				w.mu.Lock()
-				w.quietAt = time.Now().Add(retryTime)
-				w.mu.Unlock()
+				w.calm()
 			}
 		case s.Do == "end-namespace":
 			w.disturb(0, retryTime)
@@ -234,9 +241,7 @@ func (w *world) step(ctx context.Context, s Step) {
 // heal ends all faults, and everything that keeps the controllers from reaching the desired state.
 func (w *world) heal() {
 	w.story.add("everything goes well again")
-	if len(w.server.admission) > 0 {
-		w.disturb(0, retryTime)
-	}
+	w.calm()
 	w.server.Admit()
 	for _, e := range w.endpoints() {
 		e.Heal()
