@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -50,23 +51,26 @@ type request struct {
 	table       *table
 	key         types.NamespacedName
 	subresource string
+	query       url.Values
 }
+
+var verbs = map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update",
+	http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
 // verb returns the verb of RBAC.
 func (r *request) verb() string {
 	switch {
-	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
+	case r.Method == http.MethodGet && r.query.Get("watch") != "":
 		return "watch"
 	case r.Method == http.MethodGet && r.key.Name == "":
 		return "list"
 	}
-	return map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update",
-		http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+	return verbs[r.Method]
 }
 
 // isWrite reports whether the request may change something.
 func (r *request) isWrite() bool {
-	return r.Method != http.MethodGet && r.URL.Query().Get("dryRun") == ""
+	return r.Method != http.MethodGet && r.query.Get("dryRun") == ""
 }
 
 func (r *request) String() string {
@@ -77,7 +81,7 @@ func (r *request) String() string {
 	if r.key.Name != "" {
 		out += " " + strings.TrimPrefix(r.key.String(), "/")
 	}
-	if r.URL.Query().Get("dryRun") != "" {
+	if r.query.Get("dryRun") != "" {
 		out += " (dry run)"
 	}
 	return out
@@ -85,7 +89,7 @@ func (r *request) String() string {
 
 // parse parses a request. The table is nil if the path is not that of a resource.
 func (s *APIServer) parse(r *http.Request) *request {
-	out := &request{Request: r}
+	out := &request{Request: r, query: r.URL.Query()}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if parts[0] == "api" {
 		parts = parts[min(len(parts), 2):]
@@ -180,7 +184,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 	defer e.server.mu.Unlock()
 	var object Object
 	var err error
-	code, dryRun := http.StatusOK, r.URL.Query().Get("dryRun") != ""
+	code, dryRun := http.StatusOK, r.query.Get("dryRun") != ""
 	switch r.verb() {
 	case "list":
 		return e.list(r)
@@ -231,7 +235,7 @@ func (e *Endpoint) refuse(r *request, sent Object, err error) {
 		return
 	}
 	refused := Refused{By: e.name, Verb: r.verb(), Resource: r.table.name, Key: r.key, Sent: sent,
-		DryRun: r.URL.Query().Get("dryRun") != "", Err: err}
+		DryRun: r.query.Get("dryRun") != "", Err: err}
 	if stored := r.table.objects[r.key]; stored != nil {
 		refused.Stored = stored.object
 	}

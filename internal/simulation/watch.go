@@ -76,7 +76,7 @@ type selection struct {
 }
 
 func (r *request) selection() (selection, error) {
-	query := r.URL.Query()
+	query := r.query
 	s := selection{namespace: r.key.Namespace}
 	var err error
 	if s.labels, err = labels.Parse(query.Get("labelSelector")); err != nil {
@@ -111,7 +111,7 @@ func (e *Endpoint) list(r *request) *http.Response {
 	}
 	v, version := e.views[r.table.name], e.server.version
 	entries := r.table.sorted()
-	if v.isStalled() && r.URL.Query().Get("resourceVersion") == "0" {
+	if v.isStalled() && r.query.Get("resourceVersion") == "0" {
 		entries, version = v.snapshot()
 	}
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !selected.matches(e) })
@@ -153,7 +153,7 @@ type stream struct {
 
 // watch begins a watch.
 func (e *Endpoint) watch(r *request) (*http.Response, error) {
-	query, v := r.URL.Query(), e.views[r.table.name]
+	query, v := r.query, e.views[r.table.name]
 	isList := query.Get("sendInitialEvents") == "true"
 	selected, err := r.selection()
 	if err != nil {
