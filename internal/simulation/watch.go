@@ -146,7 +146,8 @@ type stream struct {
 	position int    // in the log
 	buffer   []byte // what is to be read next
 	ends     time.Time
-	marked   time.Time // when the last bookmark was
+	marked   time.Time // when the last bookmark was due
+	written  int       // how many writes there were then
 	ended    chan struct{}
 	isEnded  bool
 }
@@ -282,7 +283,9 @@ func (s *stream) fill() time.Duration {
 	if len(s.buffer) > 0 || now.Before(s.marked.Add(bookmarkInterval)) {
 		return min(ends, s.marked.Add(bookmarkInterval).Sub(now))
 	}
-	if s.marked = now; s.bookmarks {
+	s.marked = now
+	if written := s.endpoint.server.written; s.bookmarks && written != s.written { // Another one would say nothing new.
+		s.written = written
 		s.buffer = append(s.buffer, s.bookmark(s.endpoint.server.version, nil)...)
 	}
 	return min(ends, bookmarkInterval)
