@@ -105,6 +105,13 @@ func (g *guard) excuse(old, late time.Duration) {
 	}
 }
 
+// calm records that what writes are excused for until it is ended, has ended.
+func (g *guard) calm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.excused = earlier(g.excused, time.Now().Add(retryTime))
+}
+
 // count counts an event. There must not be many more events than changes.
 func (g *guard) count(replica string) {
 	g.mu.Lock()

@@ -191,13 +191,18 @@ func (w *world) disturb(d, within time.Duration) {
 	}
 }
 
-// calm records that what lasts until it is ended, has ended: admission. Everything recovers from it within retryTime.
+// calm records that what lasts until it is ended, such as admission, has ended.
 func (w *world) calm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := time.Now().Add(retryTime); at.Before(w.quietAt) {
-		w.quietAt = at
+	w.quietAt = earlier(w.quietAt, time.Now().Add(retryTime))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
+	return b
 }
 
 func (w *world) quiet() time.Time {
@@ -242,6 +247,7 @@ func (w *world) step(ctx context.Context, s Step) {
 func (w *world) heal() {
 	w.story.add("everything goes well again")
 	w.calm()
+	w.guard.calm()
 	w.server.Admit()
 	for _, e := range w.endpoints() {
 		e.Heal()
