@@ -24,7 +24,7 @@ import (
 
 const (
 	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync, here and in the
-	// hostnames controller. A change in the readiness of pods affects only numbers in the status, and waits for
+	// hostnames controller. A change in the readiness of pods affects mostly numbers in the status, and waits for
 	// writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
@@ -167,7 +167,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	began := c.clock.Now()
 	p := c.plan(ls, templates)
 	outcome := c.services.Write(ctx, ls, &p)
-	if outcome.Stopped == nil && outcome.IsComplete() {
+	if outcome.IsComplete() {
 		c.nodeWaits.Done(key, began)
 	}
 	return c.report(ctx, ls, &p, &outcome)
@@ -202,16 +202,16 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return nil // The LocalService will be deleted, too.
 	}
 	if outcome.Stopped != nil {
-		return outcome.Stopped // The outcome is uncertain. The next sync, or the next leader, starts from the caches.
+		return outcome.Stopped // The plan is out of date. The next sync, or the next leader, makes another.
 	}
-	report := status.Report{Plan: *p, Written: outcome.InPlace(), Unfinished: !outcome.IsComplete(),
+	report := status.Report{Plan: *p, Written: outcome.Written(), Unfinished: !outcome.IsComplete(),
 		Refused: slices.Concat(outcome.Refused, outcome.Failed), Contested: outcome.Contested}
 	if p.IsHostnames {
 		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then.
+		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then. A new status syncs anyway.
 	}
 	// Nothing else triggers these: a status write that was too early, the retry of a refused write, the deletion of the
 	// previous mode's names.
@@ -220,7 +220,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 			c.loop.AddAfter(key, again)
 		}
 	}
-	if outcome.InPlace() > 0 {
+	if outcome.Written() > 0 {
 		// The watch may never show a Service that is deleted at once. The next sync waits until the cache is newer than
 		// the write, and then sees that the Service is missing.
 		c.loop.AddAfter(key, batchPeriod)

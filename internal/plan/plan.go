@@ -41,11 +41,11 @@ type Change struct {
 	Template *Template
 	// Name of the Service.
 	Name string
-	// Node is the name of the node that the Service is for; "" for deletions, and in mode Hostnames.
+	// Node is the name of the node that the Service is for; "" in mode Hostnames, and for deletions: see Current.
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service
-	// Fields are the names of the fields to write, for Update, Adopt and Replace.
+	// Fields are the names of the fields that differ, for Update, Adopt and Replace.
 	Fields []string
 	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
 	IfNodeGone bool
@@ -53,7 +53,7 @@ type Change struct {
 
 // Plan is what to do to bring the Services of a LocalService in line with its spec.
 type Plan struct {
-	// Changes has an entry for every Service that is not as it should be, sorted by name.
+	// Changes has what to do, and what is in the way, sorted by name. What has to stay for now is left out.
 	Changes []Change
 	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
 	Owned, InPlace int
@@ -81,7 +81,7 @@ type Input struct {
 	Owned map[string]Service
 	// Lookup returns the Service with a name that is not in Owned, or nil if the name is free.
 	Lookup func(name string) Service
-	// NodeExists reports whether a node exists, selected or not.
+	// NodeExists reports whether a node exists. It is asked only if the nodeSelector matches no node.
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
@@ -127,15 +127,14 @@ func Compute(in Input) Plan {
 		}
 	}
 	if wanted < len(in.Owned) {
-		plan.Changes = append(plan.Changes, orphans(in)...)
+		plan.Changes = append(plan.Changes, unwanted(in)...)
 	}
 	if selectsNothing {
 		plan.Changes, plan.Unselected = in.keepUnselected(plan.Changes)
 	}
 	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	if plan.InPlace == 0 && plan.Count(Wait) > 0 {
-		// A finalizer keeps the first Service to be replaced: no other that serves is deleted before its successor
-		// exists.
+		// A finalizer keeps the first Service to be replaced: until one is in place, no other that serves is deleted.
 		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
 	}
 	if plan.IsHostnames {
@@ -148,8 +147,8 @@ func Compute(in Input) Plan {
 	return plan
 }
 
-// orphans returns the deletions of the owned Services that are not wanted.
-func orphans(in Input) []Change {
+// unwanted returns the deletions of the owned Services that are not wanted.
+func unwanted(in Input) []Change {
 	wanted := make(map[string]bool, len(in.Nodes))
 	for _, template := range in.Templates {
 		for _, node := range in.Templates.nodes(in.Nodes) {
@@ -176,7 +175,7 @@ type comparison struct {
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the current Service of a node, "" for nothing, and the names of the fields to write.
+// of returns what to do about the current Service of a node, "" for nothing, and the names of the fields that differ.
 func (c *comparison) of(current Service, node string) (action Action, fields []string) {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {

@@ -20,9 +20,11 @@ func isContested(err error) bool {
 	return is
 }
 
-// made records a change that the API server accepted. Its error is a contestedError if the change had no effect, or was
-// a replacement that would have to be repeated. What else was stored differently is planned again: that it was in an
-// update counts as the refusal of the next one, but admission may act on creations only.
+// made records a change that the API server accepted, and looks at how it was stored:
+//   - as it was written: it is made;
+//   - differently, and without any effect, or so that it would have to be replaced again: it is refused;
+//   - differently, after an update with some effect: it is made, and the update of the other fields is refused;
+//   - differently otherwise: it is made, and updated in the next turn, because admission may act on creations only.
 func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	var fields []string
 	if stored != nil {
@@ -30,14 +32,10 @@ func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	}
 	contested := &contestedError{fields}
 	isUpdate := change.Action == plan.Update || change.Action == plan.Adopt
-	if len(fields) > 0 && isUpdate && change.Template.IsUnchanged(change.Current, stored) {
-		return contested
-	}
-	w.Refusals.Remove(w.attempt(change))
-	w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 	switch {
 	case len(fields) == 0:
-	case change.Action == plan.Replace && change.Template.NeedsReplacement(stored, change.Node):
+	case isUpdate && change.Template.IsUnchanged(change.Current, stored),
+		change.Action == plan.Replace && change.Template.NeedsReplacement(stored, change.Node):
 		return contested
 	case change.Action == plan.Update:
 		next := *change
@@ -46,5 +44,7 @@ func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	default:
 		w.out.More = true
 	}
+	w.Refusals.Remove(w.attempt(change))
+	w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// maxRefusals is how many writes of a kind in a row may fail before no more are begun. If the API server refuses
+// maxFailures is how many writes of a kind in a row may fail before no more are begun. If the API server refuses
 // everything, as beyond a quota, little is tried; if it refuses some, the others are made, because the order is random.
 // Replacements, which delete what serves, stop at the first failure.
-const maxRefusals = 10
+const maxFailures = 10
 
 // batch is the progress of the writes of one kind.
 type batch struct {
@@ -29,7 +29,7 @@ type refused struct {
 }
 
 func (b *batch) isGivenUp() bool {
-	return b.inARow >= maxRefusals || b.action == plan.Replace && b.failed > 0
+	return b.inARow >= maxFailures || b.action == plan.Replace && b.failed > 0
 }
 
 // attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later. One
@@ -60,7 +60,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.
 		}
 		attempt := w.attempt(change)
 		last, isRefused := w.Refusals.Get(attempt)
-		isWaiting := isRefused && w.wait(w.Refusals.RetryAfter(attempt))
+		isWaiting := isRefused && w.wait(last.RetryAt.Sub(w.Clock.Now()))
 		switch {
 		case !isRefused:
 			fresh = append(fresh, change)
@@ -113,19 +113,18 @@ func (w *execution) conclude(rest []*plan.Change) {
 	if w.out.Stopped != nil {
 		return
 	}
-	isAllFailed := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
+	// Nothing was accepted, and the batch was given up, or its writes were the only ones of the turn, and all failed.
+	isHopeless := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
+	// After an answer that is stale, or may pass, the whole sync is tried again soon.
+	isPutOff := isHopeless && len(b.refused) > 0 && !isStale(b.last) && !mayPass(b.last)
+	w.out.More = w.out.More || len(rest) > 0 && !isHopeless
 	for _, change := range rest {
 		attempt := w.attempt(change)
-		last, isRefused := w.Refusals.Get(attempt)
-		switch {
-		case !isAllFailed:
-			w.out.More = true
-		case isStale(b.last) || mayPass(b.last) || len(b.refused) == 0: // The sync is tried again soon.
-		default:
-			w.Refusals.AddLike(attempt, b.refused[len(b.refused)-1].attempt)
+		if last, isRefused := w.Refusals.Get(attempt); isRefused && !last.Untried {
+			w.tell(last.Err) // It is due, but was not reached.
 		}
-		if isRefused && !last.Untried {
-			w.tell(last.Err)
+		if isPutOff {
+			w.Refusals.AddLike(attempt, b.refused[len(b.refused)-1].attempt)
 		}
 	}
 }

@@ -84,18 +84,18 @@ func TestGivenUp(t *testing.T) {
 			}
 		}
 		out, first := f.write(creations)
-		tried("at first", out, first, 10*time.Second, maxRefusals)
+		tried("at first", out, first, 10*time.Second, maxFailures)
 		time.Sleep(time.Second)
 		out, requests := f.write(creations, f.changes(plan.Create, "new"), f.changes(plan.Delete, "old"))
 		tried("a moment later", out, requests, 9*time.Second, 1)
 		if len(out.Made[plan.Delete]) != 1 {
 			t.Errorf("the deletion waits as well: %v", requests)
 		}
-		out, requests = f.write(creations[maxRefusals:])
+		out, requests = f.write(creations[maxFailures:])
 		tried("only what was never tried", out, requests, 9*time.Second, 0)
 		time.Sleep(9 * time.Second)
 		out, requests = f.write(creations)
-		tried("when it is due", out, requests, out.RetryAfter, maxRefusals)
+		tried("when it is due", out, requests, out.RetryAfter, maxFailures)
 		for _, request := range requests {
 			if slices.Contains(first, request) {
 				t.Errorf("%s comes before those that were never tried", request)
@@ -105,7 +105,7 @@ func TestGivenUp(t *testing.T) {
 		tried("a moment after that", out, requests, max(out.RetryAfter, 9*time.Second), 0)
 		f.nextGeneration()
 		out, requests = f.write(creations)
-		tried("for another spec", out, requests, 10*time.Second, maxRefusals)
+		tried("for another spec", out, requests, 10*time.Second, maxFailures)
 		f.refusing(nil)
 		for left := creations; len(left) > 0; time.Sleep(10 * time.Second) {
 			out, requests = f.write(left)
@@ -125,7 +125,7 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 		f := newFixture(t, 4)
 		f.refusing(err, "create")
 		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		if len(requests) != maxRefusals || len(out.Failed)+len(out.Stale) != maxRefusals || out.RetryAfter != 0 ||
+		if len(requests) != maxFailures || len(out.Failed)+len(out.Stale) != maxFailures || out.RetryAfter != 0 ||
 			out.Err(cache.KeyOf(f.ls)) == nil || out.IsComplete() {
 			t.Errorf("%v: %d requests, %+v", err, len(requests), out)
 		}
@@ -218,11 +218,11 @@ func TestContestedAreWrittenOnce(t *testing.T) {
 			service.Spec.PublishNotReadyAddresses = true
 			return nil
 		}
-		many := f.stored(nodeNames("m", 3*maxRefusals)...)
+		many := f.stored(nodeNames("m", 3*maxFailures)...)
 		for range 3 {
 			out, requests := f.write(many)
 			again, _ := f.write(many)
-			if len(requests) != maxRefusals || out.More || again.RetryAfter != out.RetryAfter {
+			if len(requests) != maxFailures || out.More || again.RetryAfter != out.RetryAfter {
 				t.Errorf("%d requests: %+v", len(requests), out)
 			}
 			time.Sleep(reconcile.MaxBackoff)

@@ -15,9 +15,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// isCurrent returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
+// confirm returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
 // error is Stale if the LocalService was changed or deleted. It reads only metadata, which can always be decoded.
-func (d *Dependencies) isCurrent(ctx context.Context, ls *v1alpha1.LocalService) error {
+func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	live, err := d.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).

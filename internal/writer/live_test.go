@@ -17,9 +17,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 )
 
-// TestIsCurrentWhateverTheStatus: a status that cannot be decoded does not prevent the check of a LocalService, which
+// TestConfirmWhateverTheStatus: a status that cannot be decoded does not prevent the check of a LocalService, which
 // precedes the write that replaces that status.
-func TestIsCurrentWhateverTheStatus(t *testing.T) {
+func TestConfirmWhateverTheStatus(t *testing.T) {
 	ls := testobject.LocalService()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -32,7 +32,7 @@ func TestIsCurrentWhateverTheStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Dependencies{Metadata: client}).isCurrent(t.Context(), ls); err != nil {
+	if err := (&Dependencies{Metadata: client}).confirm(t.Context(), ls); err != nil {
 		t.Error(err)
 	}
 }

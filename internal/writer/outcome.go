@@ -25,20 +25,20 @@ type Outcome struct {
 	Refused []error
 	// Contested are the names of the fields that the API server stored differently: now, or before and not due yet.
 	Contested sets.Set[string]
-	// RetryAfter is when the first of the refused writes is due, 0 if there are none.
+	// RetryAfter is how long the first of the refused writes has to wait, 0 if there are none.
 	RetryAfter time.Duration
 	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
 	// cache was behind: the next plan, from a newer cache, will be right.
 	Failed, Stale []error
 	// More is true if the turn ended before all changes were tried.
 	More bool
-	// Stopped is why no more changes were tried: the error of the context, ErrNamespaceTerminating, or one that is
-	// Stale, because the LocalService was changed.
+	// Stopped is why no more changes were tried: the error of the context or of the live read, ErrNamespaceTerminating,
+	// or one that is Stale, because the LocalService was changed.
 	Stopped error
 }
 
-// InPlace returns how many more Services are in place than before.
-func (o *Outcome) InPlace() (n int) {
+// Written returns how many Services were written, and not deleted.
+func (o *Outcome) Written() (n int) {
 	for action, names := range o.Made {
 		if action != plan.Delete && action != plan.Retire {
 			n += len(names)
@@ -50,8 +50,8 @@ func (o *Outcome) InPlace() (n int) {
 // HasNextTurn reports whether the rest is to be made at once. After a turn that made nothing, the backoff decides.
 func (o *Outcome) HasNextTurn() bool { return o.More && len(o.Made) > 0 }
 
-// IsComplete reports whether all changes were made.
-func (o *Outcome) IsComplete() bool { return !o.More && !o.hasFailed() }
+// IsComplete reports whether all changes were made, apart from contested fields.
+func (o *Outcome) IsComplete() bool { return o.Stopped == nil && !o.More && !o.hasFailed() }
 
 func (o *Outcome) hasFailed() bool { return len(o.Refused)+len(o.Failed)+len(o.Stale) > 0 }
 

@@ -165,11 +165,11 @@ func TestEachTakesTokensAgain(t *testing.T) {
 func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
-		for from, most := range map[int]int{0: maxRefusals, 100: maxRefusals + concurrency/2} {
+		for from, most := range map[int]int{0: maxFailures, 100: maxFailures + concurrency/2} {
 			w := NewPool(concurrency)
 			var running atomic.Int64
 			inARow := 0
-			begun := w.Each(1000, func() bool { return inARow < maxRefusals }, func(i int) error {
+			begun := w.Each(1000, func() bool { return inARow < maxFailures }, func(i int) error {
 				defer running.Add(-1)
 				if n := running.Add(1); from == 0 && n > 1 {
 					t.Errorf("%d writes at a time", n)
@@ -184,7 +184,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 				}
 				return err == nil
 			})
-			if failed := begun - from; failed < maxRefusals || failed > most {
+			if failed := begun - from; failed < maxFailures || failed > most {
 				t.Errorf("refused from %d on: %d of %d failed", from, failed, begun)
 			}
 			checkTokens(t, w)

@@ -15,7 +15,7 @@ const (
 	// reconcile.MaxBackoff. It is forgotten when it was not tried again for rememberedFor.
 	minRefusedBackoff = 10 * time.Second
 	rememberedFor     = 3 * reconcile.MaxBackoff
-	longestBackoff    = 8 // refusals in a row
+	maxTimes          = 8 // refusals in a row that count
 	// Beyond maxRemembered refused writes, some are forgotten, and tried again too early.
 	maxRemembered = 10000
 )
@@ -56,6 +56,7 @@ func (r *Refusals) Add(attempt Attempt, err error) {
 }
 
 // AddLike records that an attempt was not made, because others like it were refused: it waits as long as the last one.
+// If it was refused itself before, it keeps its own error.
 func (r *Refusals) AddLike(attempt, refused Attempt) {
 	refusal, _ := r.Get(refused)
 	if last, isRefused := r.Get(attempt); isRefused && !last.Untried {
@@ -69,11 +70,11 @@ func (r *Refusals) AddLike(attempt, refused Attempt) {
 // AddContested records that something else changed what an attempt wrote, and most likely will again: the attempt gets
 // the longest backoff at once.
 func (r *Refusals) AddContested(attempt Attempt, err error) {
-	r.add(attempt, Refusal{Err: err, Times: longestBackoff})
+	r.add(attempt, Refusal{Err: err, Times: maxTimes})
 }
 
 func (r *Refusals) add(attempt Attempt, refusal Refusal) {
-	backoff := min(minRefusedBackoff<<min(refusal.Times-1, longestBackoff), reconcile.MaxBackoff)
+	backoff := min(minRefusedBackoff<<min(refusal.Times-1, maxTimes), reconcile.MaxBackoff)
 	refusal.RetryAt = r.clock.Now().Add(backoff)
 	r.refusals.Add(attempt, refusal, rememberedFor)
 }

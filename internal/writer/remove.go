@@ -30,10 +30,9 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
 		trial.Name = freeName(successor.Name)
-		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
-			if template.NeedsReplacement(stored, change.Node) {
-				return nil, &contestedError{template.Mismatches(stored, change.Node)}
-			}
+		stored, err = client.Create(ctx, trial, dryRun)
+		if err == nil && template.NeedsReplacement(stored, change.Node) {
+			return nil, &contestedError{template.Mismatches(stored, change.Node)}
 		}
 	}
 	if err != nil {

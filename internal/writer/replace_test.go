@@ -43,7 +43,7 @@ func TestReplacePhases(t *testing.T) {
 			if s.Name == "demo-a" {
 				s.Spec.LoadBalancerClass = new("x")
 			}
-		}, []string{try, trial, remove, create}, "1 0 0 [loadBalancerClass]"},
+		}, []string{try, trial, remove, create}, "0 0 0 [loadBalancerClass]"},
 		"changed meanwhile": {map[string]error{remove: conflict}, nil, []string{try, trial, remove}, "0 0 1 []"},
 		"gone meanwhile": {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create},
 			"1 0 0 []"},

@@ -52,7 +52,7 @@ type Dependencies struct {
 	Shuffle func(n int, swap func(i, j int))
 }
 
-// NewDependencies returns the Dependencies of one controller, which remembers its own writes and refusals.
+// NewDependencies returns Dependencies with new Observed and Refusals.
 func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
 	shuffle func(n int, swap func(i, j int))) Dependencies {
 	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
@@ -77,22 +77,24 @@ func NewServices(deps Dependencies, concurrency int,
 // needs any more comes last.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
 
-// Write makes the changes of a plan, in random order, but first those that were not refused before. Those that have to
-// wait after a refusal are not tried. If there is anything to write, the LocalService is first read from the API
-// server, because the cache may lag: one command may have deleted it and orphaned its Services.
+// Write makes the changes of a plan, one action after the other. Those that have to wait after a refusal are not tried.
+// When the time is up, nothing more begins, but each batch still says whether there is more to do. If there is anything
+// to write, the LocalService is first read from the API server, because the cache may lag: one command may have deleted
+// it and orphaned its Services.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
 	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
 		out: Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
-	isCurrent := false
+	isConfirmed := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes)
 		if len(due) == 0 || action == plan.Replace && w.out.hasFailed() {
 			continue
 		}
-		if !isCurrent {
-			if w.out.Stopped, isCurrent = s.isCurrent(ctx, ls), true; w.out.Stopped != nil {
+		if !isConfirmed {
+			if w.out.Stopped = s.confirm(ctx, ls); w.out.Stopped != nil {
 				return w.out
 			}
+			isConfirmed = true
 			w.announce(p)
 		}
 		w.batch = batch{action: action}
@@ -115,15 +117,15 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 // announce records an event before a mass deletion, which may be a mistake. While it goes on, or is tried again, the
 // status does not count the Services any more that are to be deleted.
 func (w *execution) announce(p *plan.Plan) {
-	lost := int(w.ls.Status.Services) - p.InPlace
-	isKnown := w.ls.Status.ObservedGeneration == w.ls.Generation && 2*lost <= p.Owned
-	if p.IsMassDeletion() && !isKnown {
+	stillCounted := int(w.ls.Status.Services) - p.InPlace
+	wasAnnounced := w.ls.Status.ObservedGeneration == w.ls.Generation && 2*stillCounted <= p.Owned
+	if p.IsMassDeletion() && !wasAnnounced {
 		w.record(w.ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
 			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
 	}
 }
 
-// execution makes the changes of one plan. Only write is called by several goroutines.
+// execution makes the changes of one plan. Only write, and what it calls, is called by several goroutines.
 type execution struct {
 	*Services
 	ls    *v1alpha1.LocalService

@@ -38,7 +38,7 @@ func TestWriteInOrder(t *testing.T) {
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
-	if !out.IsComplete() || out.Stopped != nil || out.InPlace() != 5 || len(out.Made[plan.Create]) != 2 ||
+	if !out.IsComplete() || out.Stopped != nil || out.Written() != 5 || len(out.Made[plan.Create]) != 2 ||
 		out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
@@ -326,10 +326,10 @@ func TestWriteSomeRefused(t *testing.T) {
 		more         bool
 	}{
 		"nothing":             {func(int) bool { return false }, 100, 0, false},
-		"everything":          {func(int) bool { return true }, 0, maxRefusals, false},
+		"everything":          {func(int) bool { return true }, 0, maxFailures, false},
 		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50, false},
-		"almost everything":   {func(i int) bool { return i%maxRefusals != 0 }, 10, 90, false},
-		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxRefusals, true},
+		"almost everything":   {func(i int) bool { return i%maxFailures != 0 }, 10, 90, false},
+		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxFailures, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)

@@ -126,7 +126,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	client := s.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
 	switch change.Action {
 	case plan.Create:
-		if err = s.isCurrent(ctx, ls); err == nil {
+		if err = s.confirm(ctx, ls); err == nil {
 			err = s.isThere(ctx, names.Published)
 		}
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		asked = names.Copy(change)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
-		if err = s.isCurrent(ctx, ls); err == nil {
+		if err = s.confirm(ctx, ls); err == nil {
 			err = s.isThere(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
 		}
 		if err == nil && change.Current.Manager() == plan.KubernetesSliceManager {
