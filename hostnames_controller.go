@@ -51,10 +51,8 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 	switch {
-	case after == nil && before.Manager() == plan.KubernetesSliceManager:
-		c.add(before.GetNamespace(), plan.CopyName(before.GetName()), 0)
 	case after == nil:
-		c.add(before.GetNamespace(), before.GetName(), batchPeriod)
+		c.add(before.GetNamespace(), plan.CopyName(plan.SourceName(before.GetName())), batchPeriod)
 	case after.Manager() == plan.KubernetesSliceManager:
 		c.add(after.GetNamespace(), after.GetName(), 0)
 	default:

@@ -271,8 +271,8 @@ func (w *hostnamesWorld) editSlice(name string, edit func(*discoveryv1.EndpointS
 	w.set(slice)
 }
 
-// TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names stay,
-// whatever else happens at that moment.
+// TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names
+// stay, whatever else happens at that moment.
 func TestHostnamesSliceDeleted(t *testing.T) {
 	for name, c := range map[string]struct{ before, after func(*hostnamesWorld) }{
 		"alone":               {},
@@ -280,6 +280,10 @@ func TestHostnamesSliceDeleted(t *testing.T) {
 		"a node joins after":  {after: func(w *hostnamesWorld) { w.set(testNode("c")) }},
 		"a pod changes before": {before: func(w *hostnamesWorld) {
 			w.editSlice(sourceName+"-2", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9090)) })
+		}},
+		"somebody edits the source before": {before: func(w *hostnamesWorld) {
+			w.editSlice(sourceName+"-2",
+				func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
 		}},
 		"somebody edits the copy after": {after: func(w *hostnamesWorld) {
 			w.editSlice(plan.CopyName(sourceName+"-2"),

@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +51,12 @@ var plugins = map[string]Admission{
 	"sets-label": onService(func(s *corev1.Service) {
 		metav1.SetMetaDataLabel(&s.ObjectMeta, "team", teamByPolicy)
 	}),
-	"strips-owner":    onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
+	"strips-owner": onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
+	"strips-and-counts": onService(func(s *corev1.Service) { // Each write has an effect.
+		s.OwnerReferences = nil
+		writes, _ := strconv.Atoi(s.Annotations["writes"])
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "writes", strconv.Itoa(writes+1))
+	}),
 	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
 	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),
 	"strips-hostname": onSlice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }),

@@ -188,7 +188,7 @@ var faulty = []kind{
 	{"crash", crashes}, {"crash", crashes}, {"lag", lags}, do("break", watched), do("compact", watched),
 	{"pause", func(d *drawing) Step { return lasting(d, Step{Do: "pause"}) }},
 	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone",
-		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "", "", ""),
+		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "", "", ""),
 	do("end-namespace", func(*drawing) string { return "b" }),
 }
 

@@ -23,8 +23,8 @@ func isContested(err error) bool {
 // made records a change that the API server accepted, and looks at how it was stored:
 //   - as it was written: it is made;
 //   - differently, and without any effect, or so that it would have to be replaced again: it is refused;
-//   - differently, after an update with some effect: it is made, and the update of the other fields is refused;
-//   - differently otherwise: it is made, and updated in the next turn, because admission may act on creations only.
+//   - differently, but with some effect: it is made, and the update of the fields that still differ is refused;
+//   - differently, after a creation: it is made, and updated in the next turn, as admission may act on creations only.
 func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	var fields []string
 	if stored != nil {
@@ -37,7 +37,7 @@ func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	case isUpdate && change.Template.IsUnchanged(change.Current, stored),
 		change.Action == plan.Replace && change.Template.NeedsReplacement(stored, change.Node):
 		return contested
-	case change.Action == plan.Update:
+	case isUpdate:
 		next := *change
 		next.Fields = fields
 		w.refuse(&next, contested)

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type batch struct {
 // refused is a write that the API server refused, or stored differently.
 type refused struct {
 	attempt Attempt
+	fields  []string
 	err     error
 }
 
@@ -33,9 +35,13 @@ func (b *batch) isGivenUp() bool {
 }
 
 // attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later. One
-// of other fields is not held up by those that are refused.
+// of other fields is not held up by those that are refused. To adopt a Service is to update its controller.
 func (w *execution) attempt(change *plan.Change) Attempt {
-	name := string(change.Action) + " " + change.Name
+	action := change.Action
+	if action == plan.Adopt {
+		action = plan.Update
+	}
+	name := string(action) + " " + change.Name
 	if len(change.Fields) > 0 {
 		name += " " + strings.Join(change.Fields, ",")
 	}
@@ -117,14 +123,16 @@ func (w *execution) conclude(rest []*plan.Change) {
 	isHopeless := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
 	// After an answer that is stale, or may pass, the whole sync is tried again soon.
 	isPutOff := isHopeless && len(b.refused) > 0 && !isStale(b.last) && !mayPass(b.last)
-	w.out.More = w.out.More || len(rest) > 0 && !isHopeless
 	for _, change := range rest {
 		attempt := w.attempt(change)
 		if last, isRefused := w.Refusals.Get(attempt); isRefused && !last.Untried {
 			w.tell(last.Err) // It is due, but was not reached.
 		}
-		if isPutOff {
+		switch {
+		case isPutOff && slices.Equal(change.Fields, b.refused[len(b.refused)-1].fields):
 			w.Refusals.AddLike(attempt, b.refused[len(b.refused)-1].attempt)
+		case isPutOff || !isHopeless:
+			w.out.More = true
 		}
 	}
 }
@@ -146,7 +154,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 
 // refuse records a refusal of this sync. The change waits from the end of the batch on.
 func (w *execution) refuse(change *plan.Change, err error) {
-	w.batch.refused = append(w.batch.refused, refused{w.attempt(change), err})
+	w.batch.refused = append(w.batch.refused, refused{w.attempt(change), change.Fields, err})
 	if !isContested(err) {
 		w.refusals = append(w.refusals, err)
 	}

@@ -219,6 +219,25 @@ func TestContestedAreWrittenOnce(t *testing.T) {
 			return nil
 		}
 		many := f.stored(nodeNames("m", 3*maxFailures)...)
+		edited := f.stored("x", "y")
+		for i := range edited {
+			edited[i].Fields = []string{"ports", "publishNotReadyAddresses"}
+		}
+		f.services.Shuffle = rand.Shuffle
+		reached = nil
+		turns := 0
+		for ; len(reached) < len(edited); turns++ {
+			_, requests := f.write(many, edited)
+			for _, request := range requests {
+				if request == "patch demo-x" || request == "patch demo-y" {
+					reached = append(reached, request)
+				}
+			}
+			if turns == 10 {
+				t.Fatalf("after %d turns, only %v was tried of what has another difference", turns, reached)
+			}
+		}
+		time.Sleep(reconcile.MaxBackoff)
 		for range 3 {
 			out, requests := f.write(many)
 			again, _ := f.write(many)

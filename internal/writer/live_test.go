@@ -100,6 +100,10 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	expect("others take their place", "DeletingServices")
 	p.InPlace, f.ls.Status.Services = 2, 1
 	expect("it goes on, and more are created")
+	p.InPlace, f.ls.Status.Services, f.ls.Status.Nodes, p.Nodes = 0, 0, 3, 1
+	expect("it begins, and a field of all is contested", "DeletingServices")
+	f.ls.Status.Nodes = 1
+	expect("it goes on, and a field of all is contested")
 	f.ls.Status.ObservedGeneration--
 	expect("it begins because the spec changed", "DeletingServices")
 	p.Owned = 4

@@ -115,9 +115,9 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 }
 
 // announce records an event before a mass deletion, which may be a mistake. While it goes on, or is tried again, the
-// status does not count the Services any more that are to be deleted.
+// status does not count the Services and the nodes any more that are the difference.
 func (w *execution) announce(p *plan.Plan) {
-	stillCounted := int(w.ls.Status.Services) - p.InPlace
+	stillCounted := max(int(w.ls.Status.Services)-p.InPlace, int(w.ls.Status.Nodes)-p.Nodes)
 	wasAnnounced := w.ls.Status.ObservedGeneration == w.ls.Generation && 2*stillCounted <= p.Owned
 	if p.IsMassDeletion() && !wasAnnounced {
 		w.record(w.ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
