@@ -107,6 +107,9 @@ func (g *guard) judgeService(w Write) {
 		if d.isByNode {
 			late = liveness
 		}
+		if service.Annotations[v1alpha1.NodeAnnotationKey] == "" && service.Spec.Selector[rack] != "" {
+			isCurrent = false // Nobody can ask for its node, as somebody has removed the annotation.
+		}
 		if isCurrent && time.Since(d.since) > late && !g.isSlow() {
 			g.fail("a Service was deleted that is wanted", "%s: %s", w.By, w.Key)
 		}
