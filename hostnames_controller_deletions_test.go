@@ -1,0 +1,96 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+)
+
+func (w *hostnamesWorld) removeSlice(suffix string) {
+	w.t.Helper()
+	w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-" + suffix,
+		Namespace: "default"}})
+}
+
+// TestHostnamesSourceRecreated: the names of a deleted Source stay until Kubernetes has published all pods of the next
+// one, not only its first EndpointSlice.
+func TestHostnamesSourceRecreated(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
+		func(w *hostnamesWorld) {
+			w.publish("1", "a")
+			w.publish("2", "b")
+			w.want("first", "a=10.0.0.1", "b=10.0.0.1")
+			w.remove(w.service(sourceName))
+			for _, s := range []string{"1", "2"} {
+				w.removeSlice(s)
+			}
+			settle()
+			w.want("the source is gone", "a=10.0.0.1", "b=10.0.0.1")
+			w.publish("3", "a") // The second one follows.
+			if got := w.names(); !slices.Contains(got, "b=10.0.0.1") {
+				t.Errorf("only the first of two EndpointSlices is published, and b is deleted already: %q", got)
+			}
+		})
+}
+
+// editSlice edits an EndpointSlice.
+func (w *hostnamesWorld) editSlice(name string, edit func(*discoveryv1.EndpointSlice)) {
+	slice, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	edit(slice)
+	slice.ResourceVersion = w.nextVersion()
+	w.set(slice)
+}
+
+// TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names
+// stay, whatever else happens at that moment.
+func TestHostnamesSliceDeleted(t *testing.T) {
+	for name, c := range map[string]struct{ before, after func(*hostnamesWorld) }{
+		"alone":               {},
+		"a node joins before": {before: func(w *hostnamesWorld) { w.set(testNode("c")) }},
+		"a node joins after":  {after: func(w *hostnamesWorld) { w.set(testNode("c")) }},
+		"a pod changes before": {before: func(w *hostnamesWorld) {
+			w.editSlice(sourceName+"-2", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9090)) })
+		}},
+		"somebody edits the source before": {before: func(w *hostnamesWorld) {
+			w.editSlice(sourceName+"-2",
+				func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
+		}},
+		"somebody edits the copy after": {after: func(w *hostnamesWorld) {
+			w.editSlice(plan.CopyName(sourceName+"-2"),
+				func(s *discoveryv1.EndpointSlice) { delete(s.Labels, corev1.IsHeadlessService) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []runtime.Object{testNode("a"), testNode("b")}
+			inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
+				w.publish("1", "a")
+				w.publish("2", "b")
+				time.Sleep(time.Minute) // The Source itself is not new.
+				if c.before != nil {
+					c.before(w)
+					synctest.Wait()
+				}
+				w.removeSlice("2")
+				synctest.Wait()
+				if c.after != nil {
+					c.after(w)
+				}
+				settle()
+				w.want("soon after", "a=10.0.0.1", "b=10.0.0.1")
+				time.Sleep(plan.CopyStays)
+				w.want("in the end", "a=10.0.0.1")
+			})
+		})
+	}
+}
