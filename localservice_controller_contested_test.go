@@ -23,12 +23,15 @@ func (f *fixture) contest(admit func(*corev1.Service), updates bool) (on *atomic
 	on.Store(true)
 	react := func(do core.ReactionFunc) core.ReactionFunc {
 		return func(a core.Action) (bool, runtime.Object, error) {
+			if create, isCreate := a.(core.CreateActionImpl); isCreate && on.Load() {
+				create.Object = create.Object.DeepCopyObject()
+				admit(create.Object.(*corev1.Service))
+				return do(create)
+			}
 			handled, object, err := do(a)
 			if service, ok := object.(*corev1.Service); ok && err == nil && on.Load() {
-				create, isCreate := a.(core.CreateActionImpl)
-				if admit(service); !isCreate || len(create.CreateOptions.DryRun) == 0 {
-					err = f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
-				}
+				admit(service)
+				err = f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
 			}
 			return handled, object, err
 		}

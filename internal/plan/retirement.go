@@ -36,8 +36,8 @@ func (p *Plan) retire(in *Input) {
 	}
 	ls := in.Templates[0].owner
 	r.Unanswered = -1
-	isThere := p.Count(Create, Adopt, Wait, Conflict) == 0 // What is to be updated or replaced answers.
-	if isThere && (!p.IsHostnames || p.Copies.IsComplete()) {
+	isInPlace := p.Count(Create, Adopt, Replace, Wait, Conflict) == 0 // What is only to be updated answers.
+	if isInPlace && (!p.IsHostnames || p.Copies.IsComplete()) {
 		r.Unanswered = p.unanswered(in)
 	}
 	remaining, known := RemainingRetirement(ls, in.Now)

@@ -106,7 +106,7 @@ func TestRetireServices(t *testing.T) {
 			s := Whole(in.Owned["demo"], nodeLabelKey).DeepCopy()
 			s.Spec.ClusterIP = "10.0.0.1"
 			in.Owned["demo"] = kept(s)
-		}, append([]string{"Replace demo"}, all...), 0, 0},
+		}, []string{"Replace demo"}, -1, 0},
 		"the name is taken": {answeringFor(due), both, both, func(in *Input) {
 			delete(in.Owned, "demo")
 			in.Lookup = func(name string) Service { return kept(foreign(name)) }
