@@ -101,8 +101,8 @@ func (w *execution) wait(left time.Duration) bool {
 }
 
 // conclude makes the refused changes of the batch wait, all for the same time, so that one sync tries them again. The
-// rest were not begun. They wait, too, if none was accepted, however many could be tried in the time of the sync.
-// Otherwise they are tried in the next turn.
+// rest were not begun. If none was accepted, however many could be tried in the time of the sync, those that differ in
+// the same fields wait with the last one that was refused. The others are tried in the next turn.
 func (w *execution) conclude(rest []*plan.Change) {
 	b := &w.batch
 	if w.isWanted() != nil {
