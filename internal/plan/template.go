@@ -210,15 +210,11 @@ func (t *Template) Restored(service Service) *corev1.Service {
 	return restored
 }
 
-// Mismatches returns the names of the fields in which a Service differs from what its node should have.
-func (t *Template) Mismatches(service *corev1.Service, node string) []string {
+// Mismatches returns the names of the fields in which a Service differs from what its node should have, and whether
+// only a replacement would change that.
+func (t *Template) Mismatches(service *corev1.Service, node string) (fields []string, needsReplacement bool) {
 	diff := t.compare(ContentOf(service, t.nodeLabelKey), node)
-	return diff.fields(service.Annotations[v1alpha1.NodeAnnotationKey] == node)
-}
-
-// NeedsReplacement reports whether only a replacement would make a Service what its node should have.
-func (t *Template) NeedsReplacement(service *corev1.Service, node string) bool {
-	return t.compare(ContentOf(service, t.nodeLabelKey), node).isImmutable
+	return diff.fields(service.Annotations[v1alpha1.NodeAnnotationKey] == node), diff.isImmutable
 }
 
 // IsUnchanged reports whether a Service is as it was before.

@@ -27,15 +27,16 @@ func isContested(err error) bool {
 //   - differently, after a creation: it is made, and updated in the next turn, as admission may act on creations only.
 func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	var fields []string
+	needsReplacement := false
 	if stored != nil {
-		fields = change.Template.Mismatches(stored, change.Node)
+		fields, needsReplacement = change.Template.Mismatches(stored, change.Node)
 	}
 	contested := &contestedError{fields}
 	isUpdate := change.Action == plan.Update || change.Action == plan.Adopt
 	switch {
 	case len(fields) == 0:
 	case isUpdate && change.Template.IsUnchanged(change.Current, stored),
-		change.Action == plan.Replace && change.Template.NeedsReplacement(stored, change.Node):
+		change.Action == plan.Replace && needsReplacement:
 		return contested
 	case isUpdate:
 		next := *change

@@ -30,9 +30,10 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
 		trial.Name = freeName(successor.Name)
-		stored, err = client.Create(ctx, trial, dryRun)
-		if err == nil && template.NeedsReplacement(stored, change.Node) {
-			return nil, &contestedError{template.Mismatches(stored, change.Node)}
+		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
+			if fields, needsReplacement := template.Mismatches(stored, change.Node); needsReplacement {
+				return nil, &contestedError{fields}
+			}
 		}
 	}
 	if err != nil {
