@@ -8,7 +8,6 @@ import (
 	"flag"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -19,14 +18,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/app"
 )
 
-// gcPercent is how far the heap may grow, relative to what is in use, before garbage is collected. Most of the memory
-// is caches, and at rest there is little garbage, so this saves memory at hardly any cost in CPU time.
-const gcPercent = 50
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // A second signal ends the program at once.
 	os.Exit(run(ctx, os.Args[1:]))
