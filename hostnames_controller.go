@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -24,7 +23,6 @@ import (
 //
 // After a change of mode, it publishes the names for as long as the LocalService has both Services.
 type hostnamesController struct {
-	clock        clock.PassiveClock
 	nodeLabelKey string
 	caches       *cache.Caches
 	observed     *cache.Observed
@@ -35,9 +33,8 @@ type hostnamesController struct {
 }
 
 func newHostnamesController(deps app.Dependencies) (*hostnamesController, error) {
-	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Clock, deps.Caches, deps.Shuffle)
+	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Caches, deps.Shuffle)
 	c := &hostnamesController{
-		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
@@ -124,7 +121,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	if change.Action == plan.Delete {
-		if wait := names.DeletesAfter(c.clock.Now()); wait > 0 {
+		if wait := names.DeletesAfter(time.Now()); wait > 0 {
 			c.loop.AddAfter(key, wait)
 			return nil
 		}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -42,7 +41,6 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 // planned again, at the end of the queue.
 type localServiceController struct {
 	recorder     app.Recorder
-	clock        clock.PassiveClock
 	nodeLabelKey string
 	caches       *cache.Caches
 	observed     *cache.Observed
@@ -61,14 +59,13 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 	writers.Observed = cache.NewObserved()
 	c := &localServiceController{
 		recorder:     deps.Recorder,
-		clock:        deps.Clock,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
 		services:     writer.NewServices(writers, deps.Options.WriteConcurrency, deps.Recorder.Record),
 		slices:       copies,
 		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
-		nodeWaits:    metrics.NewWaits(metrics.NodeFanout, deps.Clock),
+		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
@@ -164,7 +161,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		_, err = c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		return err
 	}
-	began := c.clock.Now()
+	began := time.Now()
 	p := c.plan(ls, templates)
 	outcome := c.services.Write(ctx, ls, &p)
 	if outcome.IsComplete() {
@@ -184,7 +181,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Ready:         c.caches.ReadyServices(ls),
 		Names:         namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
 		LocalServices: c.caches.LocalServices.All(),
-		Now:           c.clock.Now(),
+		Now:           time.Now(),
 	})
 }
 

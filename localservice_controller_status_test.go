@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
 	componentmetrics "k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -132,13 +131,13 @@ func TestObservedGeneration(t *testing.T) {
 			t.Errorf("sync: %v, want an error because the LocalService has changed", err)
 		}
 		synctest.Wait() // Now the caches have observed what was written.
-		if !slices.Equal(observed, []int64{1}) {
+		if len(observed) > 0 {
 			t.Errorf("the status reports generations %v, but nothing was written for the second one", observed)
 		}
 		if err := c.sync(t.Context(), demoKey); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(observed, []int64{1, 2}) {
+		if !slices.Equal(observed, []int64{2}) {
 			t.Errorf("after a second sync: the status reports generations %v", observed)
 		}
 	})
@@ -176,7 +175,7 @@ func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64
 	registry.MustRegister(histogram)
 	var counted uint64
 	var summed float64
-	return metrics.NewWaits(histogram, clock.RealClock{}), func(what string, wantCount uint64, least,
+	return metrics.NewWaits(histogram), func(what string, wantCount uint64, least,
 		most time.Duration) {
 		t.Helper()
 		settle()

@@ -58,7 +58,7 @@ func (f *fixture) startLocalServices(workers int) (stop func()) {
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
 	d := f.deps
-	writers := writer.NewDependencies(d.Kube, d.Metadata, d.Clock, d.Caches, d.Shuffle)
+	writers := writer.NewDependencies(d.Kube, d.Metadata, d.Caches, d.Shuffle)
 	c, err := newLocalServiceController(d, &writer.Slices{Dependencies: writers})
 	if err != nil {
 		f.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -41,7 +41,6 @@ type podController struct {
 	loop         *reconcile.Loop[types.NamespacedName]
 	observed     *cache.Observed
 	refusals     *writer.Refusals
-	clock        clock.PassiveClock
 	waits        *metrics.Waits // of pods since they were scheduled
 }
 
@@ -53,9 +52,8 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
 		observed:     cache.NewObserved(),
-		refusals:     writer.NewRefusals(deps.Clock),
-		clock:        deps.Clock,
-		waits:        metrics.NewWaits(metrics.PodLabel, deps.Clock),
+		refusals:     writer.NewRefusals(),
+		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, namespaceOf, c.sync)
 	c.caches.Pods.OnChange(c.podChanged)
@@ -124,7 +122,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if !c.observed.IsObserved(key) {
 		return reconcile.Stale(errNotObserved)
 	}
-	began := c.clock.Now()
+	began := time.Now()
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !c.wantsLabel(p) {
 		c.waits.Forget(key)

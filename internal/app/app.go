@@ -37,7 +37,8 @@ type Dependencies struct {
 	Client   clientset.Interface
 	Metadata metadata.Interface
 	Recorder Recorder
-	Clock    clock.WithTicker
+	// Clock is that of the queues, which have metrics.
+	Clock clock.WithTicker
 	// Shuffle randomizes the order of writes, so that no refused write always comes first.
 	Shuffle func(n int, swap func(i, j int))
 	Caches  *cache.Caches

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -36,16 +35,15 @@ const (
 // reviewer admits clients to /metrics whose bearer token the API server accepts, and whom it permits.
 type reviewer struct {
 	kube       kubernetes.Interface
-	clock      clock.PassiveClock
 	strangers  flowcontrol.PassiveRateLimiter
 	permitted  *utilcache.LRUExpireCache // time.Time of the last review, by the hash of the token
 	complaints complaints
 }
 
-func newReviewer(kube kubernetes.Interface, clk clock.Clock) *reviewer {
-	return &reviewer{kube: kube, clock: clk,
-		strangers:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(strangersPerSecond, strangersAtOnce, clk),
-		permitted:  utilcache.NewLRUExpireCacheWithClock(maxTokens, clk),
+func newReviewer(kube kubernetes.Interface) *reviewer {
+	return &reviewer{kube: kube,
+		strangers:  flowcontrol.NewTokenBucketPassiveRateLimiter(strangersPerSecond, strangersAtOnce),
+		permitted:  utilcache.NewLRUExpireCache(maxTokens),
 		complaints: newComplaints()}
 }
 
@@ -81,7 +79,7 @@ func (r *reviewer) review(request *http.Request) *refusal {
 	}
 	key := sha256.Sum256([]byte(token))
 	reviewed, known := r.permitted.Get(key)
-	if known && r.clock.Since(reviewed.(time.Time)) < reviewInterval {
+	if known && time.Since(reviewed.(time.Time)) < reviewInterval {
 		return nil
 	}
 	if !known && !r.strangers.TryAccept() {
@@ -90,7 +88,7 @@ func (r *reviewer) review(request *http.Request) *refusal {
 	refused, err := r.ask(request.Context(), token)
 	switch {
 	case err == nil && refused == nil:
-		r.permitted.Add(key, r.clock.Now(), staleInterval)
+		r.permitted.Add(key, time.Now(), staleInterval)
 		return nil
 	case err == nil:
 		r.permitted.Remove(key)

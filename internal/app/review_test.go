@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 )
 
 // reviews is an API server that knows two tokens: "prometheus", which may read metrics, and "nobody", which may not.
@@ -51,7 +50,7 @@ func newReviews() *reviews {
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}})
 		return true, review, nil
 	})
-	r.reviewer = newReviewer(kube, clock.RealClock{}) // of the bubble
+	r.reviewer = newReviewer(kube)
 	return r
 }
 

@@ -50,7 +50,7 @@ func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server
 	mux := http.NewServeMux()
 	if opts.metricsSecureAddress == "" {
 		mux = metrics
-	} else if err := s.startSecure(ctx, opts, newReviewer(deps.Kube, deps.Clock).protect(metrics)); err != nil {
+	} else if err := s.startSecure(ctx, opts, newReviewer(deps.Kube).protect(metrics)); err != nil {
 		return nil, err
 	}
 	if opts.httpAddress == "" {

@@ -6,22 +6,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 )
 
 // Waits measures how long keys wait, from the first event until its work is done, over all retries and turns. The
 // histograms of work queues restart with each of those. Waits holds only the keys that wait.
 type Waits struct {
 	histogram *metrics.Histogram
-	clock     clock.PassiveClock
 
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time
 }
 
 // NewWaits makes Waits that a histogram records.
-func NewWaits(histogram *metrics.Histogram, clk clock.PassiveClock) *Waits {
-	return &Waits{histogram: histogram, clock: clk, since: map[types.NamespacedName]time.Time{}}
+func NewWaits(histogram *metrics.Histogram) *Waits {
+	return &Waits{histogram: histogram, since: map[types.NamespacedName]time.Time{}}
 }
 
 // Begin starts the wait of a key, unless it already waits.
@@ -29,7 +27,7 @@ func (w *Waits) Begin(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, waits := w.since[key]; !waits {
-		w.since[key] = w.clock.Now()
+		w.since[key] = time.Now()
 	}
 }
 
@@ -38,7 +36,7 @@ func (w *Waits) Done(key types.NamespacedName, syncBegan time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if since, waits := w.since[key]; waits && !since.After(syncBegan) {
-		w.histogram.Observe(w.clock.Since(since).Seconds())
+		w.histogram.Observe(time.Since(since).Seconds())
 		delete(w.since, key)
 	}
 }

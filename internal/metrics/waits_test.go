@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 )
 
 // TestWaits: a wait lasts from the first event until the end of a sync that began after it. An event during a sync
@@ -18,7 +17,7 @@ func TestWaits(t *testing.T) {
 			Buckets: []float64{1, 10}})
 		registry := metrics.NewKubeRegistry()
 		registry.MustRegister(histogram)
-		waits := NewWaits(histogram, clock.RealClock{})
+		waits := NewWaits(histogram)
 		key := types.NamespacedName{Name: "demo"}
 		expect := func(when string, count uint64, sum float64) {
 			t.Helper()

@@ -41,7 +41,7 @@ func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	case isUpdate:
 		next := *change
 		next.Fields = fields
-		w.refuse(&next, contested)
+		w.refuse(&next, w.failure(&next, contested))
 	default:
 		w.out.More = true
 	}

@@ -1,12 +1,16 @@
 package writer
 
 import (
+	"cmp"
+	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -19,14 +23,12 @@ const maxFailures = 10
 type batch struct {
 	action                   plan.Action
 	accepted, failed, inARow int
-	last                     error // of those that failed
 	refused                  []refused
 }
 
 // refused is a write that the API server refused, or stored differently.
 type refused struct {
 	attempt Attempt
-	fields  []string
 	err     error
 }
 
@@ -34,18 +36,21 @@ func (b *batch) isGivenUp() bool {
 	return b.inARow >= maxFailures || b.action == plan.Replace && b.failed > 0
 }
 
+// dueChange is a change that may be tried now.
+type dueChange struct {
+	*plan.Change
+	refusal error // the last answer, nil if there was none
+}
+
 // attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later. One
 // of other fields is not held up by those that are refused. To adopt a Service is to update its controller.
 func (w *execution) attempt(change *plan.Change) Attempt {
-	action := change.Action
-	if action == plan.Adopt {
-		action = plan.Update
+	attempt := attempt(w.ls, change.Name)
+	if attempt.Action = change.Action; change.Action == plan.Adopt {
+		attempt.Action = plan.Update
 	}
-	name := string(action) + " " + change.Name
-	if len(change.Fields) > 0 {
-		name += " " + strings.Join(change.Fields, ",")
-	}
-	return attempt(w.ls, name)
+	attempt.Fields = strings.Join(change.Fields, ",")
+	return attempt
 }
 
 func attempt(ls *v1alpha1.LocalService, name string) Attempt {
@@ -56,8 +61,8 @@ func attempt(ls *v1alpha1.LocalService, name string) Attempt {
 //   - the fresh ones;
 //   - those that were put off because others were refused;
 //   - those that were refused themselves.
-func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.Change) {
-	var fresh, untried, refused []*plan.Change
+func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueChange) {
+	var fresh, untried, refused []dueChange
 	var putOff error
 	for i := range changes {
 		change := &changes[i]
@@ -66,24 +71,24 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []*plan.
 		}
 		attempt := w.attempt(change)
 		last, isRefused := w.Refusals.Get(attempt)
-		isWaiting := isRefused && w.wait(last.RetryAt.Sub(w.Clock.Now()))
+		isWaiting := isRefused && w.wait(time.Until(last.RetryAt))
 		switch {
 		case !isRefused:
-			fresh = append(fresh, change)
+			fresh = append(fresh, dueChange{change, nil})
 		case isWaiting && last.Untried && !isContested(last.Err):
 			putOff = last.Err
 		case isWaiting:
 			w.tell(last.Err)
 		case last.Untried:
-			untried = append(untried, change)
+			untried = append(untried, dueChange{change, nil})
 		default:
-			refused = append(refused, change)
+			refused = append(refused, dueChange{change, last.Err})
 		}
 	}
 	if putOff != nil && len(w.out.Refused) == 0 {
 		w.out.Refused = append(w.out.Refused, putOff)
 	}
-	for _, group := range [][]*plan.Change{fresh, untried, refused} {
+	for _, group := range [][]dueChange{fresh, untried, refused} {
 		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
@@ -100,46 +105,52 @@ func (w *execution) wait(left time.Duration) bool {
 	return left > 0
 }
 
-// conclude makes the refused changes of the batch wait, all for the same time, so that one sync tries them again. The
-// rest were not begun. If none was accepted, however many could be tried in the time of the sync, those that differ in
-// the same fields wait with the last one that was refused. The others are tried in the next turn.
-func (w *execution) conclude(rest []*plan.Change) {
-	b := &w.batch
-	if w.isWanted() != nil {
-		b.refused = nil // Nothing is remembered of what is gone, or of another spec.
+// conclude ends a batch, of which the rest was not begun. If all that were begun were refused, those that differ in the
+// same fields wait with the last one. The others are tried in the next turn.
+func (w *execution) conclude(ctx context.Context, rest []dueChange) {
+	if w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted()); w.out.Stopped != nil {
+		return // Nothing is remembered of what is gone, or of another spec.
 	}
-	for _, r := range b.refused {
+	w.remember(ctx)
+	b := &w.batch
+	// All were refused, until the batch was given up, or until the time was over, with no other writes in the turn.
+	isHopeless := b.accepted == 0 && len(b.refused) > 0 && len(b.refused) == b.failed &&
+		(b.isGivenUp() || b.failed == w.writes)
+	for _, change := range rest {
+		if change.refusal != nil {
+			w.tell(change.refusal)
+		}
+		attempt := w.attempt(change.Change)
+		if isHopeless && attempt.Fields == b.refused[len(b.refused)-1].attempt.Fields {
+			w.Refusals.PutOff(attempt, b.refused[len(b.refused)-1].attempt)
+		} else {
+			w.out.More = true
+		}
+	}
+}
+
+// remember makes the refused changes of the batch wait, all for the same time, so that one sync tries them again.
+func (w *execution) remember(ctx context.Context) {
+	if len(w.batch.refused) == 0 {
+		return
+	}
+	var errs []error
+	for _, r := range w.batch.refused {
 		add := w.Refusals.Add
 		if isContested(r.err) {
 			add = w.Refusals.AddContested
 		}
 		add(r.attempt, r.err)
 		w.wait(w.Refusals.RetryAfter(r.attempt))
+		errs = append(errs, r.err)
 	}
-	if w.out.Stopped != nil {
-		return
-	}
-	// Nothing was accepted, and the batch was given up, or its writes were the only ones of the turn, and all failed.
-	isHopeless := b.accepted == 0 && (b.isGivenUp() || b.failed > 0 && b.failed == w.writes)
-	// After an answer that is stale, or may pass, the whole sync is tried again soon.
-	isPutOff := isHopeless && len(b.refused) > 0 && !isStale(b.last) && !mayPass(b.last)
-	for _, change := range rest {
-		attempt := w.attempt(change)
-		if last, isRefused := w.Refusals.Get(attempt); isRefused && !last.Untried {
-			w.tell(last.Err) // It is due, but was not reached.
-		}
-		switch {
-		case isPutOff && slices.Equal(change.Fields, b.refused[len(b.refused)-1].fields):
-			w.Refusals.AddLike(attempt, b.refused[len(b.refused)-1].attempt)
-		case isPutOff || !isHopeless:
-			w.out.More = true
-		}
-	}
+	klog.FromContext(ctx).Error(errors.New(status.Summarize(errs)), "Services refused, trying again later",
+		"localService", klog.KObj(w.ls), "after", w.out.RetryAfter)
 }
 
 // failed records a write that failed.
 func (w *execution) failed(change *plan.Change, err error) {
-	w.batch.failed, w.batch.inARow, w.batch.last = w.batch.failed+1, w.batch.inARow+1, err
+	w.batch.failed, w.batch.inARow = w.batch.failed+1, w.batch.inARow+1
 	switch {
 	case isTerminating(err):
 		w.out.Stopped = ErrNamespaceTerminating
@@ -154,10 +165,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 
 // refuse records a refusal of this sync. The change waits from the end of the batch on.
 func (w *execution) refuse(change *plan.Change, err error) {
-	w.batch.refused = append(w.batch.refused, refused{w.attempt(change), change.Fields, err})
-	if !isContested(err) {
-		w.refusals = append(w.refusals, err)
-	}
+	w.batch.refused = append(w.batch.refused, refused{w.attempt(change), err})
 	w.tell(err)
 }
 

@@ -16,7 +16,6 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
 	clientcache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -94,7 +93,7 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	}
 	f.cached = informer.GetIndexer()
 	f.cache(f.ls)
-	f.deps = NewDependencies(f.kube, metadata, clock.RealClock{}, caches, inOrder)
+	f.deps = NewDependencies(f.kube, metadata, caches, inOrder)
 	f.services = NewServices(f.deps, concurrency, func(_ runtime.Object, _, reason, _ string) {
 		f.events = append(f.events, reason)
 	})

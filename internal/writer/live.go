@@ -49,12 +49,11 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }
 
-// isWanted returns nil while the cache has no other spec than that of the plan. It is checked before each write, and
-// again immediately before a Service is deleted, because the steps in between may take time.
-func (w *execution) isWanted() error {
-	current := w.Caches.LocalServices.Get(w.ls.Namespace, w.ls.Name)
-	if current == nil || current.UID != w.ls.UID || current.DeletionTimestamp != nil ||
-		current.Generation != w.ls.Generation {
+// isCurrent returns nil while the cache has no other spec of a LocalService.
+func (d *Dependencies) isCurrent(ls *v1alpha1.LocalService) error {
+	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
+	if current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil ||
+		current.Generation != ls.Generation {
 		return reconcile.Stale(errors.New("the LocalService has changed"))
 	}
 	return nil

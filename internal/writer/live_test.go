@@ -65,7 +65,8 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 	t.Run("nothing to write", func(t *testing.T) {
 		f := newFixture(t, 1)
 		f.live.Generation++
-		f.deps.Refusals.Add(Attempt{Owner: f.ls.UID, Generation: 1, Name: "Create demo-a"}, errors.New("no"))
+		f.deps.Refusals.Add(Attempt{Owner: f.ls.UID, Generation: 1, Action: plan.Create, Name: "demo-a"},
+			errors.New("no"))
 		out, _ := f.write(f.changes(plan.Create, "a"), f.changes(plan.Wait, "b"), f.changes(plan.Conflict, "c"))
 		if out.Stopped != nil || len(out.Refused) != 1 {
 			t.Errorf("%+v", out)

@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/utils/clock"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
@@ -24,7 +24,9 @@ const (
 type Attempt struct {
 	Owner      types.UID
 	Generation int64
-	Name       string // says which write of the owner it is, "" if it has only one
+	// Action, Name and Fields say which write of the owner it is. They are empty if it has only one.
+	Action       plan.Action
+	Name, Fields string
 }
 
 // Refusal is the last answer to an Attempt.
@@ -40,42 +42,36 @@ type Refusal struct {
 // Refusals remembers which writes the API server refused, and when each of them is tried again. The backoff belongs to
 // the write, so that nothing else waits for it.
 type Refusals struct {
-	clock    clock.PassiveClock
 	refusals *utilcache.LRUExpireCache // Refusal, by Attempt
 }
 
 // NewRefusals makes Refusals.
-func NewRefusals(clk clock.PassiveClock) *Refusals {
-	return &Refusals{clock: clk, refusals: utilcache.NewLRUExpireCache(maxRemembered)}
-}
+func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxRemembered)} }
 
 // Add records that an attempt was refused.
 func (r *Refusals) Add(attempt Attempt, err error) {
 	last, _ := r.Get(attempt)
-	r.add(attempt, Refusal{Err: err, Times: last.Times + 1})
+	r.add(attempt, err, last.Times+1)
 }
 
-// AddLike records that an attempt was not made, because others like it were refused: it waits as long as the last one.
-// If it was refused itself before, it keeps its own error.
-func (r *Refusals) AddLike(attempt, refused Attempt) {
+// AddContested records that something else changed what an attempt wrote, and most likely will again: the attempt gets
+// the longest backoff at once.
+func (r *Refusals) AddContested(attempt Attempt, err error) { r.add(attempt, err, maxTimes) }
+
+func (r *Refusals) add(attempt Attempt, err error, times int) {
+	backoff := min(minRefusedBackoff<<min(times-1, maxTimes), reconcile.MaxBackoff)
+	r.refusals.Add(attempt, Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}, rememberedFor)
+}
+
+// PutOff records that an attempt was not made, because others like it were refused: it waits as long as one of those. If
+// it was refused itself before, it keeps its own error.
+func (r *Refusals) PutOff(attempt, refused Attempt) {
 	refusal, _ := r.Get(refused)
 	if last, isRefused := r.Get(attempt); isRefused && !last.Untried {
 		refusal.Err = last.Err
 	} else {
 		refusal.Untried = true
 	}
-	r.refusals.Add(attempt, refusal, rememberedFor)
-}
-
-// AddContested records that something else changed what an attempt wrote, and most likely will again: the attempt gets
-// the longest backoff at once.
-func (r *Refusals) AddContested(attempt Attempt, err error) {
-	r.add(attempt, Refusal{Err: err, Times: maxTimes})
-}
-
-func (r *Refusals) add(attempt Attempt, refusal Refusal) {
-	backoff := min(minRefusedBackoff<<min(refusal.Times-1, maxTimes), reconcile.MaxBackoff)
-	refusal.RetryAt = r.clock.Now().Add(backoff)
 	r.refusals.Add(attempt, refusal, rememberedFor)
 }
 
@@ -92,7 +88,7 @@ func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
 	if !isRefused {
 		return 0
 	}
-	return max(refusal.RetryAt.Sub(r.clock.Now()), 0)
+	return max(time.Until(refusal.RetryAt), 0)
 }
 
 // Remove forgets the refusal of an attempt that succeeded, or is not needed any more.

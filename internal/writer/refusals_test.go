@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
@@ -18,7 +17,7 @@ var refusedAttempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 // is remembered until then, and longer.
 func TestRefusalsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals()
 		for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
 			2 * time.Minute, 2 * time.Minute} {
 			err := errors.New("no")
@@ -44,11 +43,11 @@ func TestRefusalsBackoff(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfWhatIsLikeOthers: an attempt that is put off with others waits as long as a refused one, but is marked
-// as untried. One that was refused keeps its own error.
-func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
+// TestRefusalsPutOff: an attempt that is put off with others waits as long as a refused one, but is marked as untried.
+// One that was refused keeps its own error.
+func TestRefusalsPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, own, others := NewRefusals(clock.RealClock{}), errors.New("its own"), errors.New("of others")
+		r, own, others := NewRefusals(), errors.New("its own"), errors.New("of others")
 		other := refusedAttempt
 		other.Name = "another"
 		for _, step := range []struct {
@@ -61,7 +60,7 @@ func TestRefusalsOfWhatIsLikeOthers(t *testing.T) {
 				r.Add(refusedAttempt, own)
 			} else {
 				r.Add(other, others)
-				r.AddLike(refusedAttempt, other)
+				r.PutOff(refusedAttempt, other)
 			}
 			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != (step.want == others) ||
 				r.RetryAfter(refusedAttempt) != step.left {
@@ -84,7 +83,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 		"another name":       {func(a *Attempt) { a.Name = "demo-b" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, other := NewRefusals(clock.RealClock{}), refusedAttempt
+			r, other := NewRefusals(), refusedAttempt
 			r.Add(refusedAttempt, errors.New("no"))
 			c.edit(&other)
 			if _, got := r.Get(other); got != c.want || (r.RetryAfter(other) > 0) != c.want {
@@ -100,7 +99,7 @@ func TestRefusalsOfOthers(t *testing.T) {
 // TestRefusalsBeginAgain: after a success the backoff begins with the shortest one.
 func TestRefusalsBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals()
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Add(refusedAttempt, errors.New("no"))
 		r.Remove(refusedAttempt)
@@ -123,7 +122,7 @@ func TestRefusalsBeginAgain(t *testing.T) {
 // TestRefusalsForget: nothing is remembered about an owner that is gone.
 func TestRefusalsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals(clock.RealClock{})
+		r := NewRefusals()
 		for _, owner := range []types.UID{"gone", "other"} {
 			for _, name := range []string{"a", "b"} {
 				r.Add(Attempt{Owner: owner, Generation: 1, Name: name}, errors.New("no"))

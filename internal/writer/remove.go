@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -18,9 +17,8 @@ import (
 
 // replace deletes a Service and creates its successor, once the API server has confirmed in a dry run that it would
 // accept that. Its error is a contestedError if the successor would have to be replaced, too.
-func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
-	mayRemove func() error) (*corev1.Service, error) {
-	template := change.Template
+func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.Service, error) {
+	client, template := w.client(), change.Template
 	successor := template.Service(change.Node)
 	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
 	// The API server checks last whether the name is free, when nothing else is left to refuse.
@@ -39,7 +37,7 @@ func (w *execution) replace(ctx context.Context, client typedcorev1.ServiceInter
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
 	}
-	if err := remove(ctx, client, change.Current, mayRemove); err != nil && !apierrors.IsNotFound(err) {
+	if err := w.remove(ctx, change.Current); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
@@ -68,30 +66,28 @@ func freeName(name string) string {
 
 // delete deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag
 // behind that of Services.
-func (s *Services) delete(ctx context.Context, client typedcorev1.ServiceInterface, change *plan.Change,
-	mayRemove func() error) error {
+func (w *execution) delete(ctx context.Context, change *plan.Change) error {
 	if change.Action == plan.Retire {
-		return remove(ctx, client, change.Current, mayRemove) // Nobody wants it, whatever nodes there are.
+		return w.remove(ctx, change.Current) // Nobody wants it, whatever nodes there are.
 	}
 	node := change.Current.Node()
-	labels, err := s.nodeLabels(ctx, node)
+	labels, err := w.nodeLabels(ctx, node)
 	if err != nil {
 		return err
 	}
 	if labels != nil && (change.IfNodeGone || change.Template.Wants(node, labels, change.Name)) {
 		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
 	}
-	return remove(ctx, client, change.Current, mayRemove)
+	return w.remove(ctx, change.Current)
 }
 
-// remove deletes a Service as a plan has seen it: if somebody has changed it since, it may belong to somebody else. The
-// steps before may have taken time, so mayRemove is called last.
-func remove(ctx context.Context, client typedcorev1.ServiceInterface, current plan.Service,
-	mayRemove func() error) error {
-	if err := mayRemove(); err != nil {
+// remove deletes a Service as the plan has seen it: if somebody has changed it since, it may belong to somebody else.
+// The steps before may have taken time, so it first checks whether the plan is still wanted.
+func (w *execution) remove(ctx context.Context, current plan.Service) error {
+	if err := w.isWanted(); err != nil {
 		return err
 	}
 	uid, version := current.GetUID(), current.GetResourceVersion()
-	return client.Delete(ctx, current.GetName(),
+	return w.client().Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,7 +102,8 @@ func TestReplaceComesLast(t *testing.T) {
 				return nil
 			}
 			out, requests := f.write(f.changes(plan.Replace, "a", "b"), f.changes(plan.Create, "new"))
-			if !slices.Equal(requests, c.want) || out.More {
+			// What got no answer may be made in the next turn.
+			if !slices.Equal(requests, c.want) || out.More != strings.HasSuffix(name, "replacement is not answered") {
 				t.Errorf("requests %v, want %v; more: %t", requests, c.want, out.More)
 			}
 		})

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -44,7 +44,6 @@ var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
 type Dependencies struct {
 	Kube     kubernetes.Interface
 	Metadata metadata.Interface
-	Clock    clock.PassiveClock
 	Caches   *cache.Caches
 	Observed *cache.Observed
 	Refusals *Refusals
@@ -53,10 +52,10 @@ type Dependencies struct {
 }
 
 // NewDependencies returns Dependencies with new Observed and Refusals.
-func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, clk clock.PassiveClock, caches *cache.Caches,
+func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, caches *cache.Caches,
 	shuffle func(n int, swap func(i, j int))) Dependencies {
-	return Dependencies{Kube: kube, Metadata: meta, Clock: clk, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: NewRefusals(clk), Shuffle: shuffle}
+	return Dependencies{Kube: kube, Metadata: meta, Caches: caches, Observed: cache.NewObserved(),
+		Refusals: NewRefusals(), Shuffle: shuffle}
 }
 
 // Services makes the changes of plans.
@@ -82,8 +81,9 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // to write, the LocalService is first read from the API server, because the cache may lag: one command may have deleted
 // it and orphaned its Services.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
-	w := &execution{Services: s, ls: ls, began: s.Clock.Now(),
-		out: Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
+	w := &execution{Services: s, ls: ls, began: time.Now(),
+		isWanted: func() error { return cmp.Or(ctx.Err(), s.isCurrent(ls)) },
+		out:      Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
 	isConfirmed := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes)
@@ -99,17 +99,13 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
-		begun := s.pool.Each(len(due), func() bool { return w.mayBegin(ctx) },
-			func(i int) (err error) { written[i], err = w.write(ctx, due[i]); return err },
-			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
-		w.conclude(due[begun:])
+		begun := s.pool.Each(len(due), w.mayBegin,
+			func(i int) (err error) { written[i], err = w.write(ctx, due[i].Change); return err },
+			func(i int, err error) bool { return w.ended(due[i].Change, written[i], err) })
+		w.conclude(ctx, due[begun:])
 	}
 	if w.out.HasNextTurn() {
 		w.out.Failed, w.out.Stale = nil, nil // It tries them again.
-	}
-	if len(w.refusals) > 0 {
-		klog.FromContext(ctx).Error(errors.New(status.Summarize(w.refusals)), "Services refused, trying again later",
-			"localService", klog.KObj(ls), "after", w.out.RetryAfter)
 	}
 	return w.out
 }
@@ -130,18 +126,24 @@ type execution struct {
 	*Services
 	ls    *v1alpha1.LocalService
 	began time.Time
+	// isWanted returns an error if the controller stops, or the plan is for another spec. It is called before each
+	// write, and again immediately before a Service is deleted, because the steps in between may take time.
+	isWanted func() error
 
-	writes   int // that have ended
-	batch    batch
-	refusals []error // of this sync
-	out      Outcome
+	writes int // that have ended
+	batch  batch
+	out    Outcome
+}
+
+func (w *execution) client() typedcorev1.ServiceInterface {
+	return w.Kube.CoreV1().Services(w.ls.Namespace)
 }
 
 // mayBegin reports whether another write of the batch may begin. At least one is made, even if reading the LocalService
 // took long.
-func (w *execution) mayBegin(ctx context.Context) bool {
-	w.out.Stopped = cmp.Or(w.out.Stopped, ctx.Err(), w.isWanted())
-	taken := w.Clock.Since(w.began)
+func (w *execution) mayBegin() bool {
+	w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted())
+	taken := time.Since(w.began)
 	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
 	return w.out.Stopped == nil && !isTimeUp && !w.batch.isGivenUp()
 }
@@ -155,32 +157,34 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 		err = w.made(change, written)
 	}
 	if err != nil && !isGone {
-		w.failed(change, err)
+		w.failed(change, w.failure(change, err))
 		return false
 	}
 	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0
 	return true
 }
 
+func (w *execution) failure(change *plan.Change, err error) error {
+	return &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name, Err: err}
+}
+
 // write makes one change, and returns the Service as the API server has it then.
 func (w *execution) write(ctx context.Context, change *plan.Change) (service *corev1.Service, err error) {
 	template := change.Template
-	mayRemove := func() error { return cmp.Or(ctx.Err(), w.isWanted()) }
-	writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := w.Kube.CoreV1().Services(template.Namespace())
 	switch change.Action {
 	case plan.Create:
-		service, err = client.Create(writing, template.Service(change.Node),
+		service, err = w.client().Create(ctx, template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	case plan.Delete, plan.Retire:
-		err = w.delete(writing, client, change, mayRemove)
+		err = w.delete(ctx, change)
 	case plan.Replace:
-		service, err = w.replace(writing, client, change, mayRemove)
+		service, err = w.replace(ctx, change)
 	default:
 		var patch []byte
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
-			service, err = client.Patch(writing, change.Name, types.MergePatchType, patch,
+			service, err = w.client().Patch(ctx, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
 	}
@@ -190,11 +194,10 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 		err = isOurs(service, w.ls)
 	}
 	if err != nil {
-		return nil, &status.WriteError{Action: change.Action, Namespace: template.Namespace(), Name: change.Name,
-			Err: err}
+		return nil, err
 	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
-		"service", klog.KRef(template.Namespace(), change.Name), "node", change.Node)
+		"service", klog.KRef(w.ls.Namespace, change.Name), "node", change.Node)
 	return service, nil
 }
 
