@@ -38,7 +38,7 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 //
 // A sync decides from the caches alone. It waits until they have observed the writes of the last sync, so that nothing
 // else has to be remembered about them. It writes for half a second, longer if the API server is slow; the rest is
-// planned again, at the end of the queue.
+// planned again, at the end of the queue. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
