@@ -242,6 +242,9 @@ func dropService(w *world, s Step) error {
 }
 
 func editService(w *world, s Step) error {
+	if s.How == "selects" {
+		w.disturb(overlap, settleTime) // What Kubernetes then publishes is deleted once the Source is old enough.
+	}
 	key := w.someService(s.On)
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
 }
