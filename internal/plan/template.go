@@ -163,9 +163,6 @@ func (t *Template) appendName(dst []byte, node string) []byte {
 	return append(dst, t.name(node)...)
 }
 
-// Namespace returns the namespace of the Services.
-func (t *Template) Namespace() string { return t.owner.Namespace }
-
 // Wants reports whether the LocalService wants a Service with a name for a node with labels.
 func (t *Template) Wants(node string, labels Labels, name string) bool {
 	return t.purpose == ForNode && Selects(t.owner, labels) && t.name(node) == name
