@@ -4,13 +4,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// IsMassDeletion reports whether a plan deletes more than one, and most, of a LocalService's Services: that may be a
-// mistake, and is announced.
-func (p *Plan) IsMassDeletion() bool {
-	deletes := p.Count(Delete)
-	return deletes > 1 && 2*deletes > p.Owned
-}
-
 // Capacity is how many Services the LocalServices of a cluster have. Other Services do not count.
 type Capacity struct {
 	InCluster, InNamespace int

@@ -11,21 +11,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func TestDeletionOfMost(t *testing.T) {
-	for _, c := range []struct {
-		deletes, owned int
-		want           bool
-	}{{0, 0, false}, {1, 1, false}, {1, 5, false}, {2, 4, false}, {2, 3, true}, {2, 2, true}, {300, 300, true}} {
-		plan := Plan{Owned: c.owned}
-		for range c.deletes {
-			plan.Changes = append(plan.Changes, Change{Action: Delete})
-		}
-		if got := plan.IsMassDeletion(); got != c.want {
-			t.Errorf("%d of %d: %v, want %v", c.deletes, c.owned, got, c.want)
-		}
-	}
-}
-
 // TestCapacityCounts: the Services of a LocalService count as they will be, and those of others as their status has
 // them. Those with a cluster IP are counted if the LocalService has some, too.
 func TestCapacityCounts(t *testing.T) {

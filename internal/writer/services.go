@@ -95,7 +95,9 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 				return w.out
 			}
 			isConfirmed = true
-			w.announce(p)
+			if note := status.MassDeletion(ls, p); note != "" {
+				s.record(ls, corev1.EventTypeWarning, eventDeletingServices, note)
+			}
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
@@ -108,17 +110,6 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		w.out.Failed, w.out.Stale = nil, nil // It tries them again.
 	}
 	return w.out
-}
-
-// announce records an event before a mass deletion, which may be a mistake. While it goes on, or is tried again, the
-// status does not count the Services and the nodes any more that are the difference.
-func (w *execution) announce(p *plan.Plan) {
-	stillCounted := max(int(w.ls.Status.Services)-p.InPlace, int(w.ls.Status.Nodes)-p.Nodes)
-	wasAnnounced := w.ls.Status.ObservedGeneration == w.ls.Generation && 2*stillCounted <= p.Owned
-	if p.IsMassDeletion() && !wasAnnounced {
-		w.record(w.ls, corev1.EventTypeWarning, eventDeletingServices, fmt.Sprintf(
-			"About to delete %d of %d Services, which no selected node wants any more", p.Count(plan.Delete), p.Owned))
-	}
 }
 
 // execution makes the changes of one plan. Only write, and what it calls, is called by several goroutines.
