@@ -26,7 +26,7 @@ type hostnamesController struct {
 	nodeLabelKey string
 	caches       *cache.Caches
 	observed     *cache.Observed
-	slices       *writer.Slices
+	copies       *writer.Slices
 	loop         *reconcile.Loop[types.NamespacedName]
 	// report enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
 	report func(localService types.NamespacedName)
@@ -38,7 +38,7 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
-		slices:       &writer.Slices{Dependencies: writers},
+		copies:       &writer.Slices{Dependencies: writers},
 	}
 	c.loop = reconcile.New("hostnames", deps.Clock, namespaceOf, c.sync)
 	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
@@ -112,7 +112,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.observed.Forget(key)
 		return nil // The garbage collector deletes the copies with their Service.
 	}
-	names := namesOf(c.caches, c.slices, ls, c.nodeLabelKey)
+	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
 	change, isContested := names.Change(key.Name)
 	if isContested {
 		c.loop.AddAfter(key, reconcile.MaxBackoff)
@@ -126,7 +126,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 			return nil
 		}
 	}
-	again, report, err := c.slices.Write(ctx, ls, &change, names)
+	again, report, err := c.copies.Write(ctx, ls, &change, names)
 	if again == 0 && change.Action != plan.Delete {
 		again = batchPeriod // The watch may never show a copy that is deleted at once, as with Services.
 	}
@@ -156,12 +156,12 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 }
 
 // namesOf returns the names of a LocalService, and what is published of them.
-func namesOf(caches *cache.Caches, slices *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
+func namesOf(caches *cache.Caches, copies *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
 	names := plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
 	names.Slices = caches.Hostnames(cache.KeyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {
-		return slices.IsContested(ls, current, want)
+		return copies.IsContested(ls, current, want)
 	}
 	return names
 }

@@ -27,13 +27,13 @@ func (c *hostnamesController) retryWhenPermitted(ctx context.Context, namespaces
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		for _, namespace := range namespaces {
 			waiting := c.notPermitted(namespace)
-			if len(waiting) == 0 || !app.MayPublishHostnames(ctx, c.slices.Kube, namespace) {
+			if len(waiting) == 0 || !app.MayPublishHostnames(ctx, c.copies.Kube, namespace) {
 				continue
 			}
 			klog.FromContext(ctx).Info("The permission to write EndpointSlices has been granted",
 				"localServices", len(waiting))
 			for _, ls := range waiting {
-				c.slices.Refusals.Forget(ls.UID)
+				c.copies.Refusals.Forget(ls.UID)
 				c.addAll(cache.KeyOf(ls))
 			}
 		}

@@ -45,7 +45,7 @@ type localServiceController struct {
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
-	slices       *writer.Slices // which copies were refused, or are changed by others
+	copies       *writer.Slices // of mode Hostnames: which were refused, or are contested
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop[types.NamespacedName]
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
@@ -63,7 +63,7 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		caches:       deps.Caches,
 		observed:     writers.Observed,
 		services:     writer.NewServices(writers, deps.Options.WriteConcurrency, deps.Recorder.Record),
-		slices:       copies,
+		copies:       copies,
 		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
@@ -82,7 +82,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.services.Refusals.Forget(before.UID)
 	}
 	if after == nil {
-		after = before // The garbage collector deletes its Services, but nodeWaits may hold its key.
+		after = before // The garbage collector deletes its Services, but nodeWaits and observed may hold its key.
 	}
 	c.loop.Add(cache.KeyOf(after))
 }
@@ -179,18 +179,17 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Lookup:        func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
 		NodeExists:    func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
 		Ready:         c.caches.ReadyServices(ls),
-		Names:         namesOf(c.caches, c.slices, ls, c.nodeLabelKey),
+		Names:         namesOf(c.caches, c.copies, ls, c.nodeLabelKey),
 		LocalServices: c.caches.LocalServices.All(),
 		Now:           time.Now(),
 	})
 }
 
-// report reports what a sync found and did, in an event, the status and its error. It enqueues the LocalService again
-// if there is more to do.
+// report reports what a sync found and did, in an event, the status and its error.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
 	key := cache.KeyOf(ls)
-	if summary := status.Written(outcome.Made); summary != "" {
+	if summary := status.SummarizeMade(outcome.Made); summary != "" {
 		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
@@ -202,28 +201,34 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Stopped // The plan is out of date. The next sync, or the next leader, makes another.
 	}
 	report := status.Report{Plan: *p, Written: outcome.Written(), Unfinished: !outcome.IsComplete(),
-		Refused: slices.Concat(outcome.Refused, outcome.Failed), Contested: outcome.Contested}
+		Failed: slices.Concat(outcome.Refused, outcome.Failed), Contested: outcome.Contested}
 	if p.IsHostnames {
-		report.Refused = append(report.Refused, c.slices.Refused(ls, p.Copies.Changes)...)
+		report.Failed = append(report.Failed, c.copies.Refused(ls, p.Copies.Changes)...)
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then. A new status syncs anyway.
-	}
-	// Nothing else triggers these: a status write that was too early, the retry of a refused write, the deletion of the
-	// previous mode's names.
-	for _, again := range []time.Duration{later, outcome.RetryAfter, p.Retirement.Again} {
-		if again > 0 {
-			c.loop.AddAfter(key, again)
-		}
+	c.syncAgain(ls, p, outcome, later)
+	return errors.Join(statusErr, outcome.Err(key))
+}
+
+// syncAgain enqueues a LocalService for what no event triggers. Of several times, the queue keeps the earliest.
+func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Plan, outcome *writer.Outcome,
+	statusLater time.Duration) {
+	key := cache.KeyOf(ls)
+	if outcome.HasNextTurn() {
+		c.loop.Add(key)
 	}
 	if outcome.Written() > 0 {
 		// The watch may never show a Service that is deleted at once. The next sync waits until the cache is newer than
 		// the write, and then sees that the Service is missing.
 		c.loop.AddAfter(key, batchPeriod)
 	}
-	if outcome.HasNextTurn() {
-		c.loop.Add(key)
+	// A status write that was too early, the retry of a refused write, the deletion of the previous mode's names.
+	for _, again := range []time.Duration{statusLater, outcome.RetryAfter, p.Retirement.Again} {
+		if again > 0 {
+			c.loop.AddAfter(key, again)
+		}
 	}
-	return errors.Join(statusErr, outcome.Err(key))
+	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
+		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then. A new status syncs anyway.
+	}
 }

@@ -53,7 +53,7 @@ type controllers struct {
 func makeControllers(deps app.Dependencies) (*controllers, error) {
 	c, errs := &controllers{options: deps.Options}, [3]error{}
 	c.hostnames, errs[0] = newHostnamesController(deps)
-	c.localServices, errs[1] = newLocalServiceController(deps, c.hostnames.slices)
+	c.localServices, errs[1] = newLocalServiceController(deps, c.hostnames.copies)
 	c.pods, errs[2] = newPodController(deps)
 	c.hostnames.report = c.localServices.loop.Add
 	return c, errors.Join(errs[:]...)

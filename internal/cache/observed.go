@@ -18,7 +18,8 @@ const (
 )
 
 // Observed remembers the last write of each key, so that a sync can wait until the caches have observed it. It follows
-// the model of Kubernetes' pkg/controller/util/consistency. Deletions need no record: repeating one costs a 404.
+// the model of Kubernetes' pkg/controller/util/consistency. Deletions need no record: repeating one costs a 404. The
+// time of the last write of a status also limits how often its numbers are written.
 type Observed struct {
 	mu     sync.Mutex
 	writes *utilcache.LRUExpireCache // map[lastSynced]write, by key; the maps are never changed

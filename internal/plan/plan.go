@@ -37,7 +37,7 @@ const (
 // Change is what a plan does about one Service.
 type Change struct {
 	Action Action
-	// Template is what the Service should be.
+	// Template is what the Service should be or, for Delete and Retire, one that says which Services are wanted.
 	Template *Template
 	// Name of the Service.
 	Name string

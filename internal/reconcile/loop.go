@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,9 +136,14 @@ type staleError struct{ error }
 
 func (e *staleError) Unwrap() error { return e.error }
 
-// IsStale reports whether an error is, or wraps, one that is Stale.
-func IsStale(err error) bool { return errors.As(err, new(*staleError)) }
+// IsStale reports whether an error is, or wraps, one that is Stale. Of several errors, all must be.
+func IsStale(err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(several.Unwrap(), func(err error) bool { return !IsStale(err) })
+	}
+	return errors.As(err, new(*staleError))
+}
 
-// Stale marks an error that comes from a cache that lags behind the API server. The key is tried again soon, and the
-// error is not worth an operator's attention.
+// Stale marks an error that comes from a cache that lags behind the API server. The key is tried again with the backoff
+// of errors, which begins with a few milliseconds, but the error is not worth an operator's attention.
 func Stale(err error) error { return &staleError{err} }

@@ -124,6 +124,26 @@ func TestLoopStale(t *testing.T) {
 	})
 }
 
+// TestIsStale: of several errors, one that is not Stale is worth an operator's attention.
+func TestIsStale(t *testing.T) {
+	stale, other := Stale(errors.New("behind")), errors.New("refused")
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"stale":               {stale, true},
+		"wrapped":             {fmt.Errorf("sync: %w", stale), true},
+		"another":             {other, false},
+		"all stale":           {errors.Join(nil, stale, stale), true},
+		"one of two":          {errors.Join(other, stale), false},
+		"one wrapped with it": {fmt.Errorf("%w; %w", stale, other), false},
+	} {
+		if got := IsStale(c.err); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
 // TestLoopForgets: a key that has not just failed begins again with the shortest backoff.
 func TestLoopForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

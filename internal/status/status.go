@@ -25,8 +25,8 @@ type Report struct {
 	Written int
 	// Unfinished is true if not all changes of the plan were made.
 	Unfinished bool
-	// Refused are the writes that failed, of Services and, in mode Hostnames, of EndpointSlices.
-	Refused []error
+	// Failed are the writes that were refused or failed otherwise, of Services and, in mode Hostnames, of EndpointSlices.
+	Failed []error
 	// Contested are the names of the fields that the API server stored differently than they were written.
 	Contested sets.Set[string]
 	// Invalid says why the spec cannot be turned into Services, if it cannot.
@@ -35,7 +35,7 @@ type Report struct {
 
 // isWriting reports whether there is something to write that was not refused.
 func (r *Report) isWriting() bool {
-	return len(r.Refused) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
+	return len(r.Failed) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
 }
 
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
@@ -120,10 +120,10 @@ func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	switch {
 	case r.Invalid != nil:
 		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, r.Invalid.Error()
-	case slices.ContainsFunc(r.Refused, isNotPermitted):
+	case slices.ContainsFunc(r.Failed, isNotPermitted):
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
-	case len(r.Refused) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Refused)+triedAgain
+	case len(r.Failed) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Failed)+triedAgain
 		if n := r.Count(plan.Replace); n > 0 {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
 				Count(n, "Service"))
@@ -227,12 +227,12 @@ func (r *Report) progressing(reason string) metav1.Condition {
 		Message: "nothing is being written"}
 	switch {
 	case r.isWriting() || r.Count(plan.Wait) > 0 ||
-		len(r.Refused) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
+		len(r.Failed) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case r.Invalid != nil:
 		c.Message = "no Service is written until the spec is corrected"
-	case len(r.Refused) > 0:
+	case len(r.Failed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
 	case r.Retirement.Services > 0 && r.Unselected == nil:

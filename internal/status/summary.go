@@ -189,9 +189,9 @@ func infinitive(action plan.Action) string {
 	return cmp.Or(string(action), "write")
 }
 
-// Written says which Services were written, "" for none:
+// SummarizeMade says which Services were written, "" for none:
 // "created 1: demo-a; deleted 4: demo-b, demo-c, demo-d and 1 more".
-func Written(names map[plan.Action][]string) string {
+func SummarizeMade(names map[plan.Action][]string) string {
 	const named = 3
 	var parts []string
 	for _, v := range verbs {

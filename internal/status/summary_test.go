@@ -95,12 +95,12 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-func TestWritten(t *testing.T) {
-	if got := Written(map[plan.Action][]string{plan.Delete: {"d", "c", "b", "a", "e"}, plan.Create: {"x"},
+func TestSummarizeMade(t *testing.T) {
+	if got := SummarizeMade(map[plan.Action][]string{plan.Delete: {"d", "c", "b", "a", "e"}, plan.Create: {"x"},
 		plan.Adopt: nil}); got != "created 1: x; deleted 5: a, b, c and 2 more" {
 		t.Error(got)
 	}
-	if got := Written(nil); got != "" {
+	if got := SummarizeMade(nil); got != "" {
 		t.Errorf("%q for nothing", got)
 	}
 }

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"errors"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,11 +14,6 @@ type contestedError struct{ fields []string }
 
 func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
 
-func isContested(err error) bool {
-	_, is := errors.AsType[*contestedError](err)
-	return is
-}
-
 // made records a change that the API server accepted, and looks at how it was stored:
 //   - as it was written: it is made;
 //   - differently, and without any effect, or so that it would have to be replaced again: it is refused;
@@ -31,17 +25,17 @@ func (w *execution) made(change *plan.Change, stored *corev1.Service) error {
 	if stored != nil {
 		fields, needsReplacement = change.Template.Mismatches(stored, change.Node)
 	}
-	contested := &contestedError{fields}
+	err := &contestedError{fields}
 	isUpdate := change.Action == plan.Update || change.Action == plan.Adopt
 	switch {
 	case len(fields) == 0:
 	case isUpdate && change.Template.IsUnchanged(change.Current, stored),
 		change.Action == plan.Replace && needsReplacement:
-		return contested
+		return err
 	case isUpdate:
 		next := *change
 		next.Fields = fields
-		w.refuse(&next, w.failure(&next, contested))
+		w.refuse(&next, w.failure(&next, err))
 	default:
 		w.out.More = true
 	}

@@ -14,20 +14,20 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// maxFailures is how many writes of a kind in a row may fail before no more are begun. If the API server refuses
+// maxFailures is how many writes of an action in a row may fail before no more are begun. If the API server refuses
 // everything, as beyond a quota, little is tried; if it refuses some, the others are made, because the order is random.
 // Replacements, which delete what serves, stop at the first failure.
 const maxFailures = 10
 
-// batch is the progress of the writes of one kind.
+// batch is the progress of the writes of one action.
 type batch struct {
 	action                   plan.Action
 	accepted, failed, inARow int
-	refused                  []refused
+	refused                  []refusedWrite
 }
 
-// refused is a write that the API server refused, or stored differently.
-type refused struct {
+// refusedWrite is a write that the API server refused, or stored differently.
+type refusedWrite struct {
 	attempt Attempt
 	err     error
 }
@@ -45,7 +45,7 @@ type dueChange struct {
 // attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later. One
 // of other fields is not held up by those that are refused. To adopt a Service is to update its controller.
 func (w *execution) attempt(change *plan.Change) Attempt {
-	attempt := attempt(w.ls, change.Name)
+	attempt := attemptOf(w.ls, change.Name)
 	if attempt.Action = change.Action; change.Action == plan.Adopt {
 		attempt.Action = plan.Update
 	}
@@ -53,56 +53,65 @@ func (w *execution) attempt(change *plan.Change) Attempt {
 	return attempt
 }
 
-func attempt(ls *v1alpha1.LocalService, name string) Attempt {
+func attemptOf(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: name}
 }
 
-// due returns the changes of a kind that may be tried now, in this order:
+// due returns the changes of an action that may be tried now, in this order:
 //   - the fresh ones;
 //   - those that were put off because others were refused;
 //   - those that were refused themselves.
-func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueChange) {
-	var fresh, untried, refused []dueChange
-	var putOff error
+//
+// It also returns the refusals of those that have to wait.
+func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueChange, waiting []Refusal) {
+	var fresh, untried, tried []dueChange
 	for i := range changes {
 		change := &changes[i]
 		if change.Action != action {
 			continue
 		}
-		attempt := w.attempt(change)
-		last, isRefused := w.Refusals.Get(attempt)
-		isWaiting := isRefused && w.wait(time.Until(last.RetryAt))
+		last, isRefused := w.Refusals.Get(w.attempt(change))
 		switch {
 		case !isRefused:
 			fresh = append(fresh, dueChange{change, nil})
-		case isWaiting && last.Untried && !isContested(last.Err):
-			putOff = last.Err
-		case isWaiting:
-			w.tell(last.Err)
+		case time.Until(last.RetryAt) > 0:
+			waiting = append(waiting, last)
 		case last.Untried:
 			untried = append(untried, dueChange{change, nil})
 		default:
-			refused = append(refused, dueChange{change, last.Err})
+			tried = append(tried, dueChange{change, last.Err})
 		}
 	}
-	if putOff != nil && len(w.out.Refused) == 0 {
-		w.out.Refused = append(w.out.Refused, putOff)
-	}
-	for _, group := range [][]dueChange{fresh, untried, refused} {
+	for _, group := range [][]dueChange{fresh, untried, tried} {
 		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
 		due = append(due, group...)
 	}
-	return due
+	return due, waiting
 }
 
-// wait records how long a change has to wait, and reports whether it has to.
-func (w *execution) wait(left time.Duration) bool {
-	if left > 0 && (w.out.RetryAfter == 0 || left < w.out.RetryAfter) {
+// await records the refusals of changes that have to wait. Of those that were put off, one is enough.
+func (w *execution) await(waiting []Refusal) {
+	var putOff error
+	for _, last := range waiting {
+		w.wait(time.Until(last.RetryAt))
+		if last.Untried && classOf(last.Err) != contested {
+			putOff = last.Err
+		} else {
+			w.tell(last.Err)
+		}
+	}
+	if putOff != nil && len(w.out.Refused) == 0 {
+		w.tell(putOff)
+	}
+}
+
+// wait records how long a change has to wait. It may have become due a moment ago.
+func (w *execution) wait(left time.Duration) {
+	if left = max(left, 1); w.out.RetryAfter == 0 || left < w.out.RetryAfter {
 		w.out.RetryAfter = left
 	}
-	return left > 0
 }
 
 // conclude ends a batch, of which the rest was not begun. If all that were begun were refused, those that differ in the
@@ -129,7 +138,7 @@ func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 	}
 }
 
-// remember makes the refused changes of the batch wait, all for the same time, so that one sync tries them again.
+// remember makes the refused changes of the batch wait, all from the same moment on, so that one sync tries them again.
 func (w *execution) remember(ctx context.Context) {
 	if len(w.batch.refused) == 0 {
 		return
@@ -137,7 +146,7 @@ func (w *execution) remember(ctx context.Context) {
 	var errs []error
 	for _, r := range w.batch.refused {
 		add := w.Refusals.Add
-		if isContested(r.err) {
+		if classOf(r.err) == contested {
 			add = w.Refusals.AddContested
 		}
 		add(r.attempt, r.err)
@@ -151,12 +160,12 @@ func (w *execution) remember(ctx context.Context) {
 // failed records a write that failed.
 func (w *execution) failed(change *plan.Change, err error) {
 	w.batch.failed, w.batch.inARow = w.batch.failed+1, w.batch.inARow+1
-	switch {
-	case isTerminating(err):
+	switch classOf(err) {
+	case terminating:
 		w.out.Stopped = ErrNamespaceTerminating
-	case isStale(err):
+	case stale:
 		w.out.Stale = append(w.out.Stale, err)
-	case mayPass(err):
+	case transient:
 		w.out.Failed = append(w.out.Failed, err)
 	default:
 		w.refuse(change, err)
@@ -165,7 +174,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 
 // refuse records a refusal of this sync. The change waits from the end of the batch on.
 func (w *execution) refuse(change *plan.Change, err error) {
-	w.batch.refused = append(w.batch.refused, refused{w.attempt(change), err})
+	w.batch.refused = append(w.batch.refused, refusedWrite{w.attempt(change), err})
 	w.tell(err)
 }
 

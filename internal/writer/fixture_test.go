@@ -31,8 +31,9 @@ var (
 	notFound  = apierrors.NewNotFound(services, "x")
 )
 
-// terminating is the error with which the API server refuses to create anything in a namespace that is being deleted.
-func terminating() error {
+// terminatingError is the error with which the API server refuses to create anything in a namespace that is being
+// deleted.
+func terminatingError() error {
 	err := apierrors.NewForbidden(services, "x", errors.New("the namespace is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err

@@ -20,8 +20,8 @@ import (
 type Outcome struct {
 	// Made are the names of the Services whose changes were made, by action.
 	Made map[plan.Action][]string
-	// Refused are the writes that the API server refused: now, or before and not due yet. Of those that were put off
-	// because others were refused, it has one at most.
+	// Refused are the writes that the API server refused, or did not answer in time: now, or before and not due yet. Of
+	// those that were put off because others were refused, it has one at most.
 	Refused []error
 	// Contested are the names of the fields that the API server stored differently: now, or before and not due yet.
 	Contested sets.Set[string]
@@ -69,21 +69,38 @@ func (o *Outcome) Err(key types.NamespacedName) error {
 	return nil
 }
 
-// mayPass reports whether a write failed for reasons that may pass in a moment: the API server could not be reached, or
-// was busy. It will refuse again what it has refused.
-func mayPass(err error) bool {
-	_, answered := errors.AsType[*apierrors.StatusError](err)
-	isTimeout := errors.Is(err, context.DeadlineExceeded) // A write that hangs must not hold up others repeatedly.
-	return !answered && !isTimeout && !isContested(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
-}
+// class says what follows from the error of a write.
+type class string
 
-// isStale reports whether a write failed because the cache was behind the API server.
-func isStale(err error) bool {
-	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) ||
-		errors.Is(err, context.Canceled) || reconcile.IsStale(err)
-}
+const (
+	// refused: the API server will most likely refuse it again in a moment.
+	refused class = "refused"
+	// contested: it was stored differently, which counts as refused.
+	contested class = "contested"
+	// stale: the cache was behind the API server.
+	stale class = "stale"
+	// transient: the API server could not be reached, or was busy. That may pass in a moment.
+	transient class = "transient"
+	// terminating: the namespace is being deleted.
+	terminating class = "terminating"
+)
 
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+func classOf(err error) class {
+	_, isAnswered := errors.AsType[*apierrors.StatusError](err)
+	_, isContested := errors.AsType[*contestedError](err)
+	switch {
+	case isContested:
+		return contested
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return terminating
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),
+		errors.Is(err, context.Canceled), reconcile.IsStale(err):
+		return stale
+	case errors.Is(err, context.DeadlineExceeded):
+		return refused // A write that hangs must not hold up others repeatedly.
+	case !isAnswered, apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
+		apierrors.IsServerTimeout(err):
+		return transient
+	}
+	return refused
 }

@@ -15,7 +15,7 @@ const (
 	// reconcile.MaxBackoff. It is forgotten when it was not tried again for rememberedFor.
 	minRefusedBackoff = 10 * time.Second
 	rememberedFor     = 3 * reconcile.MaxBackoff
-	maxTimes          = 8 // refusals in a row that count
+	maxTimes          = 5 // refusals in a row, until the backoff is the longest
 	// Beyond maxRemembered refused writes, some are forgotten, and tried again too early.
 	maxRemembered = 10000
 )

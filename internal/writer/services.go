@@ -86,9 +86,10 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		out:      Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
 	isConfirmed := false
 	for _, action := range actions {
-		due := w.due(action, p.Changes)
+		due, waiting := w.due(action, p.Changes)
+		w.await(waiting)
 		if len(due) == 0 || action == plan.Replace && w.out.hasFailed() {
-			continue
+			continue // Nothing is replaced until a sync in which nothing fails.
 		}
 		if !isConfirmed {
 			if w.out.Stopped = s.confirm(ctx, ls); w.out.Stopped != nil {
@@ -118,7 +119,8 @@ type execution struct {
 	ls    *v1alpha1.LocalService
 	began time.Time
 	// isWanted returns an error if the controller stops, or the plan is for another spec. It is called before each
-	// write, and again immediately before a Service is deleted, because the steps in between may take time.
+	// write, at the end of each batch, and immediately before a Service is deleted, because what precedes that may take
+	// time.
 	isWanted func() error
 
 	writes int // that have ended

@@ -202,7 +202,7 @@ func TestWriteStops(t *testing.T) {
 		stop func(f *fixture, cancel func()) error // the answer to the second creation
 		want func(error) bool
 	}{
-		"terminating": {func(*fixture, func()) error { return terminating() },
+		"terminating": {func(*fixture, func()) error { return terminatingError() },
 			func(err error) bool { return errors.Is(err, ErrNamespaceTerminating) }},
 		"shutdown": {func(_ *fixture, cancel func()) error { cancel(); return nil },
 			func(err error) bool { return errors.Is(err, context.Canceled) }},

@@ -47,11 +47,11 @@ func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSli
 
 // sliceAttempt identifies the write of an EndpointSlice, and contestedAttempt one to have it stored as written.
 func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
-	return attempt(ls, "EndpointSlice/"+name)
+	return attemptOf(ls, "EndpointSlice/"+name)
 }
 
 func contestedAttempt(ls *v1alpha1.LocalService, name string) Attempt {
-	return attempt(ls, "EndpointSlice/"+name+"/contested")
+	return attemptOf(ls, "EndpointSlice/"+name+"/contested")
 }
 
 // Refused returns the errors of the changes that the API server refused when they were last tried.
@@ -100,12 +100,12 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
-	switch {
-	case isTerminating(err):
+	switch classOf(err) {
+	case terminating:
 		return reconcile.MaxBackoff, false, nil
-	case isStale(err):
+	case stale:
 		return 0, false, reconcile.Stale(failure)
-	case mayPass(err):
+	case transient:
 		return 0, false, failure
 	}
 	s.Refusals.Add(attempt, failure)

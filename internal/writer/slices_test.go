@@ -236,7 +236,7 @@ func TestRefusedSlice(t *testing.T) {
 // TestTerminatingSlice: refusals in a namespace that is being deleted are not reported.
 func TestTerminatingSlice(t *testing.T) {
 	f := newSlicesFixture(t)
-	answer("create", terminating())(f)
+	answer("create", terminatingError())(f)
 	change := f.changes[plan.Create]
 	again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
 	if again < time.Minute || report || err != nil || len(f.slices.Refused(f.ls, []plan.CopyChange{change})) > 0 {

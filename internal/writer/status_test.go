@@ -123,7 +123,7 @@ func TestStatusNumbers(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		expect("a second later", of(4, 4), 0, true)
 		refused := of(4, 3)
-		refused.Refused = []error{errors.New("no")}
+		refused.Failed = []error{errors.New("no")}
 		expect("refused", refused, 0, true, "Warning WriteFailed")
 		expect("as before", refused, 0, false)
 		refused.InPlace = 2
@@ -145,7 +145,7 @@ func TestStatusIsLogged(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer()
 	fine := status.Report{Plan: plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}}
-	refused := status.Report{Plan: plan.Plan{Nodes: 1}, Refused: []error{errors.New("quota")}}
+	refused := status.Report{Plan: plan.Plan{Nodes: 1}, Failed: []error{errors.New("quota")}}
 	for i, step := range []struct {
 		report status.Report
 		lines  int
