@@ -101,10 +101,11 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 		isLater := d.since.After(edited) // Its node was selected after the change of mode.
 		isSoonAfter := d.since.Sub(edited) < overlap+reaction
 		successor := s.services[key]
+		isDelayed := successor != nil && successor.CreationTimestamp.Sub(d.since) > reaction // It was refused.
 		isRemade := successor != nil && successor.CreationTimestamp.After(d.touched) &&
 			d.touched.After(g.edited[keyOf(ls)]) // A quota may have kept it away for long.
 		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction || isRemade ||
-			isLater && (isSoonAfter || time.Since(d.since) < overlap+reaction) {
+			isLater && (isSoonAfter || isDelayed || time.Since(d.since) < overlap+reaction) {
 			continue // Nothing answers, or somebody has deleted the new Service, or a limitation that is documented.
 		}
 		if successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap {
