@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -76,15 +77,19 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 }
 
 // localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering this
-// controller's own writes.
+// controller's own writes. These, which change only the status, are enqueued later: if the cause of a failure reads
+// differently each time, syncs would follow each other at once, in spite of their backoff.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if before != nil && (after == nil || after.UID != before.UID) {
+	isGone := before != nil && (after == nil || after.UID != before.UID)
+	if isGone {
 		c.services.Refusals.Forget(before.UID)
 	}
-	if after == nil {
-		after = before // The garbage collector deletes its Services, but nodeWaits and observed may hold its key.
+	if before != nil && !isGone && before.Generation == after.Generation {
+		c.loop.AddAfter(cache.KeyOf(after), writer.NumbersInterval)
+		return
 	}
-	c.loop.Add(cache.KeyOf(after))
+	// The garbage collector deletes the Services of one that is gone, but nodeWaits and observed may hold its key.
+	c.loop.Add(cache.KeyOf(cmp.Or(after, before)))
 }
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {

@@ -18,6 +18,24 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// TestAnswersThatDiffer: an API server that is busy, and says so in other words each time, is not asked at full speed,
+// although each answer changes the status.
+func TestAnswersThatDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(3), testLocalService())...)
+		var asked atomic.Int64
+		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
+			id := strings.Map(func(digit rune) rune { return digit + 'a' - '0' }, fmt.Sprint(asked.Add(1)))
+			return true, nil, apierrors.NewTooManyRequests("request "+id, 0)
+		})
+		f.runLocalServices()
+		time.Sleep(time.Minute)
+		if got := asked.Load(); got < 30 || got > 300 { // 3 a second, and some more at the beginning
+			t.Errorf("%d requests in a minute", got)
+		}
+	})
+}
+
 // TestRefusalsDoNotSpin: if a quota has room for only some Services, few writes are tried, however much happens to them
 // meanwhile, and the refusal is reported once. That holds with a slow API server, too.
 func TestRefusalsDoNotSpin(t *testing.T) {

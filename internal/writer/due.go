@@ -114,21 +114,19 @@ func (w *execution) wait(left time.Duration) {
 	}
 }
 
-// conclude ends a batch, of which the rest was not begun. If all that were begun were refused, those that differ in the
-// same fields wait with the last one. The others are tried in the next turn.
+// conclude ends a batch, of which the rest was not begun. If most that were begun were refused, and none accepted, those
+// that differ in the same fields wait with the last one refused. The others are tried in the next turn.
 func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 	if w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted()); w.out.Stopped != nil {
 		return // Nothing is remembered of what is gone, or of another spec.
 	}
 	w.remember(ctx)
 	b := &w.batch
-	// All were refused, until the batch was given up, or until the time was over, with no other writes in the turn.
-	isHopeless := b.accepted == 0 && len(b.refused) > 0 && len(b.refused) == b.failed &&
-		(b.isGivenUp() || b.failed == w.writes)
+	// Most were refused and none accepted, until the batch was given up, or until the time was over, with no other writes
+	// in the turn.
+	isHopeless := b.accepted == 0 && 2*len(b.refused) > b.failed && (b.isGivenUp() || b.failed == w.writes)
+	w.remind(rest)
 	for _, change := range rest {
-		if change.refusal != nil {
-			w.tell(change.refusal)
-		}
 		attempt := w.attempt(change.Change)
 		if isHopeless && attempt.Fields == b.refused[len(b.refused)-1].attempt.Fields {
 			w.Refusals.PutOff(attempt, b.refused[len(b.refused)-1].attempt)
@@ -140,21 +138,20 @@ func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 
 // remember makes the refused changes of the batch wait, all from the same moment on, so that one sync tries them again.
 func (w *execution) remember(ctx context.Context) {
-	if len(w.batch.refused) == 0 {
-		return
-	}
 	var errs []error
 	for _, r := range w.batch.refused {
-		add := w.Refusals.Add
 		if classOf(r.err) == contested {
-			add = w.Refusals.AddContested
+			w.Refusals.AddContested(r.attempt, r.err) // The condition is logged when it changes.
+		} else {
+			w.Refusals.Add(r.attempt, r.err)
+			errs = append(errs, r.err)
 		}
-		add(r.attempt, r.err)
 		w.wait(w.Refusals.RetryAfter(r.attempt))
-		errs = append(errs, r.err)
 	}
-	klog.FromContext(ctx).Error(errors.New(status.Summarize(errs)), "Services refused, trying again later",
-		"localService", klog.KObj(w.ls), "after", w.out.RetryAfter)
+	if len(errs) > 0 {
+		klog.FromContext(ctx).Error(errors.New(status.Summarize(errs)), "Services refused, trying again later",
+			"localService", klog.KObj(w.ls), "after", w.out.RetryAfter)
+	}
 }
 
 // failed records a write that failed.
@@ -176,6 +173,15 @@ func (w *execution) failed(change *plan.Change, err error) {
 func (w *execution) refuse(change *plan.Change, err error) {
 	w.batch.refused = append(w.batch.refused, refusedWrite{w.attempt(change), err})
 	w.tell(err)
+}
+
+// remind adds to the outcome what was refused before, is due, and is not tried in this turn.
+func (w *execution) remind(due []dueChange) {
+	for _, change := range due {
+		if change.refusal != nil {
+			w.tell(change.refusal)
+		}
+	}
 }
 
 // tell adds a refusal of this sync, or of one before, to the outcome.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,39 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 		if len(requests) != 25 || !out.IsComplete() {
 			t.Errorf("%v, then: %d requests, %+v", err, len(requests), out)
 		}
+	}
+}
+
+// TestGivenUpOfMost: a few other answers among the refusals do not make the API server refuse all the rest, too.
+func TestGivenUpOfMost(t *testing.T) {
+	for name, c := range map[string]struct {
+		others   int // of ten
+		isPutOff bool
+	}{"few others": {4, true}, "half": {5, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1)
+				var tried atomic.Int64
+				f.answer = func(string, *corev1.Service) error {
+					if tried.Add(1) <= int64(c.others) {
+						return conflict
+					}
+					return forbidden
+				}
+				creations := f.changes(plan.Create, nodeNames("n", 25)...)
+				out, _ := f.write(creations)
+				if len(out.Stale) != c.others || len(out.Refused) != maxFailures-c.others || out.More == c.isPutOff {
+					t.Errorf("at first: %+v", out)
+				}
+				want := c.others // Only what was not refused.
+				if !c.isPutOff {
+					want = maxFailures
+				}
+				if _, requests := f.write(creations); len(requests) != want {
+					t.Errorf("a moment later: %d requests, want %d: %v", len(requests), want, requests)
+				}
+			})
+		})
 	}
 }
 

@@ -51,7 +51,9 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 			return nil, fmt.Errorf("%w; and the previous Service could not be restored: %w", err, backErr)
 		}
 		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
-		return nil, fmt.Errorf("the previous Service was restored, because its successor was refused: %w", err)
+		// Whatever the answer was: without a backoff, the Service would be deleted again at once.
+		return nil, apierrors.NewBadRequest(
+			fmt.Sprintf("the previous Service was restored, because its successor was refused: %v", err))
 	}
 	return created, err
 }

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -49,6 +51,10 @@ func TestReplacePhases(t *testing.T) {
 		"gone meanwhile": {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create},
 			"1 0 0 []"},
 		"refused in spite of the dry run": {map[string]error{create: forbidden}, nil,
+			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
+		"not accepted for another reason": {map[string]error{create: conflict}, nil,
+			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
+		"not accepted now": {map[string]error{create: apierrors.NewTooManyRequests("", 1)}, nil,
 			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
 		"made by somebody else meanwhile": {map[string]error{create: exists}, nil,
 			[]string{try, trial, remove, create}, "0 0 1 []"},
@@ -125,6 +131,22 @@ func TestReplaceAfterRefusals(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if out, requests = f.write(changes); len(requests) != 4 || !out.IsComplete() {
 			t.Errorf("later: %v, %+v", requests, out)
+		}
+	})
+}
+
+// TestContestedReplacementIsRemembered: a replacement that is not tried while something else is refused is contested
+// all the same.
+func TestContestedReplacementIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.refusing(&contestedError{[]string{"type"}}, "try demo-a")
+		f.write(f.changes(plan.Replace, "a"))
+		time.Sleep(reconcile.MaxBackoff)
+		f.refusing(forbidden, "create demo-new")
+		out, requests := f.write(f.changes(plan.Replace, "a"), f.changes(plan.Create, "new"))
+		if !slices.Equal(requests, []string{"create demo-new"}) || !out.Contested.Has("type") {
+			t.Errorf("%v, %+v", requests, out)
 		}
 	})
 }

@@ -88,8 +88,12 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	for _, action := range actions {
 		due, waiting := w.due(action, p.Changes)
 		w.await(waiting)
-		if len(due) == 0 || action == plan.Replace && w.out.hasFailed() {
-			continue // Nothing is replaced until a sync in which nothing fails.
+		if action == plan.Replace && w.out.hasFailed() {
+			w.remind(due) // Nothing is replaced until a sync in which nothing fails.
+			continue
+		}
+		if len(due) == 0 {
+			continue
 		}
 		if !isConfirmed {
 			if w.out.Stopped = s.confirm(ctx, ls); w.out.Stopped != nil {
