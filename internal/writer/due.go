@@ -39,7 +39,7 @@ func (b *batch) isGivenUp() bool {
 // dueChange is a change that may be tried now.
 type dueChange struct {
 	*plan.Change
-	refusal error // the last answer, nil if there was none
+	refusal error // the last answer, nil if it was never tried
 }
 
 // attempt identifies a change of a Service, with its action: what cannot be replaced can perhaps be created later. One
@@ -58,7 +58,7 @@ func attemptOf(ls *v1alpha1.LocalService, name string) Attempt {
 }
 
 // due returns the changes of an action that may be tried now, in this order:
-//   - the fresh ones;
+//   - the fresh ones, and those that are overdue because others failed all the time;
 //   - those that were put off because others were refused;
 //   - those that were refused themselves.
 //
@@ -71,15 +71,19 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueCha
 			continue
 		}
 		last, isRefused := w.Refusals.Get(w.attempt(change))
-		switch {
-		case !isRefused:
-			fresh = append(fresh, dueChange{change, nil})
-		case time.Until(last.RetryAt) > 0:
+		refusal := last.Err
+		if last.Untried {
+			refusal = nil
+		}
+		switch left := time.Until(last.RetryAt); {
+		case left > 0:
 			waiting = append(waiting, last)
+		case !isRefused, left < -minRefusedBackoff:
+			fresh = append(fresh, dueChange{change, refusal})
 		case last.Untried:
 			untried = append(untried, dueChange{change, nil})
 		default:
-			tried = append(tried, dueChange{change, last.Err})
+			tried = append(tried, dueChange{change, refusal})
 		}
 	}
 	for _, group := range [][]dueChange{fresh, untried, tried} {

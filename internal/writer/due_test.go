@@ -171,6 +171,34 @@ func TestGivenUpOfMost(t *testing.T) {
 	}
 }
 
+// TestOverdue: what was refused once is tried again soon after it is due, although others fail all the time.
+func TestOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		changes := f.changes(plan.Create, nodeNames("a", 10)...)
+		f.refusing(forbidden, "create")
+		f.write(changes)
+		f.services.Shuffle = rand.Shuffle
+		f.refusing(conflict, "create demo-b")
+		others := f.changes(plan.Create, nodeNames("b", 2*maxFailures)...)
+		time.Sleep(minRefusedBackoff)
+		out, requests := f.write(changes, others)
+		if len(requests) != maxFailures || len(out.Made) > 0 || len(out.Refused) != len(changes) {
+			t.Errorf("when they are due: %v, %+v", requests, out)
+		}
+		time.Sleep(minRefusedBackoff + time.Second)
+		for tries := 0; len(changes) > 0; tries++ {
+			_, requests = f.write(changes, others)
+			changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
+				return slices.Contains(requests, "create "+change.Name)
+			})
+			if tries == 20 {
+				t.Fatalf("%d are not made after %d turns", len(changes), tries)
+			}
+		}
+	})
+}
+
 // TestRefusedOnesDoNotComeFirst: if a policy refuses the first half of the nodes, by name, those of the other half
 // still get their Services, in the first few attempts.
 func TestRefusedOnesDoNotComeFirst(t *testing.T) {
