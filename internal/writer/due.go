@@ -71,19 +71,19 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueCha
 			continue
 		}
 		last, isRefused := w.Refusals.Get(w.attempt(change))
-		refusal := last.Err
+		candidate := dueChange{change, last.Err}
 		if last.Untried {
-			refusal = nil
+			candidate.refusal = nil
 		}
 		switch left := time.Until(last.RetryAt); {
 		case left > 0:
 			waiting = append(waiting, last)
 		case !isRefused, left < -minRefusedBackoff:
-			fresh = append(fresh, dueChange{change, refusal})
+			fresh = append(fresh, candidate)
 		case last.Untried:
-			untried = append(untried, dueChange{change, nil})
+			untried = append(untried, candidate)
 		default:
-			tried = append(tried, dueChange{change, refusal})
+			tried = append(tried, candidate)
 		}
 	}
 	for _, group := range [][]dueChange{fresh, untried, tried} {

@@ -100,7 +100,7 @@ func reports(yield func(report.Report)) {
 				one := report.Report{Plan: plan.Plan{Nodes: 3 * has(0), Ready: has(7), IsHostnames: c != nil,
 					Changes:    slices.Concat(waiting[:has(1)], taken[:has(4)]),
 					Retirement: plan.Retirement{Services: 2 * has(3)}},
-					Unfinished: has(2) == 1, Refused: r, Contested: sets.New([]string{"type"}[:has(5)]...)}
+					Unfinished: has(2) == 1, Failed: r, Contested: sets.New([]string{"type"}[:has(5)]...)}
 				if c != nil {
 					one.Copies = *c
 				}
