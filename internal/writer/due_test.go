@@ -192,7 +192,7 @@ func TestOverdue(t *testing.T) {
 			changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
 				return slices.Contains(requests, "create "+change.Name)
 			})
-			if tries == 20 {
+			if tries == 100 {
 				t.Fatalf("%d are not made after %d turns", len(changes), tries)
 			}
 		}
