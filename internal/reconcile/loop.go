@@ -4,7 +4,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"runtime/debug"
@@ -138,10 +137,15 @@ func (e *staleError) Unwrap() error { return e.error }
 
 // IsStale reports whether an error is, or wraps, one that is Stale. Of several errors, all must be.
 func IsStale(err error) bool {
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(several.Unwrap(), func(err error) bool { return !IsStale(err) })
+	switch err := err.(type) { //nolint:errorlint // It unwraps the error itself.
+	case *staleError:
+		return true
+	case interface{ Unwrap() error }:
+		return IsStale(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(err.Unwrap(), func(err error) bool { return !IsStale(err) })
 	}
-	return errors.As(err, new(*staleError))
+	return false
 }
 
 // Stale marks an error that comes from a cache that lags behind the API server. The key is tried again with the backoff

@@ -137,6 +137,8 @@ func TestIsStale(t *testing.T) {
 		"all stale":           {errors.Join(nil, stale, stale), true},
 		"one of two":          {errors.Join(other, stale), false},
 		"one wrapped with it": {fmt.Errorf("%w; %w", stale, other), false},
+		"one of two, wrapped": {fmt.Errorf("sync: %w", errors.Join(other, stale)), false},
+		"all stale, wrapped":  {fmt.Errorf("sync: %w", errors.Join(stale, stale)), true},
 	} {
 		if got := IsStale(c.err); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
