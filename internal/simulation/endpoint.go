@@ -128,7 +128,7 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := sleep(r, latency); err != nil {
 		return nil, err
 	}
-	return e.faults.carryOut(e, request, func() (*http.Response, error) {
+	return e.faults.carryOut(request, func() (*http.Response, error) {
 		if request.verb() == "watch" {
 			return e.watch(request)
 		}

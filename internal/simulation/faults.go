@@ -183,7 +183,7 @@ func (f *faults) strike(r *request) (hit Fault, isCrash *crash) {
 }
 
 // carryOut carries out a request, unless something goes wrong.
-func (f *faults) carryOut(e *Endpoint, r *request,
+func (f *faults) carryOut(r *request,
 	do func() (*http.Response, error)) (response *http.Response, err error) {
 	fault, crash := f.strike(r)
 	defer func() { f.record(r, response) }()

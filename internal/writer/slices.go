@@ -40,7 +40,7 @@ func (c *contestedSlice) Error() string { return "something else changes what is
 func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSlice, want plan.SliceSum) bool {
 	contested := contestedAttempt(ls, current.GetName())
 	refusal, _ := s.Refusals.Get(contested)
-	c, isContested := refusal.Err.(*contestedSlice)
+	c, isContested := errors.AsType[*contestedSlice](refusal.Err)
 	return isContested && s.Refusals.RetryAfter(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
 		c.have.Same(current.Sum())
 }
