@@ -130,10 +130,14 @@ func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 	// in the turn.
 	isHopeless := b.accepted == 0 && 2*len(b.refused) > b.failed && (b.isGivenUp() || b.failed == w.writes)
 	w.remind(rest)
+	if !isHopeless {
+		w.out.More = w.out.More || len(rest) > 0
+		return
+	}
+	last := b.refused[len(b.refused)-1].attempt
 	for _, change := range rest {
-		attempt := w.attempt(change.Change)
-		if isHopeless && attempt.Fields == b.refused[len(b.refused)-1].attempt.Fields {
-			w.Refusals.PutOff(attempt, b.refused[len(b.refused)-1].attempt)
+		if attempt := w.attempt(change.Change); attempt.Fields == last.Fields {
+			w.Refusals.PutOff(attempt, last)
 		} else {
 			w.out.More = true
 		}
