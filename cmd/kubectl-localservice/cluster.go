@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
@@ -41,11 +40,10 @@ func (p *plugin) newCluster() (*cluster, error) {
 	config.QPS = -1
 	localServices, err1 := clientset.NewForConfig(config)
 	meta, err2 := metadata.NewForConfig(config)
-	forward := newForward(rest.CopyConfig(config))
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kube, err3 := kubernetes.NewForConfig(config)
-	return &cluster{namespace, kube, localServices, meta, forward}, errors.Join(err1, err2, err3)
+	return &cluster{namespace, kube, localServices, meta, newForward(config, kube)}, errors.Join(err1, err2, err3)
 }
 
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {

@@ -43,13 +43,9 @@ func reasonColumn(items []diagnose.Node) (texts, below []string) {
 	return texts, below
 }
 
-// printSummary prints the columns of `kubectl get localservices`, unless they are still the same.
-func (p *nodesPrinter) printSummary(list *diagnose.NodeList) {
+// summaryLine returns the columns of `kubectl get localservices`.
+func summaryLine(list *diagnose.NodeList) string {
 	s := &list.Summary
-	line := fmt.Sprintf("LocalService %s/%s: nodes %d, answering %d/%d, status %s.", list.Namespace, list.LocalService,
+	return fmt.Sprintf("LocalService %s/%s: nodes %d, answering %d/%d, status %s.", list.Namespace, list.LocalService,
 		s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet"))
-	if line != p.summary {
-		fmt.Fprintln(p.errOut, line)
-	}
-	p.summary = line
 }

@@ -25,7 +25,7 @@ type nodesPrinter struct {
 	table       bool
 	newPrinter  func() (printers.ResourcePrinter, error)
 	out, errOut io.Writer
-	// flush writes what out still holds.
+	// flush writes the lines of a table that out still holds.
 	flush func() error
 	// message, summary and nodeLabels are what was last printed of a list as a whole.
 	message, summary, nodeLabels string
@@ -34,8 +34,10 @@ type nodesPrinter struct {
 func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
 	format := *flags.output.OutputFormat
 	printer := &nodesPrinter{format: format, table: format == "" || format == "wide", out: p.Out, errOut: p.ErrOut,
-		newPrinter: flags.output.ToPrinter, flush: func() error { return nil }}
+		newPrinter: flags.output.ToPrinter}
 	if printer.table {
+		columns := printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
+		printer.out, printer.flush = columns, columns.Flush
 		printer.ResourcePrinter = printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide",
 			NoHeaders: flags.noHeaders})
 		return printer, nil
@@ -76,21 +78,20 @@ func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 	return printer.PrintObj(&unstructured.Unstructured{Object: object}, p.out)
 }
 
-func (p *nodesPrinter) printNone(list *diagnose.NodeList) error {
-	p.printMessage(list)
-	p.printSummary(list)
-	return nil
-}
-
-func (p *nodesPrinter) printMessage(list *diagnose.NodeList) {
-	if list.Message != p.message && list.Message != "" {
-		fmt.Fprintln(p.errOut, list.Message)
+// printLine prints a line about the list as a whole, unless it is still the last one of its kind.
+func (p *nodesPrinter) printLine(last *string, line string) {
+	if line != *last && line != "" {
+		fmt.Fprintln(p.errOut, line)
 	}
-	p.message = list.Message
+	*last = line
 }
 
 func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
-	p.printMessage(list)
+	p.printLine(&p.message, list.Message)
+	if len(list.Items) == 0 {
+		p.printLine(&p.summary, summaryLine(list))
+		return nil
+	}
 	column := "Service"
 	if list.Mode == v1alpha1.ModeHostnames {
 		column = "Name"
@@ -127,11 +128,8 @@ func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
 	for _, line := range below {
 		fmt.Fprintln(p.errOut, line)
 	}
-	p.printSummary(list)
-	if line := list.NodeLabels.String(); line != p.nodeLabels && line != "" {
-		fmt.Fprintln(p.errOut, line)
-		p.nodeLabels = line
-	}
+	p.printLine(&p.summary, summaryLine(list))
+	p.printLine(&p.nodeLabels, list.NodeLabels.String())
 	return nil
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"slices"
 	"syscall"
 
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -32,7 +32,6 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 	if !w.allNodes {
 		p.warnOfNodes(ls)
 	}
-	printer.remember()
 	var failure error // The error of printing: the reader is gone.
 	var before *diagnose.NodeList
 	problems := p.problemPrinter()
@@ -54,47 +53,31 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, ls *v1alpha1.LocalS
 	return failure
 }
 
-// remember makes later lines of a table as wide as earlier ones.
-func (p *nodesPrinter) remember() {
-	if p.table {
-		columns := printers.GetNewTabWriter(p.out)
-		p.out, p.flush = columns, columns.Flush
-	}
-}
-
 // printChanges prints the items of a list that have changed since before; all of them if before is nil.
 func (p *nodesPrinter) printChanges(before, now *diagnose.NodeList) error {
-	changes := diagnose.Changes(before, now)
+	changed := *now
+	changed.Items = diagnose.Changes(before, now)
 	switch {
-	case len(changes) > 0:
-		changed := *now
-		changed.Items = changes
+	case before == nil, len(changed.Items) > 0:
 		return p.print(&changed)
-	case before != nil && !p.table:
-		return nil
-	case before != nil:
-		p.printMessage(now)
-		return nil
 	case p.table:
-		return p.printNone(now)
+		p.printLine(&p.message, now.Message)
 	}
-	return p.print(now)
+	return nil
 }
 
 // problemPrinter returns a function that prints new problems, and prints when the earlier ones are over.
 func (p *plugin) problemPrinter() func([]string) {
-	printed := map[string]bool{}
+	var printed []string
 	return func(problems []string) {
-		now := map[string]bool{}
 		for _, problem := range problems {
-			now[problem] = true
-			if !printed[problem] {
+			if !slices.Contains(printed, problem) {
 				fmt.Fprintln(p.ErrOut, "warning: "+problem)
 			}
 		}
-		if len(printed) > 0 && len(now) == 0 {
+		if len(printed) > 0 && len(problems) == 0 {
 			fmt.Fprintln(p.ErrOut, "The watch continues.")
 		}
-		printed = now
+		printed = problems
 	}
 }

@@ -22,9 +22,10 @@ import (
 const forwardHost = "127.0.0.1"
 
 // newForward returns the function for cluster.forward. A failed connection is closed, and not logged.
-func newForward(config *rest.Config) func(context.Context, string, string, int32) (string, error) {
+func newForward(config *rest.Config, kube kubernetes.Interface) func(context.Context, string, string, int32) (string,
+	error) {
 	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
-		dialer, err := newForwardDialer(config, namespace, pod)
+		dialer, err := newForwardDialer(config, kube, namespace, pod)
 		if err != nil {
 			return "", err
 		}
@@ -55,11 +56,8 @@ func newForward(config *rest.Config) func(context.Context, string, string, int32
 
 // newForwardDialer connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support
 // websockets, or the user may create pods/portforward, but not get it.
-func newForwardDialer(config *rest.Config, namespace, pod string) (httpstream.Dialer, error) {
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+func newForwardDialer(config *rest.Config, kube kubernetes.Interface, namespace, pod string) (httpstream.Dialer,
+	error) {
 	url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).
 		SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(config)

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -82,26 +81,18 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 	s.SharedIndexInformer = cache.NewSharedIndexInformer(
 		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
 		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	changed := func(object any) {
-		if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
-			object = tombstone.Obj
-		}
-		if object, err := apimeta.Accessor(object); err == nil {
-			w.changed(s, object)
-		}
-	}
-	registration, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed,
-		UpdateFunc: func(before, after any) {
+	typed := cache.NewTypedSharedIndexInformer[metav1.Object](s)
+	registration, err := typed.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[metav1.Object]{
+		AddFunc: func(object metav1.Object) { w.changed(s, object) },
+		UpdateFunc: func(before, after metav1.Object) {
 			// Only the labels of a node matter, and heartbeats change the rest all the time.
-			was, isMetadata := before.(*metav1.PartialObjectMetadata)
-			if isMetadata && maps.Equal(was.Labels, after.(*metav1.PartialObjectMetadata).Labels) {
-				return
+			_, isMetadata := before.(*metav1.PartialObjectMetadata)
+			if !isMetadata || !maps.Equal(before.GetLabels(), after.GetLabels()) {
+				w.changed(s, before)
+				w.changed(s, after)
 			}
-			changed(before)
-			changed(after)
 		},
-		DeleteFunc: changed,
+		DeleteFunc: func(gone cache.DeletedObject[metav1.Object]) { w.changed(s, gone.OptionalObj) },
 	})
 	utilruntime.Must(err) // The informer has not been stopped.
 	s.hasSynced = registration.HasSynced

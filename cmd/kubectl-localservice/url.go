@@ -73,10 +73,6 @@ func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain st
 	if err != nil {
 		return err
 	}
-	if number == 0 {
-		return fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
-			"endpoint with its number: %s", port.TargetPort.StrVal, service, seeNodes(ls))
-	}
 	scheme := "http"
 	if strings.EqualFold(ptr.Deref(port.AppProtocol, port.Name), "https") {
 		scheme = "https"
@@ -148,7 +144,7 @@ func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Service
 }
 
 // portOfClients returns the number of the port that clients connect to: for a headless Service, the pods' own port. If
-// the LocalService gives that by name, the number comes from EndpointSlices; it is 0 if there are none.
+// the LocalService gives that by name, the number comes from EndpointSlices.
 func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
 	service string) (int32, error) {
 	switch target := port.TargetPort; {
@@ -165,10 +161,11 @@ func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, 
 	}
 	for i := range slices.Items {
 		for _, p := range slices.Items[i].Ports {
-			if ptr.Deref(p.Name, "") == port.Name {
-				return ptr.Deref(p.Port, 0), nil
+			if ptr.Deref(p.Name, "") == port.Name && p.Port != nil {
+				return *p.Port, nil
 			}
 		}
 	}
-	return 0, nil
+	return 0, fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
+		"endpoint with its number: %s", port.TargetPort.StrVal, service, seeNodes(ls))
 }

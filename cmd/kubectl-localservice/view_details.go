@@ -89,11 +89,11 @@ func (c *cluster) events(ctx context.Context, namespace, name string, n *diagnos
 }
 
 // places returns where the nodes are.
-func (w *watcher) places() map[string]view.Place {
-	places := map[string]view.Place{}
+func (w *watcher) places() map[string]*view.Place {
+	places := map[string]*view.Place{}
 	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.nodes, metav1.NamespaceAll) {
 		if place := view.NewPlace(node.Labels); place != (view.Place{}) {
-			places[node.Name] = place
+			places[node.Name] = &place
 		}
 	}
 	return places

@@ -90,7 +90,7 @@ func (w *watcher) load() {
 	defer w.mu.Unlock()
 	w.loaded = true
 	for _, ls := range inNamespace[v1alpha1.LocalService](w.localServices, metav1.NamespaceAll) {
-		w.touched[keyOf(ls)] = true
+		w.touched[cache.MetaObjectToName(ls).AsNamespacedName()] = true
 	}
 	w.signal()
 }
@@ -111,11 +111,11 @@ func (w *watcher) changed(s *source, object metav1.Object) {
 		return
 	}
 	if s == w.localServices {
-		w.touched[keyOf(object)] = true
+		w.touched[cache.MetaObjectToName(object).AsNamespacedName()] = true
 	} else {
 		for _, ls := range inNamespace[v1alpha1.LocalService](w.localServices, object.GetNamespace()) {
 			if s.concerns(object, ls) {
-				w.touched[keyOf(ls)] = true
+				w.touched[cache.MetaObjectToName(ls).AsNamespacedName()] = true
 			}
 		}
 	}
@@ -126,12 +126,8 @@ func (w *watcher) changed(s *source, object metav1.Object) {
 
 func (w *watcher) news() news {
 	w.mu.Lock()
-	n := news{loaded: w.loaded, lists: map[types.NamespacedName]*diagnose.NodeList{}}
-	for _, resource := range slices.Sorted(maps.Keys(w.problems)) {
-		if !slices.Contains(n.problems, w.problems[resource]) {
-			n.problems = append(n.problems, w.problems[resource])
-		}
-	}
+	n := news{loaded: w.loaded, lists: map[types.NamespacedName]*diagnose.NodeList{},
+		problems: slices.Compact(slices.Sorted(maps.Values(w.problems)))}
 	touched := w.touched
 	w.touched = map[types.NamespacedName]bool{}
 	w.mu.Unlock()
@@ -174,10 +170,6 @@ func (w *watcher) input(ls *v1alpha1.LocalService) diagnose.Input {
 		in.Nodes = diagnose.KnownNodes(in)
 	}
 	return in
-}
-
-func keyOf(object metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // concerning returns the objects in the namespace of a LocalService that concern it.

@@ -270,7 +270,6 @@ n3     demo-n3   demo-n3.default.svc.d   0/0         gone: the LocalService does
 		if err != nil {
 			t.Fatal(err)
 		}
-		printer.remember()
 		for _, lists := range [][2]*diagnose.NodeList{{nil, before}, {before, before}, {before, now}} {
 			if err := printer.printChanges(lists[0], lists[1]); err != nil {
 				t.Fatal(err)

@@ -50,9 +50,9 @@ func troubled(nodes int) *view.Matrix {
 		column.Name = name
 		m.Columns["default/"+name] = column
 	}
-	m.Places = map[string]view.Place{}
+	m.Places = map[string]*view.Place{}
 	for i := range nodes {
-		m.Places[fmt.Sprintf("n%04d", i)] = view.Place{Zone: "eu-west-1" + string("abc"[i%3]), Pool: "general"}
+		m.Places[fmt.Sprintf("n%04d", i)] = &view.Place{Zone: "eu-west-1" + string("abc"[i%3]), Pool: "general"}
 	}
 	return m
 }

@@ -5,12 +5,13 @@ import "reflect"
 // Changes returns the items of a list that differ from those in the list before, which may be nil. Names that are gone
 // come last, as items with the reason NameGone.
 func Changes(before, now *NodeList) []Node {
+	if before == nil {
+		return now.Items
+	}
 	type id struct{ node, hostname string }
 	were := map[id]*Node{}
-	if before != nil {
-		for i := range before.Items {
-			were[id{before.Items[i].Node, before.Items[i].Hostname}] = &before.Items[i]
-		}
+	for i := range before.Items {
+		were[id{before.Items[i].Node, before.Items[i].Hostname}] = &before.Items[i]
 	}
 	var changes []Node
 	for i := range now.Items {
@@ -20,9 +21,6 @@ func Changes(before, now *NodeList) []Node {
 		if was == nil || !reflect.DeepEqual(was, n) {
 			changes = append(changes, *n)
 		}
-	}
-	if before == nil {
-		return changes
 	}
 	for i := range before.Items {
 		if n := before.Items[i]; were[id{n.Node, n.Hostname}] != nil {

@@ -19,24 +19,19 @@ import (
 // a wrong label, or with one that somebody else set, such as their template, show nothing. Nor do those on nodes with
 // names too long for a label, which the policies leave to the controller.
 func (v *view) nodeLabels() NodeLabels {
-	var found NodeLabels
+	var newest LabelOrigin
+	pods := map[LabelOrigin]int{}
 	byTime := func(a, b *corev1.Pod) int { return scheduled(a).Compare(scheduled(b)) }
 	for _, pod := range slices.SortedStableFunc(slices.Values(v.Pods), byTime) {
 		if node := pod.Spec.NodeName; node == "" || pod.Labels[v.nodeLabelKey] != node {
 			continue
 		}
-		origin := labelOrigin(pod, v.nodeLabelKey)
-		switch origin {
-		case AtBinding:
-			found.AtBinding++
-		case ByController:
-			found.ByController++
-		default:
-			continue
+		if origin := labelOrigin(pod, v.nodeLabelKey); origin != "" {
+			pods[origin]++
+			newest = origin
 		}
-		found.Newest = origin
 	}
-	return found
+	return NodeLabels{Newest: newest, AtBinding: pods[AtBinding], ByController: pods[ByController]}
 }
 
 // scheduled returns when a pod got its node.

@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -259,30 +260,23 @@ func (v *view) node(name *name) Node {
 func byName(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
 
 // endpoints counts the endpoints of a name, and returns the addresses of the ready ones, sorted.
-func endpoints(published []discoveryv1.Endpoint) (count Endpoints, addresses []string) {
-	ready := map[string]bool{} // by pod, or address where there is none
+func endpoints(published []discoveryv1.Endpoint) (_ Endpoints, addresses []string) {
+	all, ready := sets.New[string](), sets.New[string]() // of pods, or addresses where there is none
 	addresses = []string{}
 	for _, e := range published {
-		// The API treats unknown as ready.
-		isReady := e.Conditions.Ready == nil || *e.Conditions.Ready
-		if len(e.Addresses) == 0 || !isReady && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+		if len(e.Addresses) == 0 || !isReady(&e) && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
 			continue
 		}
 		id := e.Addresses[0]
 		if e.TargetRef != nil {
 			id = e.TargetRef.Kind + "/" + e.TargetRef.Name
 		}
-		ready[id] = ready[id] || isReady
-		if isReady {
+		all.Insert(id)
+		if isReady(&e) {
+			ready.Insert(id)
 			addresses = append(addresses, e.Addresses...)
 		}
 	}
-	for _, isReady := range ready {
-		count.Total++
-		if isReady {
-			count.Ready++
-		}
-	}
 	slices.Sort(addresses)
-	return count, slices.Compact(addresses)
+	return Endpoints{Ready: len(ready), Total: len(all)}, slices.Compact(addresses)
 }

@@ -16,7 +16,7 @@ type Matrix struct {
 	// Columns are the LocalServices, by <namespace>/<name>.
 	Columns map[string]*Column
 	// Places are where the nodes are, by name; none where the user may not list nodes.
-	Places map[string]Place
+	Places map[string]*Place
 }
 
 // Place is where a node is, according to its labels.
@@ -134,7 +134,7 @@ func Updates(before, now *Matrix) []Update {
 			updates = append(updates, Update{Columns: []*Column{change}})
 		}
 	}
-	if places := changedPlaces(before.Places, now.Places); len(places) > 0 {
+	if places := changed(before.Places, now.Places); len(places) > 0 {
 		updates = append(updates, Update{Places: places})
 	}
 	if before.Loaded != now.Loaded || !slices.Equal(before.Problems, now.Problems) { // Last: now all is sent.
@@ -143,19 +143,20 @@ func Updates(before, now *Matrix) []Update {
 	return updates
 }
 
-func changedPlaces(before, now map[string]Place) map[string]*Place {
-	changed := map[string]*Place{}
-	for node, place := range now {
-		if was, found := before[node]; !found || was != place {
-			changed[node] = &place
+// changed returns the values that are new or differ from those before, and nil for the keys that are gone.
+func changed[T comparable](before, now map[string]*T) map[string]*T {
+	changes := map[string]*T{}
+	for key, value := range now {
+		if was := before[key]; was == nil || *was != *value {
+			changes[key] = value
 		}
 	}
-	for node := range before {
-		if _, found := now[node]; !found {
-			changed[node] = nil
+	for key := range before {
+		if now[key] == nil {
+			changes[key] = nil
 		}
 	}
-	return changed
+	return changes
 }
 
 // changeOf returns a column with the cells that have changed, nil if nothing has.
@@ -167,17 +168,7 @@ func changeOf(before, now *Column) *Column {
 		return now
 	}
 	change := *now
-	change.Cells = map[string]*Cell{}
-	for row, cell := range now.Cells {
-		if was := before.Cells[row]; was == nil || *was != *cell {
-			change.Cells[row] = cell
-		}
-	}
-	for row := range before.Cells {
-		if now.Cells[row] == nil {
-			change.Cells[row] = nil
-		}
-	}
+	change.Cells = changed(before.Cells, now.Cells)
 	same := before.Mode == now.Mode && before.GroupBy == now.GroupBy && before.Message == now.Message &&
 		before.Summary == now.Summary
 	if same && len(change.Cells) == 0 {
