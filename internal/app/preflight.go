@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -67,12 +67,12 @@ func (c *preflight) check(ctx context.Context) error {
 		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster "+
 			"runs"+causeSeparator+"%w", c.host, err)
 	}
-	needed := clusterPermissions
+	needed := []permission{{"", "nodes", "", "", []string{"get", "list", "watch"}}}
 	if len(c.namespaces) == 0 {
-		needed = slices.Concat(needed, namespacePermissions)
+		needed = append(needed, permissionsIn(metav1.NamespaceAll)...)
 	}
 	if c.leaseNamespace != "" {
-		needed = append(slices.Clip(needed),
+		needed = append(needed,
 			permission{"coordination.k8s.io", "leases", "", c.leaseNamespace, []string{"get", "create", "update"}})
 	}
 	missing, err := c.missing(ctx, needed)
@@ -94,11 +94,7 @@ func (c *preflight) install() string {
 func (c *preflight) checkNamespace(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	needed := slices.Clone(namespacePermissions)
-	for i := range needed {
-		needed[i].namespace = namespace
-	}
-	missing, err := c.missing(ctx, needed)
+	missing, err := c.missing(ctx, permissionsIn(namespace))
 	if len(missing) > 0 {
 		err = fmt.Errorf("namespace %s is skipped until it exists and permissions are granted there: %s: %s",
 			namespace, strings.Join(missing, ", "), c.install())
@@ -129,20 +125,17 @@ type permission struct {
 	verbs                                   []string
 }
 
-// The permissions that are needed cluster-wide, and in each namespace.
-var (
-	clusterPermissions = []permission{
-		{"", "nodes", "", "", []string{"get", "list", "watch"}},
+// permissionsIn returns the permissions that are needed in a namespace, or in all for "".
+func permissionsIn(namespace string) []permission {
+	return []permission{
+		{v1alpha1.GroupName, "localservices", "", namespace, []string{"get", "list", "watch"}},
+		{v1alpha1.GroupName, "localservices", "status", namespace, []string{"patch"}},
+		{"", "services", "", namespace, []string{"list", "watch", "create", "patch", "delete"}},
+		{"discovery.k8s.io", "endpointslices", "", namespace, []string{"list", "watch"}},
+		{"", "pods", "", namespace, []string{"list", "watch", "patch"}},
+		{"events.k8s.io", "events", "", namespace, []string{"create", "patch"}},
 	}
-	namespacePermissions = []permission{
-		{v1alpha1.GroupName, "localservices", "", "", []string{"get", "list", "watch"}},
-		{v1alpha1.GroupName, "localservices", "status", "", []string{"patch"}},
-		{"", "services", "", "", []string{"list", "watch", "create", "patch", "delete"}},
-		{"discovery.k8s.io", "endpointslices", "", "", []string{"list", "watch"}},
-		{"", "pods", "", "", []string{"list", "watch", "patch"}},
-		{"events.k8s.io", "events", "", "", []string{"create", "patch"}},
-	}
-)
+}
 
 // missing returns the needed permissions that are not granted to us.
 func (c *preflight) missing(ctx context.Context, needed []permission) (missing []string, err error) {
@@ -195,25 +188,19 @@ func (p *permission) describe(verb string) string {
 
 // waitUntil checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
 func waitUntil(ctx context.Context, check func(context.Context) error, interval time.Duration) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	complaints := newComplaints()
-	for {
+	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (done bool, _ error) {
 		err := check(ctx)
 		if err == nil {
-			return ctx.Err()
+			return true, ctx.Err()
 		}
 		// The words of the cause may change with each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
 		if ctx.Err() == nil && complaints.isNews("", message) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
+		return false, nil
+	})
 }
 
 // watchErrorHandler logs why a resource cannot be listed or watched, but not at every retry of the reflector, which has
