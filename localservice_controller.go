@@ -116,7 +116,7 @@ func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node stri
 // serviceChanged enqueues the LocalServices that control the Service or want its name.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	for _, service := range []*cache.Service{before, after} {
-		for key := range c.caches.LocalServicesOf(service) {
+		for _, key := range c.caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, batchPeriod)
 		}
 	}

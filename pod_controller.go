@@ -98,7 +98,7 @@ func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService
 		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
 		return
 	}
-	for pod := range c.caches.Pods.Unlabelled(after.Namespace) {
+	for _, pod := range c.caches.Pods.Unlabelled(after.Namespace) {
 		if plan.SelectsPod(after, pod.Labels()) {
 			c.loop.Add(cache.KeyOf(pod))
 		}

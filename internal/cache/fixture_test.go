@@ -32,7 +32,7 @@ func newCachesOf(t *testing.T, kube kubernetes.Interface, namespaces ...string) 
 }
 
 // show adds objects to a cache.
-func show[T any](t *testing.T, store *Store[T], objects ...*T) {
+func show[T cache.Object](t *testing.T, store *Store[T], objects ...T) {
 	t.Helper()
 	for _, object := range objects {
 		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Add(object); err != nil {
@@ -42,7 +42,7 @@ func show[T any](t *testing.T, store *Store[T], objects ...*T) {
 }
 
 // hide removes objects from a cache.
-func hide[T any](t *testing.T, store *Store[T], objects ...*T) {
+func hide[T cache.Object](t *testing.T, store *Store[T], objects ...T) {
 	t.Helper()
 	for _, object := range objects {
 		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Delete(object); err != nil {

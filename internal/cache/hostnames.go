@@ -116,6 +116,6 @@ func (s *HostnameSlice) same(other *HostnameSlice) bool {
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (s *HostnameSlice) DeepCopyObject() runtime.Object { return new(*s) }
 
-func indexByLocalService(obj any) ([]string, error) {
-	return []string{obj.(*HostnameSlice).LocalService().String()}, nil
+func indexByLocalService(slice *HostnameSlice) ([]string, error) {
+	return []string{slice.LocalService().String()}, nil
 }

@@ -4,7 +4,6 @@ package cache
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -47,11 +46,11 @@ var scheduledPods = fields.AndSelectors(
 
 // Caches are the caches of all resources that the controllers watch.
 type Caches struct {
-	LocalServices  *Store[v1alpha1.LocalService]
+	LocalServices  *Store[*v1alpha1.LocalService]
 	Nodes          *Nodes
 	Services       *Services
-	EndpointSlices *Store[EndpointSlice]
-	HostnameSlices *Store[HostnameSlice]
+	EndpointSlices *Store[*EndpointSlice]
+	HostnameSlices *Store[*HostnameSlice]
 	Pods           *Pods
 
 	gates gates // of the namespaces that are watched
@@ -80,30 +79,31 @@ func New(o Options) (*Caches, error) {
 	c := &Caches{
 		gates: gates,
 		LocalServices: newStore("localservices."+v1alpha1.GroupName, gates, o.LocalServices, readLocalService,
-			cache.Indexers{bySelector: indexBySelector, labelsPods: indexLabelsPods}, o.OnWatchError),
+			cache.TypedIndexers[*v1alpha1.LocalService]{bySelector: indexBySelector, labelsPods: indexLabelsPods},
+			o.OnWatchError),
 		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
 			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
-		}, trimNode, cache.Indexers{}, o.OnWatchError)},
+		}, trimNode, nil, o.OnWatchError)},
 		Services: &Services{newStore("services", gates,
 			func(namespace string) cache.SharedIndexInformer {
 				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
 			}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-			cache.Indexers{byOwner: indexOwner}, o.OnWatchError)},
+			cache.TypedIndexers[*Service]{byOwner: indexOwner}, o.OnWatchError)},
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
 			endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
-			cache.Indexers{readyByLocalService: indexReady}, o.OnWatchError),
+			cache.TypedIndexers[*EndpointSlice]{readyByLocalService: indexReady}, o.OnWatchError),
 		HostnameSlices: newStore("endpointslices.discovery.k8s.io", gates,
 			endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-			cache.Indexers{byLocalService: indexByLocalService}, o.OnWatchError),
+			cache.TypedIndexers[*HostnameSlice]{byLocalService: indexByLocalService}, o.OnWatchError),
 	}
-	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() *Store[Pod] {
+	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() *Store[*Pod] {
 		return newStore(podsResource, gates, func(namespace string) cache.SharedIndexInformer {
 			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
 				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
 		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-			cache.Indexers{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
+			cache.TypedIndexers[*Pod]{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
 	})
 	return c, c.LocalServices.OnChange(c.Pods.localServiceChanged)
 }
@@ -160,37 +160,33 @@ func hasSynced(caches []runner, namespace string) bool {
 
 // LocalServicesOf returns the keys of the LocalServices that control a Service or may want its name: their own name is
 // the same, or the part before one of its dashes. The Service may be nil, and its LocalService may be gone.
-func (c *Caches) LocalServicesOf(service *Service) iter.Seq[types.NamespacedName] {
-	return func(yield func(types.NamespacedName) bool) {
-		if service == nil {
-			return
-		}
-		namespace, name := service.GetNamespace(), service.GetName()
-		controller := service.Controller()
-		if controller.IsLocalService() && !yield(types.NamespacedName{Namespace: namespace, Name: controller.Name}) {
-			return
-		}
-		// With mode Hostnames, a LocalService has a Service of its own name.
-		ls := c.LocalServices.Get(namespace, name)
-		isName := ls != nil && ls.Spec.Mode == v1alpha1.ModeHostnames
-		if isName && !yield(types.NamespacedName{Namespace: namespace, Name: name}) {
-			return
-		}
-		for i := range name {
-			if name[i] == '-' && c.LocalServices.Get(namespace, name[:i]) != nil &&
-				!yield(types.NamespacedName{Namespace: namespace, Name: name[:i]}) {
-				return
-			}
+func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName) {
+	if service == nil {
+		return nil
+	}
+	namespace, name := service.GetNamespace(), service.GetName()
+	add := func(ls string) { keys = append(keys, types.NamespacedName{Namespace: namespace, Name: ls}) }
+	if controller := service.Controller(); controller.IsLocalService() {
+		add(controller.Name)
+	}
+	// With mode Hostnames, a LocalService has a Service of its own name.
+	if ls := c.LocalServices.Get(namespace, name); ls != nil && ls.Spec.Mode == v1alpha1.ModeHostnames {
+		add(name)
+	}
+	for i := range name {
+		if name[i] == '-' && c.LocalServices.Get(namespace, name[:i]) != nil {
+			add(name[:i])
 		}
 	}
+	return keys
 }
 
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, ls.Namespace+"/"+ls.Name)
 	ready := make(map[string]bool, len(objs))
-	for _, obj := range objs {
-		ready[obj.(*EndpointSlice).Service] = true
+	for _, slice := range objs {
+		ready[slice.Service] = true
 	}
 	return ready
 }
@@ -199,8 +195,8 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 // pod, so that a namespace may have thousands of them.
 func (c *Caches) Selecting(p *Pod) bool {
 	for key, value := range p.Labels().All {
-		for ls := range typed[v1alpha1.LocalService](c.LocalServices.byIndex(p.GetNamespace(), bySelector,
-			selectorKey(p.GetNamespace(), key, value))) {
+		for _, ls := range c.LocalServices.byIndex(p.GetNamespace(), bySelector,
+			selectorKey(p.GetNamespace(), key, value)) {
 			if plan.SelectsPod(ls, p.Labels()) {
 				return true
 			}
@@ -213,22 +209,21 @@ func (c *Caches) Selecting(p *Pod) bool {
 func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlice {
 	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
 	byName := make(map[string]plan.EndpointSlice, len(objs))
-	for slice := range typed[HostnameSlice](objs) {
+	for _, slice := range objs {
 		byName[slice.GetName()] = slice
 	}
 	return byName
 }
 
-func indexReady(obj any) ([]string, error) {
-	if s := obj.(*EndpointSlice); s.Ready {
+func indexReady(s *EndpointSlice) ([]string, error) {
+	if s.Ready {
 		return []string{s.GetNamespace() + "/" + s.LocalService.Value()}, nil
 	}
 	return nil, nil
 }
 
 // indexBySelector indexes a LocalService by the first pair of its selector. Any pair would do.
-func indexBySelector(obj any) ([]string, error) {
-	ls := obj.(*v1alpha1.LocalService)
+func indexBySelector(ls *v1alpha1.LocalService) ([]string, error) {
 	if len(ls.Spec.Selector) == 0 || !plan.LabelsPods(ls) {
 		return nil, nil
 	}
@@ -236,8 +231,8 @@ func indexBySelector(obj any) ([]string, error) {
 	return []string{selectorKey(ls.Namespace, key, ls.Spec.Selector[key])}, nil
 }
 
-func indexLabelsPods(obj any) ([]string, error) {
-	if plan.LabelsPods(obj.(*v1alpha1.LocalService)) {
+func indexLabelsPods(ls *v1alpha1.LocalService) ([]string, error) {
+	if plan.LabelsPods(ls) {
 		return []string{""}, nil
 	}
 	return nil, nil
@@ -245,8 +240,8 @@ func indexLabelsPods(obj any) ([]string, error) {
 
 func selectorKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
 
-func indexUnlabelled(obj any) ([]string, error) {
-	if p := obj.(*Pod); !p.labelled {
+func indexUnlabelled(p *Pod) ([]string, error) {
+	if !p.labelled {
 		return []string{p.GetNamespace()}, nil
 	}
 	return nil, nil

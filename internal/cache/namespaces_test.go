@@ -69,7 +69,7 @@ func TestNamespaces(t *testing.T) {
 			}
 			for _, namespace := range []string{"a", "b", "c"} {
 				want := slices.Contains(namespaces, namespace)
-				pods := slices.Collect(c.Pods.Unlabelled(namespace))
+				pods := c.Pods.Unlabelled(namespace)
 				if got := c.LocalServices.Get(namespace, "demo") != nil; got != want {
 					t.Errorf("the LocalService of %s is known: %v, want %v", namespace, got, want)
 				}

@@ -33,7 +33,7 @@ func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
 
 // Nodes is the cache of Nodes.
-type Nodes struct{ *Store[Node] }
+type Nodes struct{ *Store[*Node] }
 
 // Selected returns the names of the nodes that a LocalService selects, in no order.
 func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {

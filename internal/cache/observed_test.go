@@ -169,7 +169,7 @@ func TestObservedByInformer(t *testing.T) {
 }
 
 // watchedStore is a store of Services that begins with a list of resource version 5, and then uses a watch.
-func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Service) *Store[Service] {
+func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Service) *Store[*Service] {
 	t.Helper()
 	list := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
 	for _, service := range listed {
@@ -182,7 +182,7 @@ func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Servi
 		},
 	}, noWatchList{}), &corev1.Service{}, 0, cache.Indexers{})
 	store := newStore("services", newGates(nil), func(string) cache.SharedIndexInformer { return informer },
-		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, cache.Indexers{},
+		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, nil,
 		func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler })
 	go store.run(t.Context())
 	time.Sleep(time.Second)

@@ -20,16 +20,16 @@ const podsLinger = time.Minute
 // Pods is the cache of Pods. Pods are by far the most numerous objects, so it is empty, and watches nothing, while no
 // LocalService needs labels on them.
 type Pods struct {
-	newStore func() *Store[Pod]
+	newStore func() *Store[*Pod]
 	needed   func() bool // reports whether labels on pods are needed
 	look     chan struct{}
 	changed  []func(before, after *Pod)
 
 	mu    sync.Mutex
-	store *Store[Pod] // nil while pods are not watched
+	store *Store[*Pod] // nil while pods are not watched
 }
 
-func newPods(needed func() bool, newStore func() *Store[Pod]) *Pods {
+func newPods(needed func() bool, newStore func() *Store[*Pod]) *Pods {
 	p := &Pods{newStore: newStore, needed: needed, look: make(chan struct{}, 1)}
 	p.look <- struct{}{}
 	return p
@@ -89,17 +89,17 @@ func (p *Pods) start(ctx context.Context) (stop func()) {
 	}
 }
 
-func (p *Pods) setStore(store *Store[Pod]) {
+func (p *Pods) setStore(store *Store[*Pod]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.store = store
 }
 
 // current returns the store, an empty one while pods are not watched.
-func (p *Pods) current() *Store[Pod] {
+func (p *Pods) current() *Store[*Pod] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return cmp.Or(p.store, &Store[Pod]{resource: podsResource})
+	return cmp.Or(p.store, &Store[*Pod]{resource: podsResource})
 }
 
 // HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began, if pods
@@ -122,6 +122,6 @@ func (p *Pods) Get(namespace, name string) *Pod { return p.current().Get(namespa
 func (p *Pods) All() iter.Seq[*Pod] { return p.current().All() }
 
 // Unlabelled returns the pods of a namespace whose node label is not right.
-func (p *Pods) Unlabelled(namespace string) iter.Seq[*Pod] {
-	return typed[Pod](p.current().byIndex(namespace, unlabelledByNamespace, namespace))
+func (p *Pods) Unlabelled(namespace string) []*Pod {
+	return p.current().byIndex(namespace, unlabelledByNamespace, namespace)
 }

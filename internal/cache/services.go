@@ -12,14 +12,13 @@ const byOwner = "owner"
 
 // Services is the cache of Services. It is indexed by what plans ask for, so that an answer is exactly as new as the
 // cache.
-type Services struct{ *Store[Service] }
+type Services struct{ *Store[*Service] }
 
 // ownerKey returns the key of a LocalService in an index. The UID alone is not enough: a Service in another namespace
 // may claim it, too.
 func ownerKey(namespace string, uid types.UID) string { return namespace + "/" + string(uid) }
 
-func indexOwner(obj any) ([]string, error) {
-	service := obj.(*Service)
+func indexOwner(service *Service) ([]string, error) {
 	if controller := service.Controller(); controller.IsLocalService() {
 		return []string{ownerKey(service.GetNamespace(), controller.UID)}, nil
 	}
@@ -30,7 +29,7 @@ func indexOwner(obj any) ([]string, error) {
 func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
 	objs := s.byIndex(ls.Namespace, byOwner, ownerKey(ls.Namespace, ls.UID))
 	owned := make(map[string]plan.Service, len(objs))
-	for service := range typed[Service](objs) {
+	for _, service := range objs {
 		owned[service.GetName()] = service
 	}
 	return owned

@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Store gives access to the cache of one resource, whose objects are of type *T. They must not be changed.
-type Store[T any] struct {
+// Store gives access to the cache of one resource, whose objects are of type T, a pointer. They must not be changed.
+type Store[T cache.Object] struct {
 	resource string
-	watched  byNamespace[*watched] // fixed at the start
+	watched  byNamespace[*watched[T]] // fixed at the start
 }
 
 // watched is a resource in one namespace, or in all.
-type watched struct {
-	cache.SharedIndexInformer
+type watched[T cache.Object] struct {
+	cache.TypedSharedIndexInformer[T]
 	gate     <-chan struct{} // closed when the namespace is opened
 	received received
 	synced   []cache.InformerSynced // of the informer and of its handlers
@@ -29,12 +29,13 @@ type watched struct {
 
 // newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. The
 // setters of an informer can fail only after it has started.
-func newStore[T, Full any](resource string, gates gates, newInformer func(namespace string) cache.SharedIndexInformer,
-	trim func(Full) (*T, error), indexers cache.Indexers, onWatchError OnWatchError) *Store[T] {
-	s := &Store[T]{resource: resource, watched: byNamespace[*watched]{}}
+func newStore[T cache.Object, Full any](resource string, gates gates,
+	newInformer func(namespace string) cache.SharedIndexInformer, trim func(Full) (T, error),
+	indexers cache.TypedIndexers[T], onWatchError OnWatchError) *Store[T] {
+	s := &Store[T]{resource: resource, watched: byNamespace[*watched[T]]{}}
 	for namespace, gate := range gates {
-		informer := newInformer(namespace)
-		s.watched[namespace] = &watched{SharedIndexInformer: informer, gate: gate,
+		informer := cache.NewTypedSharedIndexInformer[T](newInformer(namespace))
+		s.watched[namespace] = &watched[T]{TypedSharedIndexInformer: informer, gate: gate,
 			synced: []cache.InformerSynced{informer.HasSynced}}
 		utilruntime.Must(informer.SetTransform(func(obj any) (any, error) {
 			if full, ok := obj.(Full); ok {
@@ -42,32 +43,32 @@ func newStore[T, Full any](resource string, gates gates, newInformer func(namesp
 			}
 			return obj, nil // Trimmed before, or a tombstone.
 		}))
-		utilruntime.Must(informer.AddIndexers(indexers))
+		utilruntime.Must(informer.AddTypedIndexers(indexers))
 		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace))))
 	}
 	return s
 }
 
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
-func (s *Store[T]) Get(namespace, name string) *T {
+func (s *Store[T]) Get(namespace, name string) (obj T) {
 	informer := s.watched.of(namespace)
 	if informer == nil {
-		return nil
+		return obj
 	}
 	// GetByKey never fails.
-	obj, exists, _ := informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
-	if !exists {
-		return nil
+	found, exists, _ := informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
+	if exists {
+		obj = found.(T)
 	}
-	return obj.(*T)
+	return obj
 }
 
 // All returns all objects, in no order.
-func (s *Store[T]) All() iter.Seq[*T] {
-	return func(yield func(*T) bool) {
+func (s *Store[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
 		for _, informer := range s.watched {
-			for obj := range typed[T](informer.GetStore().List()) {
-				if !yield(obj) {
+			for _, obj := range informer.GetStore().List() {
+				if !yield(obj.(T)) {
 					return
 				}
 			}
@@ -78,12 +79,9 @@ func (s *Store[T]) All() iter.Seq[*T] {
 // Keys returns the keys of all objects, in no order.
 func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 	return func(yield func(types.NamespacedName) bool) {
-		for _, informer := range s.watched {
-			for _, key := range informer.GetStore().ListKeys() {
-				// The keys of a store are those of objects.
-				if name, err := cache.ParseObjectName(key); err == nil && !yield(name.AsNamespacedName()) {
-					return
-				}
+		for obj := range s.All() {
+			if !yield(KeyOf(obj)) {
+				return
 			}
 		}
 	}
@@ -100,24 +98,14 @@ func (s *Store[T]) hasAny(index string) bool {
 }
 
 // byIndex returns the objects of a namespace with a value in an index, in no order.
-func (s *Store[T]) byIndex(namespace, index, value string) []any {
+func (s *Store[T]) byIndex(namespace, index, value string) []T {
 	informer := s.watched.of(namespace)
 	if informer == nil {
 		return nil
 	}
 	// Every index that is asked for exists, so this cannot fail.
-	objs, _ := informer.GetIndexer().ByIndex(index, value)
+	objs, _ := informer.GetTypedIndexer().ByTypedIndex(index, value)
 	return objs
-}
-
-func typed[T any](objs []any) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for _, obj := range objs {
-			if !yield(obj.(*T)) {
-				return
-			}
-		}
-	}
 }
 
 // lastSyncedVersion returns the resource version up to which the cache has observed a namespace.
@@ -131,24 +119,19 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. If T
 // has a method same, changes that affect no kept field are left out: heartbeats must not cause work. changed must not
 // block.
-func (s *Store[T]) OnChange(changed func(before, after *T)) error {
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { changed(nil, obj.(*T)) },
-		UpdateFunc: func(old, obj any) {
-			before, after := old.(*T), obj.(*T)
-			if kept, ok := any(before).(interface{ same(*T) bool }); !ok || !kept.same(after) {
+func (s *Store[T]) OnChange(changed func(before, after T)) error {
+	var none T
+	handler := cache.TypedResourceEventHandlerFuncs[T]{
+		AddFunc: func(obj T) { changed(none, obj) },
+		UpdateFunc: func(before, after T) {
+			if kept, ok := any(before).(interface{ same(T) bool }); !ok || !kept.same(after) {
 				changed(before, after)
 			}
 		},
-		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj // The event was missed.
-			}
-			changed(obj.(*T), nil)
-		},
+		DeleteFunc: func(obj cache.DeletedObject[T]) { changed(obj.OptionalObj, none) },
 	}
 	for _, w := range s.watched {
-		registration, err := w.AddEventHandler(handler)
+		registration, err := w.AddTypedEventHandler(handler)
 		if err != nil {
 			return fmt.Errorf("watch changes: %w", err)
 		}
@@ -166,7 +149,7 @@ func (s *Store[T]) run(ctx context.Context) {
 }
 
 // run fills the cache once the namespace is opened, until ctx is done.
-func (w *watched) run(ctx context.Context) {
+func (w *watched[T]) run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-w.gate:

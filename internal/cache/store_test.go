@@ -15,14 +15,16 @@ type handlers struct {
 	cache.ResourceEventHandler
 }
 
-func (h *handlers) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (h *handlers) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (
+	cache.ResourceEventHandlerRegistration, error) {
 	h.ResourceEventHandler = handler
 	return registration{}, nil
 }
 
 // storeOf is a store of Nodes with an informer.
-func storeOf(informer cache.SharedIndexInformer) *Store[Node] {
-	return &Store[Node]{watched: byNamespace[*watched]{metav1.NamespaceAll: {SharedIndexInformer: informer}}}
+func storeOf(informer cache.SharedIndexInformer) *Store[*Node] {
+	return &Store[*Node]{watched: byNamespace[*watched[*Node]]{metav1.NamespaceAll: {
+		TypedSharedIndexInformer: cache.NewTypedSharedIndexInformer[*Node](informer)}}}
 }
 
 type registration struct {
