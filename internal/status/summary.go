@@ -58,8 +58,8 @@ func rename(message, from, to string) string {
 	const longestBase = 58 // of a name that the API server generates
 	base := from + "-"
 	generated := regexp.QuoteMeta(base[:min(len(base), longestBase)]) + `[a-z0-9]{5}\b`
-	// A name may also be a word of the message, such as quota: it counts only in quotes, or after the namespace.
-	return regexp.MustCompile(`(["'/])(?:`+generated+"|"+regexp.QuoteMeta(from)+`)(["'/ ,:;]|$)`).
+	// A name may also be a word of the message, such as quota: it counts only in quotes, or in a path.
+	return regexp.MustCompile(`(["'/])(?:`+generated+"|"+regexp.QuoteMeta(from)+`)(["'/ ,:;?]|$)`).
 		ReplaceAllString(message, "${1}"+to+"${2}")
 }
 

@@ -3,6 +3,8 @@ package status
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -65,10 +67,17 @@ func TestSummarize(t *testing.T) {
 		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
 			"forbidden: %s", name, why)}
 	}
+	unanswered := func(name string) error {
+		return &WriteError{Action: plan.Update, Namespace: "default", Name: name, Err: &url.Error{Op: "Patch",
+			URL: "https://host/api/v1/namespaces/default/services/" + name + "?fieldManager=x", Err: io.EOF}}
+	}
 	for name, c := range map[string]struct {
 		errs []error
 		want string
 	}{
+		"no answer, with the name in the address": {[]error{unanswered("demo-a"), unanswered("demo-b")},
+			`2 writes failed: 2 × update Service: Patch "https://host/api/v1/namespaces/default/services/…` +
+				`?fieldManager=x": EOF`},
 		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
 			`1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
 		"one that was tried under a generated name": {[]error{&WriteError{Action: plan.Replace, Namespace: "default",
