@@ -76,8 +76,8 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues every change: a sync that finds everything in place costs less than remembering this
-// controller's own writes. These, which change only the status, are enqueued later: if the cause of a failure reads
+// localServiceChanged enqueues a LocalService with another spec. One with another status, which most likely this
+// controller has written, is enqueued much later, to repair what others write: if the cause of a failure reads
 // differently each time, syncs would follow each other at once, in spite of their backoff.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isGone := before != nil && (after == nil || after.UID != before.UID)
@@ -85,7 +85,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.services.Refusals.Forget(before.UID)
 	}
 	if before != nil && !isGone && before.Generation == after.Generation {
-		c.loop.AddAfter(cache.KeyOf(after), writer.NumbersInterval)
+		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
 	// The garbage collector deletes the Services of one that is gone, but nodeWaits and observed may hold its key.
@@ -234,6 +234,6 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 		}
 	}
 	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then. A new status syncs anyway.
+		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then.
 	}
 }

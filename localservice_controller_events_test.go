@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -117,8 +118,10 @@ func TestLocalServiceEvents(t *testing.T) {
 		"spec changed": {func(f *fixture) {
 			f.set(testLocalService(inPlace(2), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
 		}, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
-		"status changed by another client": {func(f *fixture) { f.set(testLocalService(inPlace(7), onSSD)) },
-			[]string{"patch localservices/status demo 2/2 Ready"}},
+		"status changed by another client": {func(f *fixture) {
+			f.set(testLocalService(inPlace(7), onSSD))
+			time.Sleep(reconcile.MaxBackoff)
+		}, []string{"patch localservices/status demo 2/2 Ready"}},
 		"deleted": {func(f *fixture) { f.remove(testLocalService()) }, nil},
 	})
 }
