@@ -81,6 +81,9 @@ func fail(_ context.Context, w *world, s Step) {
 func pause(_ context.Context, w *world, s Step) {
 	w.disturb(s.For, retryTime)
 	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
+	if s.For > 30*time.Second { // Writes are given up after that time.
+		w.guard.allow(1) // A Service whose successor gets no answer is restored, and replaced again.
+	}
 	e := w.replicas[0].endpoint
 	w.stall(Step{For: s.For}, e)
 	e.Fail(Fault{Outcome: Paused, Until: time.Now().Add(s.For)})
