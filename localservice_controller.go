@@ -76,15 +76,16 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService with another spec. One with another status, which most likely this
-// controller has written, is enqueued much later, to repair what others write: if the cause of a failure reads
-// differently each time, syncs would follow each other at once, in spite of their backoff.
+// localServiceChanged enqueues a LocalService with another spec, or at a resync. One with another status, which most
+// likely this controller has written, is enqueued much later, to repair what others write: if the cause of a failure
+// reads differently each time, syncs would follow each other at once, in spite of their backoff.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isGone := before != nil && (after == nil || after.UID != before.UID)
 	if isGone {
 		c.services.Refusals.Forget(before.UID)
 	}
-	if before != nil && !isGone && before.Generation == after.Generation {
+	isResync := before != nil && after != nil && before.ResourceVersion == after.ResourceVersion
+	if before != nil && !isGone && before.Generation == after.Generation && !isResync {
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
