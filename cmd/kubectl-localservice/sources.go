@@ -92,7 +92,11 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 				w.changed(s, after)
 			}
 		},
-		DeleteFunc: func(gone cache.DeletedObject[metav1.Object]) { w.changed(s, gone.OptionalObj) },
+		DeleteFunc: func(gone cache.DeletedObject[metav1.Object]) {
+			if gone.OptionalObj != nil {
+				w.changed(s, gone.OptionalObj)
+			}
+		},
 	})
 	utilruntime.Must(err) // The informer has not been stopped.
 	s.hasSynced = registration.HasSynced
