@@ -84,8 +84,8 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	if isGone {
 		c.services.Refusals.Forget(before.UID)
 	}
-	isResync := before != nil && after != nil && before.ResourceVersion == after.ResourceVersion
-	if before != nil && !isGone && before.Generation == after.Generation && !isResync {
+	if before != nil && !isGone && before.Generation == after.Generation &&
+		before.ResourceVersion != after.ResourceVersion { // They are the same at a resync.
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
