@@ -2,7 +2,6 @@ package writer
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,35 +61,6 @@ func TestEachBeginsSlowly(t *testing.T) {
 		}
 		if begun != n || len(failed) > 0 {
 			t.Errorf("%d begun, %v", begun, failed)
-		}
-		checkTokens(t, w)
-	})
-}
-
-// TestEachOfManyBatches: the writes in flight never exceed the concurrency, plus one for each batch.
-func TestEachOfManyBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const concurrency, batches = 4, 3
-		w := NewPool(concurrency)
-		var running, most atomic.Int64
-		var all sync.WaitGroup
-		for range batches {
-			all.Go(func() {
-				if begun, failed := w.each(100, func(int) error {
-					now := running.Add(1)
-					for last := most.Load(); now > last && !most.CompareAndSwap(last, now); last = most.Load() {
-					}
-					defer running.Add(-1)
-					time.Sleep(time.Second)
-					return nil
-				}); begun != 100 || len(failed) > 0 {
-					t.Errorf("%d begun, %v", begun, failed)
-				}
-			})
-		}
-		all.Wait()
-		if got := most.Load(); got > concurrency+batches || got < concurrency {
-			t.Errorf("%d writes at a time, want %d at most", got, concurrency+batches)
 		}
 		checkTokens(t, w)
 	})
@@ -210,24 +180,6 @@ func TestEachStops(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestEachPanic: a panic over one item is an error of that item, with the place of the panic.
-func TestEachPanic(t *testing.T) {
-	var done atomic.Int64
-	w := NewPool(2)
-	begun, failed := w.each(3, func(i int) error {
-		if i == 1 {
-			panic("no such thing")
-		}
-		done.Add(1)
-		return nil
-	})
-	if begun != 3 || done.Load() != 2 || len(failed) != 1 ||
-		!strings.Contains(failed[1].Error(), "no such thing") || !strings.Contains(failed[1].Error(), "pool_test.go") {
-		t.Errorf("%d of %d done, %v", done.Load(), begun, failed)
-	}
-	checkTokens(t, w)
 }
 
 // TestEachPanicInMayBegin: a panic, from which the worker loop recovers, returns the tokens, and leaves no write

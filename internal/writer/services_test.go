@@ -105,7 +105,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestWritePanics: a panic over one Service is an error of that Service, which is retried soon.
+// TestWritePanics: a panic over one Service is an error of that Service, with the place of the panic, which is retried
+// soon.
 func TestWritePanics(t *testing.T) {
 	f := newFixture(t, 1)
 	f.answer = func(request string, _ *corev1.Service) error {
@@ -115,8 +116,9 @@ func TestWritePanics(t *testing.T) {
 		return nil
 	}
 	out, _ := f.write(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
-	if len(out.Failed) != 1 || !strings.Contains(out.Failed[0].Error(), "no such thing") || len(out.Refused) > 0 ||
-		len(out.Made[plan.Create]) != 2 || len(out.Made[plan.Delete]) != 1 {
+	got := fmt.Sprint(out.Failed)
+	if len(out.Failed) != 1 || !strings.Contains(got, "no such thing") || !strings.Contains(got, "services_test.go") ||
+		len(out.Refused) > 0 || len(out.Made[plan.Create]) != 2 || len(out.Made[plan.Delete]) != 1 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -235,35 +237,25 @@ func TestWriteStops(t *testing.T) {
 }
 
 // TestWriteForAnotherOwner: a Service to which admission gives another controller counts as refused, because the
-// garbage collector may delete it whenever it is created. One that has lost its controller stays.
+// garbage collector may delete it whenever it is created.
 func TestWriteForAnotherOwner(t *testing.T) {
-	for name, c := range map[string]struct {
-		admit func(*corev1.Service)
-		want  string // made, refused
-	}{
-		"another controller": {func(s *corev1.Service) { s.OwnerReferences[0].UID = "another" }, "0 1"},
-		"no controller":      {func(s *corev1.Service) { s.OwnerReferences = nil }, "1 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1)
-			f.answer = func(_ string, service *corev1.Service) error { c.admit(service); return nil }
-			out, _ := f.write(f.changes(plan.Create, "a"))
-			if got := fmt.Sprint(len(out.Made[plan.Create]), len(out.Refused)); got != c.want {
-				t.Errorf("%s, want %s: %+v", got, c.want, out)
-			}
-		})
+	f := newFixture(t, 1)
+	f.answer = func(_ string, service *corev1.Service) error {
+		service.OwnerReferences[0].UID = "another"
+		return nil
+	}
+	if out, _ := f.write(f.changes(plan.Create, "a")); len(out.Made) > 0 || len(out.Refused) != 1 {
+		t.Errorf("%+v", out)
 	}
 }
 
-// TestWriteSomeRefused: if all writes are refused, few are tried. If some are, the others are made.
+// TestWriteSomeRefused: if some writes are refused, the others are made, unless ten in a row are refused.
 func TestWriteSomeRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused      func(i int) bool
 		made, errors int
 		more         bool
 	}{
-		"nothing":             {func(int) bool { return false }, 100, 0, false},
-		"everything":          {func(int) bool { return true }, 0, maxFailures, false},
 		"every other one":     {func(i int) bool { return i%2 == 0 }, 50, 50, false},
 		"almost everything":   {func(i int) bool { return i%maxFailures != 0 }, 10, 90, false},
 		"all from the middle": {func(i int) bool { return i >= 50 }, 50, maxFailures, true},
@@ -287,20 +279,5 @@ func TestWriteSomeRefused(t *testing.T) {
 					len(out.Refused), out.More)
 			}
 		})
-	}
-}
-
-// TestWriteManyAtATime: each of many writes is made, and counted, once.
-func TestWriteManyAtATime(t *testing.T) {
-	f := newFixture(t, 8)
-	var refused []string // not ten in a row, which would end it
-	for i := range 10 {
-		refused = append(refused, fmt.Sprintf("delete demo-n%d5", i))
-	}
-	f.refusing(forbidden, refused...)
-	out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
-	slices.Sort(requests)
-	if len(out.Made[plan.Delete]) != 90 || len(out.Refused) != 10 || len(slices.Compact(requests)) != 100 {
-		t.Errorf("%d requests, %+v", len(requests), out)
 	}
 }
