@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -42,20 +41,19 @@ func TestConfirmWhateverTheStatus(t *testing.T) {
 // is read once, and only if there is anything to write.
 func TestWritesOfCurrentOnly(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit func(*metav1.PartialObjectMetadata)
+		edit func(*fixture)
 		made int
 	}{
-		"as the cache has it":            {func(*metav1.PartialObjectMetadata) {}, 2},
-		"with another status, or labels": {func(m *metav1.PartialObjectMetadata) { m.ResourceVersion = "99" }, 2},
-		"changed":                        {func(m *metav1.PartialObjectMetadata) { m.Generation++ }, 0},
-		"recreated":                      {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, 0},
-		"being deleted": {func(m *metav1.PartialObjectMetadata) {
-			m.DeletionTimestamp = new(now())
-		}, 0},
+		"as the cache has it":            {func(*fixture) {}, 2},
+		"with another status, or labels": {func(f *fixture) { f.live.ResourceVersion = "99" }, 2},
+		"changed":                        {func(f *fixture) { f.live.Generation++ }, 0},
+		"recreated":                      {func(f *fixture) { f.live.UID = "another" }, 0},
+		"being deleted":                  {func(f *fixture) { f.live.DeletionTimestamp = new(now()) }, 0},
+		"deleted":                        {func(f *fixture) { f.onRead(func() error { return notFound }) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)
-			c.edit(f.live)
+			c.edit(f)
 			out, requests := f.write(f.changes(plan.Create, "a"), f.changes(plan.Delete, "b"))
 			isStale := out.Stopped != nil && reconcile.IsStale(out.Stopped)
 			if len(requests) != c.made || isStale != (c.made == 0) || !isStale && out.Stopped != nil {
@@ -94,30 +92,5 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f.services.Write(t.Context(), f.ls, p)
 	if got := len(f.took()); got != 2 || !slices.Equal(f.events, []string{eventDeletingServices}) {
 		t.Errorf("%d deletions, events %v", got, f.events)
-	}
-}
-
-// TestNodeLabels: a node without labels exists.
-func TestNodeLabels(t *testing.T) {
-	for name, c := range map[string]struct {
-		node    string
-		answer  error
-		isThere bool
-		isKnown bool
-	}{
-		"there":        {"bare", nil, true, true},
-		"gone":         {"gone", notFound, false, true},
-		"not answered": {"bare", errors.New("no answer"), false, false},
-		"no name":      {"", errors.New("no answer"), false, true},
-		"no such name": {"a/b", errors.New("no answer"), false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, 1)
-			f.onNode = func(string) error { return c.answer }
-			if set, err := f.services.nodeLabels(t.Context(), c.node); (set != nil) != c.isThere ||
-				(err == nil) != c.isKnown {
-				t.Errorf("%v, %v", set, err)
-			}
-		})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -26,44 +25,39 @@ func (f *fixture) onRead(do func() error) {
 }
 
 // TestDeletionAsksForTheNode: a Service is deleted once the API server has confirmed that its node is gone, or is no
-// longer selected. A Service with external changes stays. One that is already gone is not a failure.
+// longer selected. A Service with external changes stays. One that is already gone is not a failure. No node has the
+// name if somebody has edited the annotation.
 func TestDeletionAsksForTheNode(t *testing.T) {
-	ssd := map[string]string{"disk": "ssd"}
+	ssd, noAnswer := map[string]string{"disk": "ssd"}, errors.New("no answer")
 	for name, c := range map[string]struct {
 		action        plan.Action
+		name          string // of the node
 		selector      map[string]string
 		node, service error  // the answers
 		want          string // made, refused, failed, stale, and requests
 	}{
-		"gone":                      {plan.Delete, nil, notFound, nil, "1 0 0 0 1"},
-		"there":                     {plan.Delete, nil, nil, nil, "0 0 0 1 0"},
-		"not selected":              {plan.Delete, ssd, nil, nil, "1 0 0 0 1"},
-		"not answered":              {plan.Delete, nil, errors.New("no answer"), nil, "0 0 1 0 0"},
-		"not permitted":             {plan.Delete, nil, forbidden, nil, "0 1 0 0 0"},
-		"there, but retired":        {plan.Retire, nil, nil, nil, "1 0 0 0 1"},
-		"the Service has changed":   {plan.Delete, ssd, notFound, conflict, "0 0 0 1 1"},
-		"the Service is gone":       {plan.Delete, ssd, notFound, notFound, "0 0 0 0 1"},
-		"the deletion is forbidden": {plan.Delete, ssd, notFound, forbidden, "0 1 0 0 1"},
+		"gone":                      {plan.Delete, "a", nil, notFound, nil, "1 0 0 0 1"},
+		"there":                     {plan.Delete, "a", nil, nil, nil, "0 0 0 1 0"},
+		"not selected":              {plan.Delete, "a", ssd, nil, nil, "1 0 0 0 1"},
+		"not answered":              {plan.Delete, "a", nil, noAnswer, nil, "0 0 1 0 0"},
+		"not permitted":             {plan.Delete, "a", nil, forbidden, nil, "0 1 0 0 0"},
+		"no name":                   {plan.Delete, "", nil, noAnswer, nil, "1 0 0 0 1"},
+		"no such name":              {plan.Delete, "a/b", nil, noAnswer, nil, "1 0 0 0 1"},
+		"there, but retired":        {plan.Retire, "a", nil, nil, nil, "1 0 0 0 1"},
+		"the Service has changed":   {plan.Delete, "a", ssd, notFound, conflict, "0 0 0 1 1"},
+		"the Service is gone":       {plan.Delete, "a", ssd, notFound, notFound, "0 0 0 0 1"},
+		"the deletion is forbidden": {plan.Delete, "a", ssd, notFound, forbidden, "0 1 0 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = c.selector })
 			f.onNode = func(string) error { return c.node }
 			f.refusing(c.service, "delete")
-			out, requests := f.write(f.changes(c.action, "a"))
+			out, requests := f.write(f.changes(c.action, c.name))
 			got := fmt.Sprint(len(out.Made[c.action]), len(out.Refused), len(out.Failed), len(out.Stale), len(requests))
 			if got != c.want {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
 			}
 		})
-	}
-}
-
-// TestNothingIsWrittenForADeletedLocalService: the command that deleted it may have orphaned its Services.
-func TestNothingIsWrittenForADeletedLocalService(t *testing.T) {
-	f := newFixture(t, 1)
-	f.onRead(func() error { return notFound })
-	if out, requests := f.write(f.changes(plan.Adopt, "a")); len(requests) > 0 || !reconcile.IsStale(out.Stopped) {
-		t.Errorf("%v, stopped by %v", requests, out.Stopped)
 	}
 }
 

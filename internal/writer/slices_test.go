@@ -303,12 +303,3 @@ func checkContestedSlice(t *testing.T, admit func(*discoveryv1.EndpointSlice)) {
 		}
 	})
 }
-
-// TestSliceKey: writes of a copy have the key of its source.
-func TestSliceKey(t *testing.T) {
-	for name, want := range map[string]string{"s1": "s1", "s1-named": "s1", "s1-named-named": "s1-named", "x": "x"} {
-		if got := SliceKey("default", name); got.Name != want || got.Namespace != "default" {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
