@@ -48,12 +48,14 @@ func TestCompute(t *testing.T) {
 			[]string{"Conflict demo-a", "Create demo-b"}, 0},
 		"foreign and unwanted": {newCluster(foreign("demo-a"), foreign("x")), nil, nil, 0},
 		"being deleted":        {newCluster(ours("a", terminating)), []string{"a"}, []string{"Wait demo-a"}, 0},
+		"a finalizer keeps what is replaced": {newCluster(ours("a", terminating), ours("b", addressed)),
+			[]string{"a", "b"}, []string{"Wait demo-a"}, 0},
+		"a finalizer keeps what is replaced, and one is in place": {
+			newCluster(ours("a", terminating), ours("b", addressed), ours("c")), []string{"a", "b", "c"},
+			[]string{"Wait demo-a", "Replace demo-b"}, 1},
 		"controlled by an earlier one of the same name": {newCluster(ours("a",
 			func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
 			[]string{"a"}, []string{"Wait demo-a"}, 0},
-		"owner, but not controller": {newCluster(ours("a",
-			func(s *corev1.Service) { s.OwnerReferences[0].Controller = nil })),
-			[]string{"a"}, []string{"Adopt demo-a"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.cluster.input(tmpl, c.nodes...)

@@ -199,30 +199,6 @@ func TestOverdue(t *testing.T) {
 	})
 }
 
-// TestRefusedOnesDoNotComeFirst: if a policy refuses the first half of the nodes, by name, those of the other half
-// still get their Services, in the first few attempts.
-func TestRefusedOnesDoNotComeFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const nodes = 40
-		f := newFixture(t, 4)
-		f.services.Shuffle = rand.Shuffle
-		f.refusing(forbidden, "create demo-a")
-		changes := f.changes(plan.Create, slices.Concat(nodeNames("a", nodes/2), nodeNames("b", nodes/2))...)
-		written := 0
-		for try := 0; written < nodes/2 && try < 10; try++ {
-			out, requests := f.write(changes)
-			written += len(out.Made[plan.Create])
-			changes = slices.DeleteFunc(changes, func(change plan.Change) bool {
-				return strings.HasPrefix(change.Node, "b") && slices.Contains(requests, "create "+change.Name)
-			})
-			time.Sleep(max(out.RetryAfter, time.Second))
-		}
-		if written != nodes/2 || len(changes) != nodes/2 {
-			t.Errorf("%d of %d accepted writes were made, %d changes remain", written, nodes/2, len(changes))
-		}
-	})
-}
-
 // TestSlowRefusals: if refusals are so slow that the time of the sync is over before ten of them, the rest waits in the
 // same way, and is not retried at once.
 func TestSlowRefusals(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 var refusedAttempt = Attempt{Owner: "uid-demo", Generation: 1, Name: "demo-a"}
 
 // TestRefusalsBackoff: a write is retried after 10 s, then after twice as long each time, up to 2 min. The last refusal
-// is remembered until then, and longer.
+// is remembered until then, and longer, but not for ever.
 func TestRefusalsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRefusals()
@@ -39,6 +39,10 @@ func TestRefusalsBackoff(t *testing.T) {
 		}
 		if left := r.RetryAfter(refusedAttempt); left != reconcile.MaxBackoff {
 			t.Errorf("after very many refusals: %s remaining", left)
+		}
+		time.Sleep(rememberedFor + 1)
+		if _, isRefused := r.Get(refusedAttempt); isRefused {
+			t.Error("a refusal that nobody reads is never forgotten")
 		}
 	})
 }
@@ -67,54 +71,6 @@ func TestRefusalsPutOff(t *testing.T) {
 				t.Errorf("%+v, %s remaining; want %+v", got, r.RetryAfter(refusedAttempt), step)
 			}
 			time.Sleep(step.left)
-		}
-	})
-}
-
-// TestRefusalsOfOthers: a refusal belongs to a name, an owner, and a generation of the owner, until it is removed.
-func TestRefusalsOfOthers(t *testing.T) {
-	for name, c := range map[string]struct {
-		edit func(*Attempt)
-		want bool
-	}{
-		"the same":           {func(*Attempt) {}, true},
-		"another generation": {func(a *Attempt) { a.Generation++ }, false},
-		"another owner":      {func(a *Attempt) { a.Owner = "another" }, false},
-		"another name":       {func(a *Attempt) { a.Name = "demo-b" }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, other := NewRefusals(), refusedAttempt
-			r.Add(refusedAttempt, errors.New("no"))
-			c.edit(&other)
-			if _, got := r.Get(other); got != c.want || (r.RetryAfter(other) > 0) != c.want {
-				t.Errorf("refused %t with %s remaining, want %t", got, r.RetryAfter(other), c.want)
-			}
-			if r.Remove(other); (r.RetryAfter(refusedAttempt) > 0) == c.want {
-				t.Errorf("after Remove %s remaining", r.RetryAfter(refusedAttempt))
-			}
-		})
-	}
-}
-
-// TestRefusalsBeginAgain: after a success the backoff begins with the shortest one.
-func TestRefusalsBeginAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals()
-		r.Add(refusedAttempt, errors.New("no"))
-		r.Add(refusedAttempt, errors.New("no"))
-		r.Remove(refusedAttempt)
-		r.Remove(refusedAttempt) // There is nothing to remove.
-		if refusal, isRefused := r.Get(refusedAttempt); isRefused || refusal != (Refusal{}) ||
-			r.RetryAfter(refusedAttempt) != 0 {
-			t.Errorf("removed: %t, %+v, %s remaining", isRefused, refusal, r.RetryAfter(refusedAttempt))
-		}
-		r.Add(refusedAttempt, errors.New("no"))
-		if left := r.RetryAfter(refusedAttempt); left != minRefusedBackoff {
-			t.Errorf("%s remaining, want %s", left, minRefusedBackoff)
-		}
-		time.Sleep(rememberedFor + 1)
-		if _, isRefused := r.Get(refusedAttempt); isRefused {
-			t.Error("a refusal that nobody reads is never forgotten")
 		}
 	})
 }
