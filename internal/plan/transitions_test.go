@@ -2,7 +2,6 @@ package plan
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,6 @@ import (
 )
 
 // TestImmutableTransitions: which changes of a spec the API server accepts as an update, and which need a replacement.
-// After either, nothing remains to be done.
 func TestImmutableTransitions(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -40,22 +38,10 @@ func TestImmutableTransitions(t *testing.T) {
 		{"IPv6", "dual stack, preferred", Update}, // No family is requested: the first one stays.
 		{"IPv6", "cluster IP", ""},
 	} {
-		t.Run(c.from+" to "+c.to, func(t *testing.T) {
-			before, after := template(t, localService(specs[c.from])), template(t, localService(specs[c.to]))
-			services := newCluster(stored(before.Service("node2")))
-			plan := Compute(services.input(after, "node2"))
-			var got Action
-			if len(plan.Changes) == 1 {
-				got = plan.Changes[0].Action
-			}
-			if got != c.want {
-				t.Errorf("%q, want %q: %v", got, c.want, actions(plan))
-			}
-			services.run(t, after, plan)
-			if again := Compute(services.input(after, "node2")); len(again.Changes) > 0 {
-				t.Errorf("still to do: %v", actions(again))
-			}
-		})
+		before, after := template(t, localService(specs[c.from])), template(t, localService(specs[c.to]))
+		if got := actionOn(after, stored(before.Service("node2")), "node2"); got != c.want {
+			t.Errorf("from %q to %q: %q, want %q", c.from, c.to, got, c.want)
+		}
 	}
 }
 
@@ -66,24 +52,16 @@ func TestAdoption(t *testing.T) {
 		edit func(*corev1.Service)
 		want Action
 	}{
-		"as it was left":         {func(*corev1.Service) {}, Adopt},
-		"with another port":      {func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 }, Adopt},
-		"with another selector":  {func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, Adopt},
-		"without annotations":    {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
-		"without the node label": {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
-		"with an owner that does not control": {func(s *corev1.Service) {
-			s.OwnerReferences = owner("ConfigMap",
-				false)
-		}, Adopt},
+		"as it was left":                      {func(*corev1.Service) {}, Adopt},
+		"with another port":                   {func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 }, Adopt},
+		"with another selector":               {func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, Adopt},
+		"without annotations":                 {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
+		"without the node label":              {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
+		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner(false) }, Adopt},
 		"with an address, and headless now": {func(s *corev1.Service) {
-			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1",
-				[]string{"10.96.0.1"}
+			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"}
 		}, Replace},
-		"being deleted": {func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }, Wait},
-		"controlled by somebody else": {func(s *corev1.Service) {
-			s.OwnerReferences = owner("ConfigMap",
-				true)
-		}, Conflict},
+		"controlled by somebody else":       {func(s *corev1.Service) { s.OwnerReferences = owner(true) }, Conflict},
 		"of a LocalService of another name": {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},
 		"without the owner label":           {func(s *corev1.Service) { delete(s.Labels, "owner") }, Conflict},
 		"of another node": {func(s *corev1.Service) { s.Spec.Selector[nodeLabelKey] = "node1" },
@@ -122,6 +100,7 @@ func TestAdoptionKeepsOwners(t *testing.T) {
 	}
 }
 
-func owner(kind string, controls bool) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "x", UID: "theirs", Controller: &controls}}
+func owner(controls bool) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "theirs",
+		Controller: &controls}}
 }
