@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -58,10 +57,8 @@ func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) ap
 // TestCopies: each EndpointSlice of Kubernetes has a copy, and those of others have none. After that, everything is in
 // place.
 func TestCopies(t *testing.T) {
-	ls := localService(hostnamesMode)
-	both := templates(t, ls)
-	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	copyOf := copies(NewNames(ls, published, nil))
+	ls, base := localService(hostnamesMode), newNames(t)
+	source, published, copyOf := base.Source, base.Published, copies(base)
 	one, two := sourceSlice(source, "s1", "1", "2"), sourceSlice(source, "s2", "3")
 	edited := func(s apiSlice, edit func(*discoveryv1.EndpointSlice)) apiSlice {
 		out := s.DeepCopy()
@@ -180,8 +177,8 @@ func TestCopy(t *testing.T) {
 	ls := localService(hostnamesMode, func(ls *v1alpha1.LocalService) {
 		ls.Spec.NodeSelector = map[string]string{"os": "linux"}
 	})
-	both := templates(t, ls)
-	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
+	base := newNames(t)
+	source, published := base.Source, base.Published
 	names := NewNames(ls, published, func(name, _ string) (string, bool) { return "", name == "1" })
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
@@ -198,27 +195,5 @@ func TestCopy(t *testing.T) {
 	want.Endpoints[0].Hostname = new("1")
 	if diff := cmp.Diff(want, got) + cmp.Diff(before, s.EndpointSlice); diff != "" {
 		t.Errorf("-want +got, or the source was changed:\n%s", diff)
-	}
-}
-
-// BenchmarkCopies decides about 50 EndpointSlices of 100 pods each. None of them needs a change.
-func BenchmarkCopies(b *testing.B) {
-	ls := localService(hostnamesMode)
-	both := templates(b, ls)
-	source, published := kept(stored(both[0].Service(""))), kept(stored(both[1].Service("")))
-	names := NewNames(ls, published, nil)
-	all := map[string]EndpointSlice{}
-	for i := range 50 {
-		s := sourceSlice(source, fmt.Sprint("s", i), nodeNames(100)...)
-		all[s.Name] = s
-		c := fromAPI(names.Copy(&CopyChange{Name: CopyName(s.Name), Source: s}))
-		all[c.Name] = c
-	}
-	names.Source, names.Slices = source, all
-	b.ReportAllocs()
-	for b.Loop() {
-		if out := names.Copies(); len(out.Changes) > 0 {
-			b.Fatal(out.Changes)
-		}
 	}
 }

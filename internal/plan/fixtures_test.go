@@ -59,6 +59,23 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 		Names:  NewNames(t.owner, nil, nil), LocalServices: slices.Values([]*v1alpha1.LocalService{t.owner})}
 }
 
+// existing returns the Services of a LocalService for nodes as the API server has them, edited.
+func existing(t testing.TB, ls *v1alpha1.LocalService, nodes []string, edit ...func(*corev1.Service)) (
+	services []*corev1.Service) {
+	t.Helper()
+	ts := templates(t, ls)
+	for _, template := range ts {
+		for _, node := range ts.nodes(nodes) {
+			s := stored(template.Service(node))
+			for _, e := range edit {
+				e(s)
+			}
+			services = append(services, s)
+		}
+	}
+	return services
+}
+
 // kept is an existing Service that is not changed.
 func kept(service *corev1.Service) Service {
 	if service == nil {

@@ -51,18 +51,7 @@ func TestComputeHostnames(t *testing.T) {
 	nodes := []string{"a", "b"}
 	ls, hostnames := localService(), localService(hostnamesMode)
 	of := func(ls *v1alpha1.LocalService, edit ...func(*corev1.Service)) []*corev1.Service {
-		var out []*corev1.Service
-		ts := templates(t, ls)
-		for _, template := range ts {
-			for _, node := range ts.nodes(nodes) {
-				s := stored(template.Service(node))
-				for _, e := range edit {
-					e(s)
-				}
-				out = append(out, s)
-			}
-		}
-		return out
+		return existing(t, ls, nodes, edit...)
 	}
 	uncontrolled := func(s *corev1.Service) { s.OwnerReferences = nil }
 	source := ServiceName("demo", Source, "")

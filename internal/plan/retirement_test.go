@@ -37,12 +37,8 @@ func changingMode(t *testing.T, ls *v1alpha1.LocalService, ready, named []string
 	}
 	owned := map[string]Service{}
 	for _, mode := range []*v1alpha1.LocalService{ls, other} {
-		ts := templates(t, mode)
-		for _, template := range ts {
-			for _, node := range ts.nodes(nodes) {
-				s := stored(template.Service(node))
-				owned[s.Name] = kept(s)
-			}
+		for _, s := range existing(t, mode, nodes) {
+			owned[s.Name] = kept(s)
 		}
 	}
 	names := NamesOf(ls, nodeLabelKey, nil, func(name string) Service { return owned[name] })

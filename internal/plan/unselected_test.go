@@ -22,6 +22,8 @@ func selecting(pairs ...string) func(*v1alpha1.LocalService) {
 
 // TestUnselected: a nodeSelector that matches no node deletes no Service of a node that exists.
 func TestUnselected(t *testing.T) {
+	generatedFor := func(nodes ...string) []*corev1.Service { return existing(t, localService(), nodes) }
+	published := existing(t, localService(hostnamesMode), nil)
 	for name, c := range map[string]struct {
 		ls       *v1alpha1.LocalService
 		owned    []*corev1.Service
@@ -43,15 +45,15 @@ func TestUnselected(t *testing.T) {
 			selected: []string{"a"}, exist: []string{"a", "b"}, want: "Delete demo-b"},
 		"no nodeSelector": {ls: localService(), owned: generatedFor("a"), want: "Delete demo-a"},
 		"new names":       {ls: localService(selecting("disk=x"), hostnamesMode), exist: []string{"a"}},
-		"names": {ls: localService(selecting("disk=x"), hostnamesMode), owned: published(),
+		"names": {ls: localService(selecting("disk=x"), hostnamesMode), owned: published,
 			exist: []string{"a"}},
 		"names of which a Service is missing": {ls: localService(selecting("disk=x"), hostnamesMode),
-			owned: published()[:1], want: "Create demo"},
+			owned: published[:1], want: "Create demo"},
 		"names instead of Services": {ls: localService(selecting("disk=x"), hostnamesMode),
 			owned: generatedFor("a", "b"), exist: []string{"a"}, want: "Delete demo-b if its node is gone",
 			kept: Unselected{Kept: 1, Retiring: 1}},
 		"Services instead of names": {ls: localService(selecting("disk=x")),
-			owned: append(published(), generatedFor("a")...), exist: []string{"a"},
+			owned: slices.Concat(published, generatedFor("a")), exist: []string{"a"},
 			kept: Unselected{Kept: 3, Retiring: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,28 +87,4 @@ func TestUnselected(t *testing.T) {
 			}
 		})
 	}
-}
-
-// generatedFor returns the Services that a LocalService has generated for nodes.
-func generatedFor(nodes ...string) (services []*corev1.Service) {
-	templates, err := NewTemplates(localService(), nodeLabelKey)
-	if err != nil {
-		panic(err) // A mistake in the test.
-	}
-	for _, node := range nodes {
-		services = append(services, stored(templates[0].Service(node)))
-	}
-	return services
-}
-
-// published returns the two Services of mode Hostnames.
-func published() (services []*corev1.Service) {
-	templates, err := NewTemplates(localService(hostnamesMode), nodeLabelKey)
-	if err != nil {
-		panic(err) // A mistake in the test.
-	}
-	for _, template := range templates {
-		services = append(services, stored(template.Service("")))
-	}
-	return services
 }
