@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
@@ -53,63 +52,31 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestStatusReadyNodes: the status counts the selected nodes whose Service, if it is ours, has a ready endpoint, and
-// follows at most once in a period.
+// TestStatusReadyNodes: the status counts the nodes whose Service has a ready endpoint, and follows the EndpointSlices,
+// also when the labels of its Service move one to another LocalService.
 func TestStatusReadyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := testLocalService()
-		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node4", Namespace: "default",
-			UID: "theirs"}}
-		f := runLocalServices(t, ls, testNode("node1"), testNode("node2"), testNode("node3"), testNode("node4"),
-			foreign,
-			testService(ls, "node1"), testService(ls, "node2"), testService(ls, "node3"),
-			testSlice("demo-node1", false, true), testSlice("demo-node2", false), testSlice("demo-node4", true),
-			testSlice("other", true))
-		expect := func(want string) {
+		f := runLocalServices(t, ls, testNode("node1"), testNode("node2"), testService(ls, "node1"),
+			testService(ls, "node2"), testSlice("demo-node1", true), testSlice("demo-node2", false))
+		expect := func(when, want string) {
 			t.Helper()
-			got := f.localService()
-			if got.Status.Ready != want {
-				t.Errorf("ready %q (%d), want %q", got.Status.Ready, got.Status.ReadyNodes, want)
+			settle()
+			if got := f.localService().Status; got.Ready != want {
+				t.Errorf("%s: ready %q (%d), want %q", when, got.Ready, got.ReadyNodes, want)
 			}
 		}
-		expect("1/4")
-		f.writes()
-		for range 10 {
-			f.set(testSlice("demo-node3", true))
-			time.Sleep(50 * time.Millisecond)
-			f.set(testSlice("demo-node3", false))
-			time.Sleep(50 * time.Millisecond)
-		}
-		f.set(testSlice("demo-node3", true))
-		settle()
-		expect("2/4")
-		if got := f.writes(); len(got) > 2 {
-			t.Errorf("%d status writes in 4 s: %v", len(got), got)
-		}
-		f.remove(testSlice("demo-node1"))
-		settle()
-		expect("1/4")
-	})
-}
-
-// TestSliceOfAnotherLocalService: the labels of its Service move an EndpointSlice to another LocalService and back.
-func TestSliceOfAnotherLocalService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ls := testLocalService()
-		f := runLocalServices(t, ls, testNode("node1"), testService(ls, "node1"), testSlice("demo-node1", true))
-		f.expect("writes", []string{"patch localservices/status demo 1/1 Ready"}, f.writes())
-		slice := testSlice("demo-node1", true)
-		slice.Labels[v1alpha1.OwnerLabelKey] = "other"
-		f.set(slice)
-		settle()
-		if got := f.localService().Status.Ready; got != "0/1" {
-			t.Errorf("ready %s while the slice belongs to another LocalService", got)
-		}
+		expect("at first", "1/2")
+		f.set(testSlice("demo-node2", true))
+		expect("the other one is ready", "2/2")
+		moved := testSlice("demo-node1", true)
+		moved.Labels[v1alpha1.OwnerLabelKey] = "other"
+		f.set(moved)
+		expect("one belongs to another LocalService", "1/2")
 		f.set(testSlice("demo-node1", true))
-		settle()
-		if got := f.localService().Status.Ready; got != "1/1" {
-			t.Errorf("ready %s when the slice is back", got)
-		}
+		expect("it is back", "2/2")
+		f.remove(testSlice("demo-node2"))
+		expect("one is deleted", "1/2")
 	})
 }
 
@@ -143,11 +110,12 @@ func TestObservedGeneration(t *testing.T) {
 	})
 }
 
-// TestCapacityNear: more Services than pods can handle are created nevertheless, with one warning.
+// TestCapacityNear: more Services than pods can handle are created nevertheless, with one warning. NearCapacity becomes
+// False some time after another LocalService wants fewer of them.
 func TestCapacityNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-		f := runLocalServices(t, addressed, withServices(1000, 1000), testNode("node1"))
+		f := runLocalServices(t, addressed, withServices(1000), testNode("node1"))
 		f.expect("writes", []string{"create services demo-node1",
 			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
 		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
@@ -160,10 +128,20 @@ func TestCapacityNear(t *testing.T) {
 		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
 			"NearCapacity"}, f.writes())
 		f.expect("events", []string{"Normal ServicesWritten created 1: demo-node2"}, f.recorded())
-		// If nothing is created, the status is written once, at the end.
-		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Generation = "", 2 }))
+		f.set(withServices(900))
+		time.Sleep(reconcile.MaxBackoff)
 		settle()
-		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready, NearCapacity"}, f.writes())
+		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready"}, f.writes())
+	})
+}
+
+// withServices returns another LocalService whose status says how many Services it has. It is being deleted, so its
+// status stays.
+func withServices(services int32) *v1alpha1.LocalService {
+	return testLocalService(func(ls *v1alpha1.LocalService) {
+		ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
+		ls.Status.Services = services
+		ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
 	})
 }
 
@@ -259,43 +237,5 @@ func (f *fixture) slowCreates(d time.Duration) {
 	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 		time.Sleep(d)
 		return false, nil, nil
-	})
-}
-
-// TestCapacityAgain: NearCapacity becomes False when another LocalService is deleted, or wants fewer Services. It stays
-// True while those of another are changed, or left because it selects no node.
-func TestCapacityAgain(t *testing.T) {
-	const near, again = "patch localservices/status demo 1/1 Ready, NearCapacity",
-		"patch localservices/status demo 1/1 Ready"
-	for name, c := range map[string]struct {
-		change func(f *fixture)
-		want   string
-	}{
-		"deleted":      {func(f *fixture) { f.remove(withServices(1000, 1000)) }, again},
-		"smaller":      {func(f *fixture) { f.set(withServices(900, 900)) }, again},
-		"changed":      {func(f *fixture) { f.set(withServices(1000, 0)); f.set(testSlice("demo-node1", true)) }, near},
-		"selects none": {func(f *fixture) { f.set(withServices(0, 1000)); f.set(testSlice("demo-node1", true)) }, near},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-				f := runLocalServices(t, addressed, withServices(1000, 1000), testNode("node1"))
-				f.writes()
-				c.change(f)
-				time.Sleep(reconcile.MaxBackoff)
-				settle()
-				f.expect("writes", []string{c.want}, f.writes())
-			})
-		})
-	}
-}
-
-// withServices returns another LocalService whose status says how many nodes and Services it has. It is being deleted,
-// so its status stays.
-func withServices(nodes, services int32) *v1alpha1.LocalService {
-	return testLocalService(func(ls *v1alpha1.LocalService) {
-		ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
-		ls.Status.Nodes, ls.Status.Services = nodes, services
-		ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
 	})
 }

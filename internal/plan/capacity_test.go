@@ -14,16 +14,16 @@ import (
 // TestCapacityCounts: the Services of a LocalService count as they will be, and those of others as their status has
 // them. Those with a cluster IP are counted if the LocalService has some, too.
 func TestCapacityCounts(t *testing.T) {
-	with := func(uid, namespace, clusterIP string, mode v1alpha1.Mode, services int32) *v1alpha1.LocalService {
+	with := func(uid, namespace, clusterIP string, mode v1alpha1.Mode, nodes, services int32) *v1alpha1.LocalService {
 		return localService(func(ls *v1alpha1.LocalService) {
 			ls.UID, ls.Namespace, ls.Spec.ClusterIP, ls.Spec.Mode = types.UID(uid), namespace, clusterIP, mode
-			ls.Status.Services = services
+			ls.Status.Nodes, ls.Status.Services = nodes, services
 		})
 	}
-	headless := with("headless", "default", corev1.ClusterIPNone, "", 10)
-	addressed := with("addressed", "default", "", "", 200)
-	hostnames := with("hostnames", "default", "", v1alpha1.ModeHostnames, 2)
-	elsewhere := with("elsewhere", "other", "", "", 3000)
+	headless := with("headless", "default", corev1.ClusterIPNone, "", 10, 10)
+	addressed := with("addressed", "default", "", "", 200, 0) // Its Services are being created.
+	hostnames := with("hostnames", "default", "", v1alpha1.ModeHostnames, 100, 2)
+	elsewhere := with("elsewhere", "other", "", "", 0, 3000) // Its Services are kept, although it selects no node.
 	all := slices.Values([]*v1alpha1.LocalService{headless, addressed, hostnames, elsewhere})
 	for name, c := range map[string]struct {
 		ls    *v1alpha1.LocalService
