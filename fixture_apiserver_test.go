@@ -98,19 +98,18 @@ func (f *fixture) patchService(a core.Action) (bool, runtime.Object, error) {
 func (f *fixture) writeSlice(a core.Action) (bool, runtime.Object, error) {
 	// An update is a creation with another verb.
 	slice := a.(core.CreateAction).GetObject().(*discoveryv1.EndpointSlice).DeepCopy()
-	old, err := f.kube.Tracker().Get(a.GetResource(), slice.Namespace, slice.Name)
-	slice.UID = types.UID("uid-" + slice.Name)
+	seen := slice.ResourceVersion
+	slice.UID, slice.ResourceVersion = types.UID("uid-"+slice.Name), f.nextVersion()
 	if a.GetVerb() == "create" {
-		slice.ResourceVersion = f.nextVersion()
 		return true, slice, f.kube.Tracker().Create(a.GetResource(), slice, slice.Namespace)
 	}
-	switch {
-	case err != nil:
-		return true, nil, err
-	case old.(*discoveryv1.EndpointSlice).ResourceVersion != slice.ResourceVersion:
-		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), slice.Name, nil)
+	old, err := f.kube.Tracker().Get(a.GetResource(), slice.Namespace, slice.Name)
+	if err == nil && old.(*discoveryv1.EndpointSlice).ResourceVersion != seen {
+		err = apierrors.NewConflict(a.GetResource().GroupResource(), slice.Name, nil)
 	}
-	slice.ResourceVersion = f.nextVersion()
+	if err != nil {
+		return true, nil, err
+	}
 	return true, slice, f.kube.Tracker().Update(a.GetResource(), slice, slice.Namespace)
 }
 

@@ -139,7 +139,7 @@ func end[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
 
 // run runs a controller until the end of the test.
 func (f *fixture) run(work func(ctx context.Context, workers int)) {
-	f.start(work, 4)
+	f.start(work)
 	settle()
 }
 
@@ -155,12 +155,12 @@ func (f *fixture) runAll() {
 }
 
 // start runs a controller until stop is called, or the end of the test.
-func (f *fixture) start(work func(ctx context.Context, workers int), workers int) (stop func()) {
+func (f *fixture) start(work func(ctx context.Context, workers int)) (stop func()) {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		work(ctx, workers)
+		work(ctx, f.deps.Options.Workers)
 	}()
 	stop = func() {
 		cancel()

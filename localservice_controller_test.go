@@ -43,16 +43,16 @@ func runLocalServices(t *testing.T, objects ...runtime.Object) *fixture {
 // runLocalServices runs a controller of LocalServices until the end of the test.
 func (f *fixture) runLocalServices() {
 	f.t.Helper()
-	f.startLocalServices(4)
+	f.startLocalServices()
 	settle()
 }
 
 // startLocalServices runs a controller of LocalServices until stop is called, or the end of the test.
-func (f *fixture) startLocalServices(workers int) (stop func()) {
+func (f *fixture) startLocalServices() (stop func()) {
 	f.t.Helper()
 	c := f.newLocalServices()
 	f.watch()
-	return f.start(c.Run, workers)
+	return f.start(c.Run)
 }
 
 func (f *fixture) newLocalServices() *localServiceController {
@@ -68,14 +68,71 @@ func (f *fixture) newLocalServices() *localServiceController {
 
 func onSSD(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 
-// syncCase is a state that a sync may find, with the writes and events that follow.
-type syncCase struct {
-	objects        []runtime.Object
-	writes, events []string
-}
-
-func testSync(t *testing.T, cases map[string]syncCase) {
-	for name, c := range cases {
+// TestSync: a sync finds a state, makes the writes that bring it in line with the spec, and records an event for them.
+// A second sync writes nothing.
+func TestSync(t *testing.T) {
+	ls := testLocalService()
+	withAddress := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
+	orphaned := func(s *corev1.Service) { s.OwnerReferences = nil }
+	for name, c := range map[string]struct {
+		objects        []runtime.Object
+		writes, events []string
+	}{
+		"a Service for every node, by its name and not by its label kubernetes.io/hostname": {
+			[]runtime.Object{ls, testNode("node1", "kubernetes.io/hostname=other"), testNode("node2")},
+			[]string{"create services demo-node1", "create services demo-node2",
+				"patch localservices/status demo 2/2 Ready"},
+			[]string{"Normal ServicesWritten created 2: demo-node1, demo-node2"},
+		},
+		"only for selected nodes": {
+			[]runtime.Object{testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"),
+				testNode("node3")},
+			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
+			[]string{"Normal ServicesWritten created 1: demo-node1"},
+		},
+		"everything is in place": {
+			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1")}, nil, nil,
+		},
+		"a status that is wrong": {
+			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(ls, "node1")},
+			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
+		},
+		"a LocalService that is being deleted": {
+			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) {
+				ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
+			}), testNode("node1")}, nil, nil,
+		},
+		"a LocalService that is gone": {[]runtime.Object{testNode("node1")}, nil, nil},
+		"most nodes are gone": {
+			[]runtime.Object{testLocalService(inPlace(3)), testNode("node1"), testService(ls, "node1"),
+				testService(ls, "gone1"), testService(ls, "gone2")},
+			[]string{"delete services demo-gone1 uid=uid-demo-gone1", "delete services demo-gone2 uid=uid-demo-gone2",
+				"patch localservices/status demo 1/1 Ready"},
+			[]string{"Warning DeletingServices About to delete 2 of 3 Services, which no selected node wants any more",
+				"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
+		},
+		"a cluster IP is replaced by none": {
+			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(withAddress, "node1")},
+			[]string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"},
+			[]string{"Normal ServicesWritten replaced 1: demo-node1"},
+		},
+		"an orphan is adopted": {
+			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", orphaned)},
+			[]string{`patch services demo-node1 {"metadata":{"ownerReferences":[{` +
+				`"apiVersion":"localservice.dev/v1alpha1","blockOwnerDeletion":true,"controller":true,` +
+				`"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`},
+			[]string{"Normal ServicesWritten adopted 1: demo-node1"},
+		},
+		"a name is taken": {
+			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
+			[]string{"create services demo-node2",
+				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
+			[]string{"Normal ServicesWritten created 1: demo-node2",
+				`Warning NameTaken Service "demo-node1" (no owner) already exists. If nothing uses it, delete it; if ` +
+					"the app needs it, create this LocalService under another name: a Service cannot be renamed"},
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, controller := newLocalServiceFixture(t, c.objects...)
@@ -92,127 +149,6 @@ func testSync(t *testing.T, cases map[string]syncCase) {
 			})
 		})
 	}
-}
-
-// TestSyncCreates: every selected node has its Service, and the status is right.
-func TestSyncCreates(t *testing.T) {
-	ls := testLocalService()
-	testSync(t, map[string]syncCase{
-		"a Service for every node": {
-			[]runtime.Object{ls, testNode("node1"), testNode("node2")},
-			[]string{"create services demo-node1", "create services demo-node2",
-				"patch localservices/status demo 2/2 Ready"},
-			[]string{"Normal ServicesWritten created 2: demo-node1, demo-node2"},
-		},
-		"the node's name counts, not its label kubernetes.io/hostname": {
-			[]runtime.Object{ls, testNode("node1", "kubernetes.io/hostname=other")},
-			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten created 1: demo-node1"},
-		},
-		"only for selected nodes": {
-			[]runtime.Object{testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"),
-				testNode("node3")},
-			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten created 1: demo-node1"},
-		},
-		"everything is in place": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1")}, nil, nil,
-		},
-		"a status that is wrong": {
-			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(ls, "node1")},
-			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
-		},
-		"a status of an earlier generation": {
-			[]runtime.Object{testLocalService(inPlace(1), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }),
-				testNode("node1"), testService(ls, "node1")},
-			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
-		},
-		"a LocalService that is being deleted": {
-			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) {
-				ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
-			}), testNode("node1")}, nil, nil,
-		},
-		"a LocalService that is gone": {[]runtime.Object{testNode("node1")}, nil, nil},
-	})
-}
-
-// TestSyncOwned: Services that a LocalService controls, or may adopt, follow it.
-func TestSyncOwned(t *testing.T) {
-	ls := testLocalService()
-	withAddress := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-	drifted := func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }
-	orphaned := func(s *corev1.Service) { s.OwnerReferences = nil }
-	replacement := []string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"}
-	replaced := []string{"Normal ServicesWritten replaced 1: demo-node1"}
-	testSync(t, map[string]syncCase{
-		"the node is gone": {
-			[]runtime.Object{testLocalService(inPlace(0)), testService(ls, "gone")},
-			[]string{"delete services demo-gone uid=uid-demo-gone"},
-			[]string{"Normal ServicesWritten deleted 1: demo-gone"},
-		},
-		"most nodes are gone": {
-			[]runtime.Object{testLocalService(inPlace(3)), testNode("node1"), testService(ls, "node1"),
-				testService(ls, "gone1"), testService(ls, "gone2")},
-			[]string{"delete services demo-gone1 uid=uid-demo-gone1", "delete services demo-gone2 uid=uid-demo-gone2",
-				"patch localservices/status demo 1/1 Ready"},
-			[]string{"Warning DeletingServices About to delete 2 of 3 Services, which no selected node wants any more",
-				"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
-		},
-		"drift is repaired by a patch of the difference": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", drifted)},
-			[]string{`patch services demo-node1 {"metadata":{"resourceVersion":"7"},` +
-				`"spec":{"selector":{"app":"demo"}}}`},
-			[]string{"Normal ServicesWritten updated 1: demo-node1"},
-		},
-		"a cluster IP is replaced by none": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(withAddress, "node1")},
-			replacement, replaced,
-		},
-		"an orphan is adopted": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", orphaned)},
-			[]string{`patch services demo-node1 {"metadata":{"ownerReferences":[{` +
-				`"apiVersion":"localservice.dev/v1alpha1","blockOwnerDeletion":true,"controller":true,` +
-				`"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`},
-			[]string{"Normal ServicesWritten adopted 1: demo-node1"},
-		},
-		"an orphan with a cluster IP is replaced": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"),
-				testService(withAddress, "node1", orphaned)},
-			replacement, replaced,
-		},
-	})
-}
-
-// TestSyncForeignServices: Services of others are never written, and block no name in another namespace.
-func TestSyncForeignServices(t *testing.T) {
-	ls := testLocalService()
-	earlier := testLocalService(func(ls *v1alpha1.LocalService) { ls.UID = "earlier" })
-	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
-	elsewhere := func(s *corev1.Service) { s.Namespace = "other" }
-	kept := func(s *corev1.Service) {
-		s.Namespace, s.Finalizers, s.DeletionTimestamp = "other", []string{"example.com/x"}, new(metav1.Now())
-	}
-	testSync(t, map[string]syncCase{
-		"a name is taken": {
-			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
-			[]string{"create services demo-node2",
-				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
-			[]string{"Normal ServicesWritten created 1: demo-node2",
-				`Warning NameTaken Service "demo-node1" (no owner) already exists. If nothing uses it, delete it; if ` +
-					"the app needs it, create this LocalService under another name: a Service cannot be renamed"},
-		},
-		"of an earlier LocalService with the name: for the garbage collector": {
-			[]runtime.Object{testLocalService(inPlace(0)), testService(earlier, "gone")}, nil, nil,
-		},
-		"in another namespace, with a controller reference to ours": {
-			[]runtime.Object{testLocalService(inPlace(0)), testService(ls, "node1", elsewhere)}, nil, nil,
-		},
-		"in another namespace, with a controller reference to ours and a finalizer": {
-			[]runtime.Object{ls, testNode("node1"), testService(ls, "node1", kept)},
-			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten created 1: demo-node1"},
-		},
-	})
 }
 
 // TestInvalidSpecIsReported: a spec that cannot work is reported once, also if the first write of the status fails.

