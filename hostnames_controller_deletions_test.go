@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -16,8 +15,7 @@ import (
 
 func (w *hostnamesWorld) removeSlice(suffix string) {
 	w.t.Helper()
-	w.remove(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-" + suffix,
-		Namespace: "default"}})
+	w.remove(w.slice(sourceName + "-" + suffix))
 }
 
 // TestHostnamesSourceRecreated: the names of a deleted Source stay until Kubernetes has published all pods of the next
@@ -28,7 +26,7 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 			w.publish("1", "a")
 			w.publish("2", "b")
 			w.want("first", "a=10.0.0.1", "b=10.0.0.1")
-			w.remove(w.service(sourceName))
+			w.remove(w.services()[sourceName])
 			for _, s := range []string{"1", "2"} {
 				w.removeSlice(s)
 			}
@@ -43,12 +41,8 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 
 // editSlice edits an EndpointSlice.
 func (w *hostnamesWorld) editSlice(name string, edit func(*discoveryv1.EndpointSlice)) {
-	slice, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	slice := w.slice(name)
 	edit(slice)
-	slice.ResourceVersion = w.nextVersion()
 	w.set(slice)
 }
 

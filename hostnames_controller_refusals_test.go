@@ -121,8 +121,7 @@ func TestHostnamesContested(t *testing.T) {
 // watch sends neither event.
 func TestCopyDeletedUnobserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ls := testLocalService(hostnamesMode)
-		w := &hostnamesWorld{newFixture(t, testNode("a"), ls), ls}
+		w := &hostnamesWorld{newFixture(t, testNode("a"), testLocalService(hostnamesMode))}
 		var mu sync.Mutex
 		var silent []*watch.FakeWatcher
 		w.kube.PrependWatchReactor("endpointslices", func(a core.Action) (bool, watch.Interface, error) {
@@ -144,19 +143,10 @@ func TestCopyDeletedUnobserved(t *testing.T) {
 		})
 		w.runAll()
 		w.publish("1", "a")
-		copies := w.kube.DiscoveryV1().EndpointSlices("default")
-		source, err := copies.Get(t.Context(), sourceName+"-1", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		silent[0].Add(source.DeepCopy())
+		silent[0].Add(w.slice(sourceName + "-1"))
 		settle()
 		w.want("published", "a=10.0.0.1")
-		published, err := copies.Get(t.Context(), sourceName+"-1-named", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.remove(published)
+		w.remove(w.slice(sourceName + "-1-named"))
 		silent[0].Error(&apierrors.NewResourceExpired("too old resource version").ErrStatus)
 		time.Sleep(20 * time.Second)
 		w.want("after the copy was deleted", "a=10.0.0.1")

@@ -1,11 +1,13 @@
 package cache
 
 import (
+	"errors"
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -33,5 +35,29 @@ func TestTrimEndpointSlice(t *testing.T) {
 				t.Errorf("%+v, %v, want ready: %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestEndpointSlicesOf: a LocalService has the EndpointSlices of its namespace that name it.
+func TestEndpointSlicesOf(t *testing.T) {
+	c := newCaches(t)
+	for _, namespace := range []string{"default", "other"} {
+		full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "of-" + namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: namespace, v1alpha1.OwnerLabelKey: "demo"}},
+			Endpoints: []discoveryv1.Endpoint{{}}}
+		slice, err := trimEndpointSlice(full)
+		named, nameErr := trimHostnameSlice(full)
+		if err := errors.Join(err, nameErr); err != nil {
+			t.Fatal(err)
+		}
+		show(t, c.EndpointSlices, slice)
+		show(t, c.HostnameSlices, named)
+	}
+	ls := testobject.LocalService()
+	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["default"] {
+		t.Errorf("ready: %v", ready)
+	}
+	if named := c.Hostnames(KeyOf(ls)); len(named) != 1 || named["of-default"] == nil {
+		t.Errorf("of mode Hostnames: %v", named)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -15,14 +16,15 @@ import (
 // newCaches returns caches that watch nothing. The test fills them.
 func newCaches(t *testing.T, namespaces ...string) *Caches {
 	t.Helper()
-	return newCachesOf(t, kubefake.NewClientset(), namespaces...)
+	return newCachesOf(t, kubefake.NewClientset(), dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
+		namespaces...)
 }
 
-func newCachesOf(t *testing.T, kube kubernetes.Interface, namespaces ...string) *Caches {
+func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.Interface,
+	namespaces ...string) *Caches {
 	t.Helper()
-	c, err := New(Options{Kube: kube,
-		LocalServices: NewLocalServiceInformer(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), 0),
-		Metadata:      metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
+	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(localServices, 0),
+		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
 		Namespaces:   namespaces,
 		OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
 	if err != nil {

@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -44,13 +42,7 @@ func TestNamespaces(t *testing.T) {
 			map[schema.GroupVersionResource]string{
 				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
 			}, localServices...)
-		c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(dynamic, 0),
-			Metadata:   metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
-			Namespaces: []string{"a", "b"}, NodeLabelKey: nodeLabelKey,
-			OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newCachesOf(t, kube, dynamic, "a", "b")
 		var reported []string
 		if err := c.LocalServices.OnChange(func(_, after *v1alpha1.LocalService) {
 			if c.Services.Get(after.Namespace, "service") == nil {

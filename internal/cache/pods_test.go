@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -17,7 +19,8 @@ import (
 func TestPodsOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCachesOf(t, kubefake.NewClientset(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}, Spec: corev1.PodSpec{NodeName: "a"}}))
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}, Spec: corev1.PodSpec{NodeName: "a"}}),
+			dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 		p, changes := c.Pods, 0
 		p.OnChange(func(before, after *Pod) { changes++ })
 		go p.run(t.Context())
