@@ -196,18 +196,3 @@ func TestReadyReasons(t *testing.T) {
 		t.Errorf("%d reasons in the API, %d here", seen, len(readyReasons)+len(ofOthers))
 	}
 }
-
-// BenchmarkCollector measures a scrape of many LocalServices.
-func BenchmarkCollector(b *testing.B) {
-	var all []*v1alpha1.LocalService
-	for i := range 20000 {
-		all = append(all, localService(fmt.Sprint("demo", i), "", 5, 5, 5, is("Ready", "True", "ServicesInPlace"),
-			is("Progressing", "False", "ServicesInPlace"), is("Conflicted", "False", "NoConflict"),
-			is("Contested", "False", "NotContested"), is("NearCapacity", "False", "EnoughCapacity")))
-	}
-	registry := newCollector(all...)
-	b.ReportAllocs()
-	for b.Loop() {
-		gather(b, registry)
-	}
-}
