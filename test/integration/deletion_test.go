@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -36,7 +37,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			}
 			f.passServices()
 			s.ResetCount()
-			s.deleteNamespace()
+			s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
 			s.WaitServiceCount(0)
 			f.passAll()
 			requests := s.Requests()
@@ -61,32 +62,14 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 	}
 }
 
-// TestDeletionOfALocalService tests that the garbage collector deletes a LocalService's Services, and nothing else, and
-// above all that the controller recreates nothing meanwhile.
-func TestDeletionOfALocalService(t *testing.T) {
-	t.Parallel()
-	policies := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground}
-	for _, policy := range policies {
-		t.Run(string(policy), func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "deleted")
-			f := s.newFence()
-			nodes := s.AddNodes("a", "b", "c")
-			s.CreateReady("demo")
-			other := s.CreateReady("demo2")
-			owner := map[string]string{v1alpha1.OwnerLabelKey: "demo"}
-			foreign := s.CreateService(framework.NewForeignService("demo-of-somebody-else", owner))
-			f.passServices()
-			s.ResetCount()
-			s.Must(s.LocalServiceClient().Delete(s.Ctx(), "demo", metav1.DeleteOptions{PropagationPolicy: &policy}))
-			for _, node := range nodes {
-				s.WaitServiceGone("demo-" + node)
+// errorsInLog returns the errors in the controllers' logs about objects of the scene's namespace.
+func (s *scene) errorsInLog() (lines []string) {
+	for _, controller := range s.Controllers() {
+		for _, line := range controller.LogLines(s.Namespace + "/") {
+			if strings.HasPrefix(line, "E") {
+				lines = append(lines, line)
 			}
-			s.WaitLocalServiceGone("demo")
-			f.passAll()
-			s.WantNoWrites("in the end")
-			s.MustOwn(other, len(nodes))
-			s.wantUntouched(foreign)
-		})
+		}
 	}
+	return lines
 }

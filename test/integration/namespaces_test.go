@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"testing"
 
@@ -60,13 +58,7 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("the controller was refused: %s", denied)
 	}
 	s.Must(s.Kube.CoreV1().Namespaces().Delete(t.Context(), later.Namespace, metav1.DeleteOptions{}))
-	s.Eventually("the namespace is gone", func(ctx context.Context) error {
-		_, err := s.Kube.CoreV1().Namespaces().Get(ctx, later.Namespace, metav1.GetOptions{})
-		if err == nil {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	later.WaitNamespaceGone()
 	begin()
 	later.work("again")
 

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -66,15 +64,5 @@ func spec(texts ...string) change {
 		if ls.Spec.NodeSelector == nil {
 			ls.Spec.NodeSelector = selected
 		}
-	}
-}
-
-// wantUntouched fails unless a Service is unchanged, including its resource version.
-func (s *scene) wantUntouched(service *corev1.Service) {
-	s.T.Helper()
-	now, err := s.Kube.CoreV1().Services(service.Namespace).Get(s.Ctx(), service.Name, metav1.GetOptions{})
-	s.Must(err)
-	if now.UID != service.UID || now.ResourceVersion != service.ResourceVersion {
-		s.Fatalf("Service %s/%s was changed: from %+v to %+v", service.Namespace, service.Name, service, now)
 	}
 }
