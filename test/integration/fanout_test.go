@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,10 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -107,50 +104,4 @@ func checkService(t *testing.T, service *corev1.Service, ls *v1alpha1.LocalServi
 	if err := framework.Equal("Service", got, want); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestNamesOfNodes tests that the API server accepts the names, labels and annotations of Services for all kinds of
-// node names that occur in practice.
-func TestNamesOfNodes(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "names")
-	longest := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("o", 62), 2)
-	longest += "." + strings.Repeat("p", validation.DNS1123SubdomainMaxLength-len(longest)-1)
-	fitting := s.Namespace + strings.Repeat("x", 58-len(s.Namespace)) // 63 characters together with "demo-"
-	nodes := []string{
-		"node1-" + s.Namespace,
-		"1-" + s.Namespace, // begins with a digit
-		"ip-10-0-0-3.ec2.internal." + s.Namespace,
-		"ip-10-0-0-3-ec2.internal." + s.Namespace, // the same with dashes for dots
-		"ip-10-0-0-3-ec2-internal-" + s.Namespace, // and so is this
-		"worker-0.ocp.example.com." + s.Namespace,
-		fitting,
-		s.Namespace + strings.Repeat("x", 59-len(s.Namespace)), // 64
-		s.Namespace + strings.Repeat("y", 64-len(s.Namespace)), // too long for a label value
-		longest,
-		longest[:len(longest)-1] + "q", // differs in the last of 253 characters
-	}
-	for _, node := range nodes {
-		s.CreateNode(node, nil)
-	}
-	for _, localService := range []string{"demo", strings.Repeat("l", 52)} {
-		services := s.MustOwn(s.CreateReady(localService), len(nodes))
-		for _, node := range nodes {
-			name, value := naming.ServiceName(localService, node), naming.NodeLabelValue(node)
-			service := services[name]
-			if service == nil {
-				t.Errorf("node %s has no Service %s among %v", node, name, slices.Sorted(maps.Keys(services)))
-				continue
-			}
-			if got := service.Annotations[v1alpha1.NodeAnnotationKey]; got != node {
-				t.Errorf("Service %s has node %s in its annotation; want %s", name, got, node)
-			}
-			if got := service.Spec.Selector[nodeLabel]; got != value || service.Labels[nodeLabel] != value {
-				t.Errorf("Service %s selects pods of %s and has the label %s; want %s",
-					name, got, service.Labels[nodeLabel], value)
-			}
-		}
-	}
-	// The documented form, which users type.
-	s.WaitServiceExists("demo-" + nodes[0])
 }
