@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -184,4 +185,15 @@ func (s *scene) newSliceFence() (pass func()) {
 func (s *scene) wantSliceWrites(want string) {
 	s.T.Helper()
 	s.WantWrites("endpointslices", want)
+}
+
+// waitReadyNodes waits until LocalService demo reports a number of nodes with a ready endpoint.
+func (s *scene) waitReadyNodes(want string) {
+	s.T.Helper()
+	s.WaitLocalService("demo", "has "+want+" ready nodes", func(ls *v1alpha1.LocalService) error {
+		return errors.Join(
+			framework.Equal("status.ready", ls.Status.Ready, want),
+			framework.Equal("status.readyNodes", fmt.Sprintf("%d/%d", ls.Status.ReadyNodes, ls.Status.Nodes), want),
+		)
+	})
 }
