@@ -30,44 +30,23 @@ func publisher() framework.ClusterOptions {
 	}
 }
 
-// publishers has clusters for tests of mode Hostnames that run controllers of their own.
-var publishers = newClusterPool(2, publisher())
+// publishing is the cluster of the tests of mode Hostnames, nil until one needs it. One controller works in it.
+var publishing *framework.Cluster
 
-// publishing is the cluster of the other tests. One controller works in it.
-var publishing struct {
-	once    sync.Once
-	cluster *framework.Cluster
-}
+var startPublishing = sync.OnceValue(func() (err error) {
+	if publishing, err = framework.StartCluster(context.Background(), publisher()); err == nil {
+		_, err = publishing.StartController(context.Background(), "-v=4")
+	}
+	return err
+})
 
 // newPublishingScene returns a scene in that cluster. The first call starts the cluster.
 func newPublishingScene(t *testing.T, word string) *scene {
 	t.Helper()
-	publishing.once.Do(func() {
-		cluster, err := framework.StartCluster(context.Background(), publisher())
-		if err != nil {
-			t.Errorf("start a cluster: %v", err)
-			return
-		}
-		publishing.cluster = cluster
-		if _, err := cluster.StartController(context.Background(), "-v=4"); err != nil {
-			t.Error(err)
-		}
-	})
-	if publishing.cluster == nil || len(publishing.cluster.Controllers()) == 0 {
-		t.Fatal("there is no cluster with a controller")
+	if err := startPublishing(); err != nil {
+		t.Fatal(err)
 	}
-	return newScene(t, publishing.cluster, word)
-}
-
-func stopPublishing() error {
-	if publishing.cluster == nil {
-		return nil
-	}
-	var errs []error
-	for _, controller := range publishing.cluster.Controllers() {
-		errs = append(errs, checkLog(controller))
-	}
-	return errors.Join(append(errs, publishing.cluster.Stop())...)
+	return newScene(t, publishing, word)
 }
 
 // run creates a pod of LocalService demo that is ready at an address, or at two with a comma between them.
@@ -139,26 +118,6 @@ func (s *scene) wantNames(want ...string) {
 // sourceName is the name of the Service of LocalService demo that selects the pods.
 var sourceName = plan.ServiceName("demo", plan.Source, "")
 
-// editSlice changes an EndpointSlice by hand.
-func (s *scene) editSlice(name string, edit func(slice *discoveryv1.EndpointSlice)) {
-	s.T.Helper()
-	client := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
-	s.Must(framework.RetryConflicts(func() error {
-		slice, err := client.Get(s.Ctx(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(slice)
-		_, err = client.Update(s.Ctx(), slice, metav1.UpdateOptions{FieldManager: "by-hand"})
-		return err
-	}))
-}
-
-func (s *scene) deleteSlice(name string) {
-	s.T.Helper()
-	s.Must(s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Delete(s.Ctx(), name, metav1.DeleteOptions{}))
-}
-
 // newSliceFence returns a function that waits until all previous events of EndpointSlices are handled.
 func (s *scene) newSliceFence() (pass func()) {
 	s.T.Helper()
@@ -169,7 +128,7 @@ func (s *scene) newSliceFence() (pass func()) {
 		f.T.Helper()
 		for range fenceRounds {
 			old := f.published()
-			f.deleteSlice(old.Name)
+			f.Must(f.Kube.DiscoveryV1().EndpointSlices(f.Namespace).Delete(f.Ctx(), old.Name, metav1.DeleteOptions{}))
 			f.Eventually("the EndpointSlice is there again", func(ctx context.Context) error {
 				now, err := f.slicesOf(ctx, "demo")
 				if err == nil && (len(now) != 1 || now[0].UID == old.UID) {
@@ -179,12 +138,6 @@ func (s *scene) newSliceFence() (pass func()) {
 			})
 		}
 	}
-}
-
-// wantSliceWrites fails unless the controller's writes of EndpointSlices since the count was reset are exactly these.
-func (s *scene) wantSliceWrites(want string) {
-	s.T.Helper()
-	s.WantWrites("endpointslices", want)
 }
 
 // waitReadyNodes waits until LocalService demo reports a number of nodes with a ready endpoint.

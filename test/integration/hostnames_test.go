@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,7 +31,7 @@ func TestHostnames(t *testing.T) {
 	s.wantNames("a=10.1.0.1", "a=10.1.0.2!", "b=10.1.0.3")
 	pass()
 	s.WantWrites("services", "2 create services 201")
-	s.wantSliceWrites("1 create endpointslices 201")
+	s.WantWrites("endpointslices", "1 create endpointslices 201")
 	s.wantReads(3) // one for each write
 
 	own := s.MustOwn(ls, 2)
@@ -49,7 +48,7 @@ func TestHostnames(t *testing.T) {
 	s.setPodStatus("a2", "10.1.0.2", "")
 	s.wantNames("a=10.1.0.1", "a=10.1.0.2", "b=10.1.0.3")
 	pass()
-	s.wantSliceWrites("1 update endpointslices 200")
+	s.WantWrites("endpointslices", "1 update endpointslices 200")
 	s.WantWrites("services", "none")
 }
 
@@ -170,34 +169,39 @@ func TestHostnamesOfBothFamilies(t *testing.T) {
 	s.WaitReady("demo")
 }
 
-// TestHostnamesNotPermitted tests that a controller without the permission that only this mode needs reports that,
-// continues with its other work, and publishes the names soon after it gets the permission, although the backoff of the
-// refused write is longer.
-func TestHostnamesNotPermitted(t *testing.T) {
+// TestHostnamesDeletion tests that everything is deleted with the LocalService, or if that is deleted with
+// --cascade=orphan, stays unchanged and is adopted.
+func TestHostnamesDeletion(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, publishers.take(t), "permission")
-	s.MustControllerKubeconfig(t)
-	s.MustKubectl("delete", "clusterrolebinding", "local-service-controller-hostnames")
-	t.Cleanup(func() { s.Must(s.Grant(context.Background(), framework.HostnamesPermissions)) })
-	s.NewController(t)
-	node := s.AddNodes("a")[0]
-	s.run("a", node, "10.1.0.1")
-	s.Create("demo", framework.WithHostnames)
-	s.WaitNotReady("demo", v1alpha1.ReasonHostnamesNotPermitted, "hostnames.yaml")
-	s.CreateReady("other")
-	creations := func() framework.Requests { return s.Requests().Resource("endpointslices").Verb("create") }
-	s.Eventually("the write is refused twice", func(context.Context) error {
-		if len(creations()) < 2 {
-			return errors.New("it is not")
-		}
-		return nil
-	})
-	s.Must(s.Grant(t.Context(), framework.HostnamesPermissions))
-	s.WaitReady("demo")
+	s := newPublishingScene(t, "deletion")
+	pass := s.newSliceFence()
+	s.run("a", s.AddNodes("a")[0], "10.1.0.1")
+	before := s.MustOwn(s.CreateReady("demo", framework.WithHostnames), 2)
 	s.wantNames("a=10.1.0.1")
-	refused := creations().Where(framework.Failed)
-	backoff := 10 * time.Second << (len(refused) - 1)
-	if after := creations().Last().Sub(refused.Last()); after >= backoff {
-		t.Errorf("it is written %v after the last refusal, and only because the backoff of %v is over", after, backoff)
+	slice := s.published()
+	s.Must(s.LocalServiceClient().Delete(t.Context(), "demo", orphan))
+	s.WaitLocalServiceGone("demo")
+	s.ResetCount()
+	pass()
+	s.WantNoWrites("of an orphan")
+	ls := s.CreateReady("demo", framework.WithHostnames)
+	for name, now := range s.MustOwn(ls, 2) {
+		if now.UID != before[name].UID {
+			t.Errorf("Service %s is not the one that was there", name)
+		}
 	}
+	pass()
+	s.WantWrites("services", "2 patch services 200")
+	s.WantWrites("endpointslices", "none")
+	if now := s.published(); now.ResourceVersion != slice.ResourceVersion {
+		t.Errorf("the EndpointSlice was changed: from %+v to %+v", slice, now)
+	}
+
+	s.Must(s.LocalServiceClient().Delete(t.Context(), "demo", metav1.DeleteOptions{}))
+	s.WaitServiceGone("demo")
+	s.WaitServiceGone(sourceName)
+	s.Eventually("the EndpointSlices are gone", func(ctx context.Context) error {
+		list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{})
+		return errors.Join(err, framework.Equal("EndpointSlices", len(list.Items), 0))
+	})
 }

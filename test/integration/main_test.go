@@ -38,15 +38,23 @@ func TestMain(m *testing.M) {
 		if shared, err = framework.StartCluster(ctx, controlPlane()); err != nil {
 			return nil, err
 		}
-		controller, err := shared.StartController(ctx, "-v=4")
-		if err != nil {
+		if _, err := shared.StartController(ctx, "-v=4"); err != nil {
 			return nil, errors.Join(err, shared.Stop())
 		}
-		return func() error {
-			return errors.Join(checkLog(controller), shared.Stop(), soloClusters.stop(), publishers.stop(),
-				stopPublishing())
-		}, nil
+		return func() error { return errors.Join(stop(shared), stopSolo(), stop(publishing)) }, nil
 	})
+}
+
+// stop looks at the logs of the controllers of a cluster, and ends it.
+func stop(cluster *framework.Cluster) error {
+	if cluster == nil {
+		return nil
+	}
+	var errs []error
+	for _, controller := range cluster.Controllers() {
+		errs = append(errs, checkLog(controller))
+	}
+	return errors.Join(append(errs, cluster.Stop())...)
 }
 
 // checkLog finds what no test may cause: a panic in the controller, recovered or not, such as that of the cache

@@ -15,7 +15,7 @@ import (
 // It does all its work there, and no request is refused, because it makes none elsewhere.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	cluster := publishers.take(t)
+	cluster := framework.NewCluster(t, publisher())
 	s, other := newScene(t, cluster, "within"), newScene(t, cluster, "without")
 	later := &scene{&framework.Scene{Cluster: cluster, T: t, Namespace: s.Namespace + "-later"}}
 	const account = "controller"
