@@ -1,12 +1,15 @@
 package integration
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 func TestStatusKubectl(t *testing.T) {
@@ -52,6 +55,28 @@ func TestStatusKubectl(t *testing.T) {
 			t.Errorf("kubectl explain does not say that nodePort cannot be set:\n%s", out)
 		}
 	})
+}
+
+// TestStatusPlugin: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run
+// at the same time as other tests.
+func TestStatusPlugin(t *testing.T) {
+	script := framework.MustModuleFile(t, "cmd", "kubectl-localservice")
+	t.Setenv("PATH", filepath.Dir(framework.PluginProgram.MustPath(t))+":"+script+":"+os.Getenv("PATH"))
+	s := newScene(t, shared, "plugin-found")
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo")
+	// Flags of kubectl itself, before the plugin's name, are not for plugins.
+	out, err := s.Kubectl(s.Ctx(), "localservice", "nodes", "demo", "--namespace", s.Namespace)
+	s.Must(err)
+	wantTable(t, out, `NODE +SERVICE +DNS-NAME +ENDPOINTS +REASON`,
+		node+` +demo-`+node+` +demo-`+node+`\.\S+ +0/0 +no pod with app=demo here`,
+		`No pod in namespace \S+ has the labels app=demo\.`,
+		`LocalService \S+/demo: nodes 1, answering 0/1, status NoPodsReady\.`)
+	out, err = s.Kubectl(s.Ctx(), "__complete", "localservice", "url", "demo", "--namespace", s.Namespace, "")
+	s.Must(err)
+	if !strings.HasPrefix(out, node+"\n:4\n") { // Before kubectl's own words on its error stream.
+		t.Errorf("kubectl completes the node to\n%s", out)
+	}
 }
 
 // wantTable fails unless a table has these lines, which are regular expressions.

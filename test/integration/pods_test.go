@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,29 @@ var app = map[string]string{"app": "demo"}
 
 // withFinalizer keeps a deleted pod until the test removes the finalizer.
 func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} }
+
+// setPodStatus does what a kubelet does: the pod is ready, or its container waits for a reason.
+func (s *scene) setPodStatus(name, ip, waits string) {
+	s.T.Helper()
+	ready, state := corev1.ConditionTrue, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	restarts := int32(0)
+	if waits != "" {
+		ready = corev1.ConditionFalse
+		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}
+	}
+	if waits == "CrashLoopBackOff" {
+		restarts = 7
+	}
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: waits == "", State: state,
+			RestartCount: restarts}},
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
+	s.Must(err)
+	s.PatchPod(name, string(patch), "status")
+}
 
 // TestPodsFromBefore tests a controller that is started in a cluster with running pods: the API server accepts the
 // label of each kind of pod that a LocalService selects, by one write, and no other pods are written. Static pods are
