@@ -35,7 +35,7 @@ func (s *scene) settle() {
 	}
 	s.CreateService(framework.NewForeignService("taken-"+nodes[0], nil))
 	s.Create("taken")
-	s.waitConflict("taken", len(nodes), 1)
+	s.WaitNotReady("taken", v1alpha1.ReasonNameTaken, "")
 	for i, node := range nodes {
 		s.CreatePod(fmt.Sprintf("pod-%d", i), node, app)
 		s.WaitLabelled(fmt.Sprintf("pod-%d", i), node)
