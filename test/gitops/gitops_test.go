@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/simulation"
 	report "github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -76,6 +77,20 @@ func TestEveryReport(t *testing.T) {
 	if len(before) != len(answers) {
 		t.Errorf("%d reasons were reported; there are %d", len(before), len(answers))
 	}
+}
+
+// TestNewLocalService tests the answer to a LocalService as the API server stores it, before a controller has observed
+// it.
+func TestNewLocalService(t *testing.T) {
+	server := simulation.NewAPIServer(1)
+	if err := errors.Join(
+		server.Create("user", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}),
+		server.Create("user", framework.NewLocalService("default", "demo")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	ls := simulation.Get[*v1alpha1.LocalService](server, "default", "demo")
+	wantAnswer(t, newHealthCheck(t), ls.Status.Conditions[0].Reason, 1, ls.Status, status.InProgressStatus)
 }
 
 // generation2 returns a LocalService of the second generation, with a status from earlier.
