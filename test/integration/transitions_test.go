@@ -2,7 +2,10 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,7 +69,8 @@ var typeSteps = []step{
 
 // TestImmutableTransitions walks LocalServices through the changes that concern address families, types and classes of
 // load balancers: what the API server allows is done in place, with one write for each Service, and everything else by
-// replacing the Services, which an event reports.
+// replacing the Services. Each time an event reports that, although recorders may merge events that look like
+// repetitions.
 func TestImmutableTransitions(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack(dualStackRanges))
@@ -173,4 +177,57 @@ func keepsAllocated(was, now *corev1.Service) error {
 		}
 	}
 	return framework.Equal("clusterIP of "+now.Name, now.Spec.ClusterIP, was.Spec.ClusterIP)
+}
+
+var numbersTold = regexp.MustCompile(`([a-z]+) (\d+)`)
+
+// told returns how many Services were created and so on, according to the events about a LocalService.
+func (s *scene) told(ctx context.Context, name string) (map[string]int, error) {
+	sums := map[string]int{}
+	events, err := s.Events(ctx, name, "ServicesWritten")
+	for i := range events {
+		times := 1
+		if events[i].Series != nil {
+			times = int(events[i].Series.Count)
+		}
+		for _, m := range numbersTold.FindAllStringSubmatch(events[i].Message, -1) {
+			n, err := strconv.Atoi(m[2])
+			if err != nil {
+				return nil, err
+			}
+			sums[m[1]] += times * n
+		}
+	}
+	return sums, err
+}
+
+// waitRepaired waits until a Service is as before, except for what the API server allocates.
+func (s *scene) waitRepaired(old *corev1.Service) {
+	s.T.Helper()
+	s.Eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
+		now, err := s.ServiceClient().Get(ctx, old.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(framework.Equal("UID", now.UID, old.UID), sameButAllocated(now, old))
+	})
+}
+
+// sameButAllocated compares Services, except for what the API server has allocated for them.
+func sameButAllocated(now, was *corev1.Service) error {
+	now, was = now.DeepCopy(), was.DeepCopy()
+	for _, service := range []*corev1.Service{now, was} {
+		if service.Spec.ClusterIP != corev1.ClusterIPNone {
+			service.Spec.ClusterIP, service.Spec.ClusterIPs = "", nil
+		}
+		for i := range service.Spec.Ports {
+			service.Spec.Ports[i].NodePort = 0
+		}
+	}
+	return errors.Join(
+		framework.Equal("labels of "+now.Name, now.Labels, was.Labels),
+		framework.Equal("annotations of "+now.Name, now.Annotations, was.Annotations),
+		framework.Equal("owners of "+now.Name, now.OwnerReferences, was.OwnerReferences),
+		framework.Equal("spec of "+now.Name, now.Spec, was.Spec),
+	)
 }
