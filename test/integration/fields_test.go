@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -173,29 +172,5 @@ func TestEveryFieldHandEdits(t *testing.T) {
 			s.WantWrites("services", "1 patch services 200")
 			s.WaitReady("demo")
 		})
-	}
-}
-
-// TestVariablesAreBounded: annotations with variables differ for each Service, so each node costs the cluster and the
-// controller as much as other annotations cost for all nodes together.
-func TestVariablesAreBounded(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "variables")
-	for name, c := range map[string]struct {
-		value   string
-		refused bool
-	}{
-		"many characters without variables": {strings.Repeat("a", 49_999), false},
-		"as many as may be":                 {strings.Repeat("a", 4_987) + v1alpha1.VariableNodeName, false},
-		"too many characters":               {strings.Repeat("a", 4_988) + v1alpha1.VariableNodeName, true},
-		"16 variables":                      {strings.Repeat(v1alpha1.VariableNodeName, 16), false},
-		"17 variables":                      {strings.Repeat(v1alpha1.VariableNodeName, 17), true},
-	} {
-		object := with(full(t, s.Namespace)[0], []string{"spec", "serviceMetadata"},
-			map[string]any{"annotations": map[string]any{"a": c.value}})
-		_, err := s.ask(object, "")
-		if apierrors.IsInvalid(err) != c.refused || err != nil && !c.refused {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
