@@ -59,8 +59,9 @@ func TestPausedLeader(t *testing.T) {
 			}
 			p.note("the previous leader resumes")
 			p.Must(first.Signal(syscall.SIGCONT))
-			if code, err := first.Wait(); err != nil || code == 0 {
-				p.fail("the previous leader ended with exit code %d, %v", code, err)
+			if code, err := first.Wait(); err != nil || code != 1 || len(first.LogLines("the Lease was lost")) != 1 {
+				p.fail("the previous leader ended with exit code %d, %v; want 1, and the reason:\n%s", code, err,
+					first.Tail(20))
 			}
 			p.settle("at the end")
 			p.rest(time.Second)
