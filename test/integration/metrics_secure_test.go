@@ -36,11 +36,7 @@ func TestSecureMetrics(t *testing.T) {
 	}
 	apply := func(name string) {
 		t.Helper()
-		manifest, err := framework.ModuleFile("artifacts", "deploy", name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kubectl("apply", "--validate=strict", "-f", manifest)
+		kubectl("apply", "--validate=strict", "-f", framework.MustModuleFile(t, "artifacts", "deploy", name))
 	}
 	apply("local-service-controller.yaml")
 	kubectl("create", "serviceaccount", "prometheus", "--namespace", namespace)

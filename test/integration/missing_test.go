@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -86,10 +84,7 @@ func TestWhatIsMissing(t *testing.T) {
 		"update leases.coordination.k8s.io in namespace "+namespace,
 		"grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)")
 
-	manifest, err := framework.ModuleFile("artifacts", "deploy", "local-service-controller.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml")
 	kubectl("apply", "--validate=strict", "-f", manifest)
 	if err := controller.WaitReady(ctx); err != nil {
 		t.Fatal(err)
@@ -151,25 +146,18 @@ func atLeast(n, want int) error {
 	return nil
 }
 
-// TestAPIServerOutage tests that the controller catches up after the API server could not be reached, and that the log
-// reports the outage and its end, once each.
+// TestAPIServerOutage tests that the log reports once that the API server could not be reached, and once that it can be
+// reached again. The controller then catches up. What can change meanwhile is tested in test/fault.
 func TestAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "outage")
 	proxy := s.NewProxy(t, s.MustControllerKubeconfig(t))
 	controller := s.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig)
 	s.Must(controller.WaitReady(s.Ctx()))
-	nodes := s.AddNodes("a", "b", "c")
-	ls := s.CreateReady("demo")
-
+	nodes := s.AddNodes("a", "b")
+	s.CreateReady("demo")
 	proxy.Block()
 	s.DeleteNode(nodes[0])
-	s.AddNodes("d")
-	s.DeleteService("demo-" + nodes[1])
-	edited := s.GetService("demo-" + nodes[2])
-	s.EditService(edited.Name, func(service *corev1.Service) { service.Spec.Ports = nil })
-	s.CreatePod("pod", nodes[1], app)
-	other := s.Create("other")
 	before := proxy.Attempts()
 	s.Eventually("the controller has tried to connect", func(context.Context) error {
 		return atLeast(proxy.Attempts()-before, 8)
@@ -178,14 +166,9 @@ func TestAPIServerOutage(t *testing.T) {
 		t.Errorf("a restart would be of no use, but /healthz says %d %s %v", status, body, err)
 	}
 	proxy.Unblock()
-
 	_, err := controller.WaitLog(s.Ctx(), "The API server can be reached again")
 	s.Must(err)
-	s.WaitServices(other, "other-"+nodes[1], "other-"+nodes[2], "other-"+s.NodeName("d"))
-	s.WaitServices(ls, "demo-"+nodes[1], "demo-"+nodes[2], "demo-"+s.NodeName("d"))
-	s.WaitLabelled("pod", nodes[1])
-	s.waitRepaired(edited)
-	s.WaitStatusNodes("demo", 3)
+	s.WaitStatusNodes("demo", 1)
 	if lines := controller.LogLines("The API server cannot be reached"); len(lines) != 1 {
 		t.Errorf("the log says %d times that the API server cannot be reached:\n%s", len(lines), controller.Tail(40))
 	}

@@ -30,11 +30,7 @@ type schemaPart struct {
 // schemaParts returns all parts of a top-level field's schema.
 func schemaParts(t testing.TB, field string) []schemaPart {
 	t.Helper()
-	path, err := framework.ModuleFile("artifacts", "examples", "crd.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(framework.MustModuleFile(t, "artifacts", "examples", "crd.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
