@@ -78,7 +78,8 @@ func (s *scene) createAdmission(resource string, object runtime.Object) {
 }
 
 // TestContestedFields tests that a field that a policy sets at each write is reported, costs each Service at most one
-// additional write, and then stays unchanged. The LocalService becomes ready when it wants what the policy sets.
+// additional write, and then stays unchanged. The LocalService becomes ready when it wants what the policy sets. There is
+// a field of each kind: with defaults, of one type of Services, and one that cannot be changed.
 func TestContestedFields(t *testing.T) {
 	t.Parallel()
 	balancer := framework.OfType(corev1.ServiceTypeLoadBalancer)
@@ -94,26 +95,9 @@ func TestContestedFields(t *testing.T) {
 	}{
 		"sessionAffinity": {framework.WithClusterIP, func(s *spec) { s.SessionAffinity = "ClientIP" },
 			`sessionAffinity", value: "ClientIP"`, func(s *service) bool { return s.SessionAffinity == "ClientIP" }},
-		"publishNotReadyAddresses": {framework.WithClusterIP, func(s *spec) { s.PublishNotReadyAddresses = true },
-			`publishNotReadyAddresses", value: true`, func(s *service) bool { return s.PublishNotReadyAddresses }},
-		"internalTrafficPolicy": {framework.WithClusterIP,
-			func(s *spec) { s.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal) },
-			`internalTrafficPolicy", value: "Local"`,
-			func(s *service) bool { return *s.InternalTrafficPolicy == "Local" }},
-		"trafficDistribution": {framework.WithClusterIP, func(s *spec) { s.TrafficDistribution = new("PreferClose") },
-			`trafficDistribution", value: "PreferClose"`,
-			func(s *service) bool { return s.TrafficDistribution != nil }},
-		"selector": {framework.WithClusterIP, func(s *spec) { s.Selector["x"] = "y" },
-			`selector/x", value: "y"`, func(s *service) bool { return s.Selector["x"] == "y" }},
-		"externalTrafficPolicy": {balancer, func(s *spec) { s.ExternalTrafficPolicy = "Local" },
-			`externalTrafficPolicy", value: "Local"`,
-			func(s *service) bool { return s.ExternalTrafficPolicy == "Local" }},
 		"allocateLoadBalancerNodePorts": {balancer, func(s *spec) { s.AllocateLoadBalancerNodePorts = new(false) },
 			`allocateLoadBalancerNodePorts", value: false`,
 			func(s *service) bool { return !*s.AllocateLoadBalancerNodePorts }},
-		"loadBalancerSourceRanges": {balancer, func(s *spec) { s.LoadBalancerSourceRanges = []string{"10.0.0.0/8"} },
-			`loadBalancerSourceRanges", value: ["10.0.0.0/8"]`,
-			func(s *service) bool { return len(s.LoadBalancerSourceRanges) > 0 }},
 		"loadBalancerClass": {ours, func(s *spec) { s.LoadBalancerClass = nil }, // as it is
 			`loadBalancerClass", value: "example.com/theirs"`,
 			func(s *service) bool { return s.LoadBalancerClass != nil }},
