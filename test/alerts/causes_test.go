@@ -119,7 +119,7 @@ func takenName(s *scene) (cure func()) {
 
 // contestedField creates a policy that sets a field of all Services.
 func contestedField(s *scene) (cure func()) {
-	s.apply(`
+	s.Apply(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: NAMESPACE}
@@ -169,7 +169,7 @@ func manyServices(s *scene) (cure func()) {
 
 // refusedLabels makes a policy forbid the node label, while pods are created one after the other, as in a rollout.
 func refusedLabels(s *scene) (cure func()) {
-	allow := s.apply(`
+	allow := s.Apply(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: NAMESPACE-labels}

@@ -67,19 +67,6 @@ func (st *stage) newScene(t *testing.T, word string) *scene {
 	return &scene{st.NewScene(t, word), st}
 }
 
-// apply creates objects, and returns a function that deletes them.
-func (s *scene) apply(manifest string) (undo func()) {
-	s.T.Helper()
-	manifest = strings.ReplaceAll(manifest, "NAMESPACE", s.Namespace)
-	run := func(args ...string) {
-		s.T.Helper()
-		_, _, err := s.Playground(s.Ctx(), []byte(manifest), append([]string{"kubectl"}, args...)...)
-		s.Must(err)
-	}
-	run("create", "-f", "-")
-	return func() { run("delete", "--wait=false", "-f", "-") }
-}
-
 // slow makes a webhook delay each write of a resource in the scene's namespace, until the function that it returns is
 // called. The resource may have its group after a dot.
 func (s *scene) slow(resource string, operation admissionregistrationv1.OperationType,

@@ -1,6 +1,8 @@
 package framework
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -59,6 +61,20 @@ func RetryConflicts(write func() error) error {
 	backoff := retry.DefaultBackoff
 	backoff.Steps, backoff.Factor = 100, 1
 	return retry.RetryOnConflict(backoff, write)
+}
+
+// Apply creates the objects of a manifest, in which NAMESPACE stands for that of the scene, and returns a function that
+// deletes them.
+func (s *Scene) Apply(manifest string) (undo func()) {
+	s.T.Helper()
+	manifest = strings.ReplaceAll(manifest, "NAMESPACE", s.Namespace)
+	run := func(args ...string) {
+		s.T.Helper()
+		_, _, err := s.Playground(s.Ctx(), []byte(manifest), append([]string{"kubectl"}, args...)...)
+		s.Must(err)
+	}
+	run("create", "-f", "-")
+	return func() { run("delete", "--wait=false", "-f", "-") }
 }
 
 // GetService returns the current state of a Service.

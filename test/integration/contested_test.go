@@ -4,47 +4,48 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
+// mutatingPolicy makes the API server change all Services of the scene's namespace.
+const mutatingPolicy = `
+apiVersion: admissionregistration.k8s.io/VERSION
+kind: MutatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+    resourceRules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [services]}]
+  reinvocationPolicy: Never
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: EXPRESSION}}]
+---
+apiVersion: admissionregistration.k8s.io/VERSION
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec: {policyName: NAMESPACE}
+`
+
 // mutate makes the API server change all Services of the scene's namespace, and waits until isChanged reports it of
-// one.
+// one. Before Kubernetes 1.36, mutating policies are not in v1, but otherwise the same.
 func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bool) {
 	s.T.Helper()
-	rule := admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
-		Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
-			Resources: []string{"services"}},
+	version := ""
+	for _, version = range []string{"v1", "v1beta1", "v1alpha1"} {
+		resources, err := s.Kube.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/" + version)
+		if err == nil && slices.ContainsFunc(resources.APIResources,
+			func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" }) {
+			break
+		}
 	}
-	s.createAdmission("mutatingadmissionpolicies", &admissionregistrationv1.MutatingAdmissionPolicy{
-		TypeMeta:   metav1.TypeMeta{Kind: "MutatingAdmissionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{
-					MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
-			},
-			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}},
-		},
-	})
-	s.createAdmission("mutatingadmissionpolicybindings", &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		TypeMeta:   metav1.TypeMeta{Kind: "MutatingAdmissionPolicyBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: s.Namespace},
-	})
+	s.Apply(strings.NewReplacer("VERSION", version, "EXPRESSION", strconv.Quote(expression)).Replace(mutatingPolicy))
 	s.Eventually("the policy is in force", func(ctx context.Context) error {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "any"},
 			Spec: corev1.ServiceSpec{Type: "LoadBalancer",
@@ -55,26 +56,6 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 		}
 		return err
 	})
-}
-
-// createAdmission creates an object of admission, in the newest version of it that the API server has: before
-// Kubernetes 1.36, mutating policies are not in v1, but otherwise the same.
-func (s *scene) createAdmission(resource string, object runtime.Object) {
-	s.T.Helper()
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	s.Must(err)
-	group := schema.GroupVersion{Group: admissionregistrationv1.GroupName}
-	for _, group.Version = range []string{"v1", "v1beta1", "v1alpha1"} {
-		resources, err := s.Kube.Discovery().ServerResourcesForGroupVersion(group.String())
-		if err == nil && slices.ContainsFunc(resources.APIResources,
-			func(r metav1.APIResource) bool { return r.Name == resource }) {
-			break
-		}
-	}
-	admission := &unstructured.Unstructured{Object: content}
-	admission.SetAPIVersion(group.String())
-	_, err = s.Dynamic.Resource(group.WithResource(resource)).Create(s.Ctx(), admission, metav1.CreateOptions{})
-	s.Must(err)
 }
 
 // TestContestedFields tests that a field that a policy sets at each write is reported, costs each Service at most one

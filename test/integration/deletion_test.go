@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -30,7 +29,7 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			}
 			release := func() {}
 			if servicesFirst {
-				release = s.deny("localservices."+v1alpha1.GroupName, admissionregistrationv1.Delete, "false",
+				release = s.deny("localservices."+v1alpha1.GroupName, "DELETE", "false",
 					func(ctx context.Context, dryRun []string) error {
 						return s.LocalServiceClient().Delete(ctx, "demo0", metav1.DeleteOptions{DryRun: dryRun})
 					})

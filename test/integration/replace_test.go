@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -34,10 +36,10 @@ func TestReplacementIsRefused(t *testing.T) {
 		"a quota": {shared, func(s *scene) { s.limitServices(nodes) }, framework.WithClusterIP, failed,
 			"exceeded quota", ""},
 		"a policy": {shared, func(s *scene) {
-			s.deny("services", admissionregistrationv1.Create, "false", s.tryService("any"))
+			s.deny("services", "CREATE", "false", s.tryService("any"))
 		}, framework.WithClusterIP, failed, "refused by a policy", ""},
 		"a policy for some": {shared, func(s *scene) {
-			s.deny("services", admissionregistrationv1.Create, "!object.metadata.name.contains('-n01')",
+			s.deny("services", "CREATE", "!object.metadata.name.contains('-n01')",
 				s.tryService("x-n01"))
 		}, framework.WithClusterIP, failed, "refused by a policy", "-n01"},
 	} {
@@ -91,6 +93,51 @@ func TestReplacementUnderAPolicyByName(t *testing.T) {
 		if service.UID == before[name].UID {
 			t.Errorf("Service %s was not replaced", name)
 		}
+	}
+}
+
+// denyingPolicy makes the API server refuse some requests in the scene's namespace.
+const denyingPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+    resourceRules: [{operations: [OPERATION], apiGroups: [GROUP], apiVersions: ["*"], resources: [RESOURCE]}]
+  validations: [{expression: ALLOWED, message: refused by a policy}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec: {policyName: NAMESPACE, validationActions: [Deny]}
+`
+
+// deny makes the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
+// false, until the function that it returns is called. The resource may have its group after a dot. Because policies
+// take a moment to come into force, both wait until a request that changes nothing is refused, or no longer is.
+func (s *scene) deny(
+	resource, operation, allowed string, try func(ctx context.Context, dryRun []string) error,
+) (stop func()) {
+	s.T.Helper()
+	kind := schema.ParseGroupResource(resource)
+	undo := s.Apply(strings.NewReplacer("OPERATION", operation, "GROUP", strconv.Quote(kind.Group), "RESOURCE",
+		kind.Resource, "ALLOWED", strconv.Quote(allowed)).Replace(denyingPolicy))
+	waitUntil := func(refused bool) {
+		s.T.Helper()
+		s.Eventually(fmt.Sprintf("the policy is in force: %t", refused), func(ctx context.Context) error {
+			err := try(ctx, []string{metav1.DryRunAll})
+			if refused != (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
+				return fmt.Errorf("the answer is: %v", err)
+			}
+			return nil
+		})
+	}
+	waitUntil(true)
+	return func() {
+		s.T.Helper()
+		undo()
+		waitUntil(false)
 	}
 }
 
