@@ -55,8 +55,8 @@ func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node strin
 	}
 	return errors.Join(difference,
 		framework.Equal("selector of "+service.Name, service.Spec.Selector, selector),
-		framework.Equal("labels of "+service.Name, withoutTheirs(service.Labels), labels),
-		framework.Equal("annotations of "+service.Name, withoutTheirs(service.Annotations), annotations))
+		framework.Equal("labels of "+service.Name, service.Labels, labels),
+		framework.Equal("annotations of "+service.Name, service.Annotations, annotations))
 }
 
 // missing returns the place where one JSON value has something that the other lacks, "" for none. A targetPort of 0,
