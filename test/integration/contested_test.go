@@ -50,7 +50,8 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "any"},
 			Spec: corev1.ServiceSpec{Type: "LoadBalancer",
 				Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "x"}}}
-		service, err := s.ServiceClient().Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		service, err := s.ServiceClient().Create(ctx, service, dryRun)
 		if err == nil && !isChanged(&service.Spec) {
 			err = errors.New("it changes nothing")
 		}

@@ -68,27 +68,6 @@ func TestAtRest(t *testing.T) {
 	})
 }
 
-// TestTwoControllersDoNotFight tests that two controllers that both work, as they may without leader election, reach
-// the same result and come to rest.
-func TestTwoControllersDoNotFight(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "two")
-	s.NewController(t)
-	s.NewController(t)
-	f := s.newFence()
-	s.settle()
-	f.passAll()
-	s.ResetCount()
-	f.passAll()
-	s.WantNoWrites("at rest")
-	s.Update("headless", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
-	s.WaitReady("headless")
-	f.passAll()
-	s.ResetCount()
-	f.passAll()
-	s.WantNoWrites("at rest after a change")
-}
-
 var localServiceAdds = regexp.MustCompile(`(?m)^workqueue_adds_total\{name="localservice"\} (\d+)$`)
 
 // waitResyncs waits until a controller has synced each LocalService of the scene a number of additional times.
