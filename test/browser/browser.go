@@ -1,5 +1,5 @@
 // Package browser opens the page of `kubectl localservice view` in a real browser, Debian's chromium. Its own tests
-// give the page made-up data; those with clusters are in test/integration and test/e2e.
+// give the page made-up data; those with clusters are in test/integration.
 package browser
 
 import (

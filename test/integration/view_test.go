@@ -147,7 +147,7 @@ func (s *scene) addPod(name, node, app string, waits map[string]string) {
 	s.setPodStatus(name, fmt.Sprintf("10.1.%d.%d", address/200, address%200+1), waits[name])
 }
 
-// TestView checks a page with every state, moves the pointer over it, and filters it.
+// TestView checks a page with every state, moves the pointer over it, and deletes a pod.
 func TestView(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, withoutKubelets())
@@ -200,6 +200,9 @@ func TestView(t *testing.T) {
 	if *pictures != "" {
 		picture(t, page)
 	}
+	// The page follows.
+	s.Must(s.PodClient().Delete(t.Context(), "image-cache-1", metav1.DeleteOptions{}))
+	browser.Eventually(page, cell("image-cache", nodes[0]), "Empty ")
 }
 
 // picture takes the pictures of the page.
