@@ -1,15 +1,11 @@
 package integration
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -38,48 +34,6 @@ const zone = "topology.kubernetes.io/zone"
 func withoutKubelets() framework.ClusterOptions {
 	return framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true,
 		Args: []string{"--controllers=*,-node-lifecycle-controller"}}
-}
-
-// TestNodesWatch follows nodes in a terminal, until Ctrl-C.
-func TestNodesWatch(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "nodes-watch")
-	nodes := s.AddNodes("1", "2")
-	s.CreateReady("demo")
-	cmd := exec.Command(framework.PluginProgram.MustPath(t), "nodes", "demo", "--watch", "--namespace", s.Namespace,
-		"-o", `jsonpath={range .items[*]}{.node} {.reason}{"\n"}{end}`)
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig)
-	plugin, err := framework.StartProcess(cmd, syscall.SIGTERM)
-	s.Must(err)
-	t.Cleanup(plugin.Kill)
-	all := nodes[0] + " NoPods\n" + nodes[1] + " NoPods\n"
-	s.Eventually("the plugin prints all nodes", func(context.Context) error {
-		return framework.Equal("output", plugin.Output(), all)
-	})
-	// Between two states there may be others for a moment.
-	printsLast := func(line string) {
-		t.Helper()
-		s.Eventually("the plugin prints "+line, func(context.Context) error {
-			output := plugin.Output()
-			if !strings.HasPrefix(output, all) {
-				return fmt.Errorf("it begins with other lines: %q", output)
-			}
-			return framework.Equal("last line", output[strings.LastIndex(strings.TrimSuffix(output, "\n"), "\n")+1:],
-				line+"\n")
-		})
-	}
-	s.CreatePod("a", nodes[0], app)
-	s.WaitLabelled("a", nodes[0])
-	s.setPodStatus("a", "10.1.2.1", "CrashLoopBackOff")
-	printsLast(nodes[0] + " PodsNotReady")
-	s.DeleteNode(nodes[1])
-	printsLast(nodes[1] + " NameGone")
-	s.Must(plugin.Signal(os.Interrupt))
-	code, err := plugin.Wait()
-	s.Must(err)
-	if code != 0 {
-		t.Errorf("Ctrl-C: exit code %d: %s", code, plugin.Output())
-	}
 }
 
 // newViewScene returns a scene with a LocalService in every possible state, in a cluster of 14 nodes in three zones.
