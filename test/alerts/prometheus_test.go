@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -177,22 +179,16 @@ func (p *prometheus) alerts(ctx context.Context) ([]alert, error) {
 }
 
 // find returns the alert of a name that has some labels, nil for none.
-func (p *prometheus) find(ctx context.Context, name string, labels map[string]string) (*alert, error) {
+func (p *prometheus) find(ctx context.Context, name string, with map[string]string) (*alert, error) {
 	all, err := p.alerts(ctx)
 	if err != nil {
 		return nil, err
 	}
-candidates:
 	for i := range all {
-		if all[i].Labels["alertname"] != name {
-			continue
+		has := labels.Set(all[i].Labels)
+		if has["alertname"] == name && labels.SelectorFromSet(with).Matches(has) {
+			return &all[i], nil
 		}
-		for key, value := range labels {
-			if all[i].Labels[key] != value {
-				continue candidates
-			}
-		}
-		return &all[i], nil
 	}
 	return nil, nil
 }
