@@ -51,7 +51,7 @@ func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 	if c.hostnames {
 		files = append(files, HostnamesPermissions)
 	}
-	if err := c.Grant(ctx, files...); err != nil {
+	if err := c.grant(ctx, files...); err != nil {
 		return "", err
 	}
 	shipped, err := ShippedPermissions(files...)
@@ -74,9 +74,9 @@ func (c *Cluster) MustControllerKubeconfig(t testing.TB) string {
 	return kubeconfig
 }
 
-// Grant creates the accounts and permissions in files of artifacts/deploy, but no other objects. What exists already
+// grant creates the accounts and permissions in files of artifacts/deploy, but no other objects. What exists already
 // stays unchanged.
-func (c *Cluster) Grant(ctx context.Context, files ...string) error {
+func (c *Cluster) grant(ctx context.Context, files ...string) error {
 	for _, file := range files {
 		objects, err := readManifest(file)
 		if err != nil {
@@ -159,38 +159,19 @@ func (c *Cluster) AccountKubeconfig(t testing.TB, namespace, name string) string
 }
 
 func (c *Cluster) accountKubeconfig(ctx context.Context, dir, namespace, name string) (path string, err error) {
-	token, err := c.accountToken(ctx, namespace, name)
+	request := &authenticationv1.TokenRequest{}
+	request.Spec.ExpirationSeconds = new(int64(tokenDuration.Seconds()))
+	token, err := c.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("make a token for service account %s/%s: %w", namespace, name, err)
 	}
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
 	if err != nil {
 		return "", err
 	}
 	for user := range config.AuthInfos {
-		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	}
 	path = filepath.Join(dir, filepath.Base(c.Kubeconfig)+"-"+name)
 	return path, clientcmd.WriteToFile(*config, path)
-}
-
-// AccountToken returns a token of a service account, which must exist.
-func (c *Cluster) AccountToken(t testing.TB, namespace, name string) string {
-	t.Helper()
-	token, err := c.accountToken(t.Context(), namespace, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
-func (c *Cluster) accountToken(ctx context.Context, namespace, name string) (string, error) {
-	request := &authenticationv1.TokenRequest{}
-	request.Spec.ExpirationSeconds = new(int64(tokenDuration.Seconds()))
-	accounts := c.Kube.CoreV1().ServiceAccounts(namespace)
-	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("make a token for service account %s/%s: %w", namespace, name, err)
-	}
-	return token.Status.Token, nil
 }

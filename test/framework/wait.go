@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -152,49 +153,15 @@ func (s *Scene) WaitServices(ls *v1alpha1.LocalService, names ...string) {
 	})
 }
 
-// WaitServiceExists waits until there is a Service with a name.
-func (s *Scene) WaitServiceExists(name string) *corev1.Service {
+// WaitService waits until there is a Service with a name, and with another UID than before, "" for none.
+func (s *Scene) WaitService(name string, before types.UID) {
 	s.T.Helper()
-	return s.waitService(name, "exists", func(*corev1.Service) error { return nil })
-}
-
-// WaitServiceReplaced waits until a Service has a new UID.
-func (s *Scene) WaitServiceReplaced(old *corev1.Service) *corev1.Service {
-	s.T.Helper()
-	return s.waitService(old.Name, "is a new one", func(service *corev1.Service) error {
-		if service.UID == old.UID {
-			return errors.New("it is still the old one")
+	s.Eventually("Service "+name+" exists, and is another one", func(ctx context.Context) error {
+		service, err := s.ServiceClient().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && service.UID == before {
+			err = errors.New("it is still the old one")
 		}
-		return nil
-	})
-}
-
-func (s *Scene) waitService(name, what string, check func(*corev1.Service) error) *corev1.Service {
-	s.T.Helper()
-	var service *corev1.Service
-	s.Eventually("Service "+name+" "+what, func(ctx context.Context) (err error) {
-		if service, err = s.ServiceClient().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		return check(service)
-	})
-	return service
-}
-
-// WaitServiceCount waits until there are want Services, and none has an owner reference.
-func (s *Scene) WaitServiceCount(want int) {
-	s.T.Helper()
-	s.Eventually(fmt.Sprintf("there are %d Services", want), func(ctx context.Context) error {
-		list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if service := &list.Items[i]; len(service.OwnerReferences) > 0 {
-				return fmt.Errorf("owners of Service %s: %v", service.Name, service.OwnerReferences)
-			}
-		}
-		return Equal("number of Services", len(list.Items), want)
+		return err
 	})
 }
 

@@ -36,12 +36,7 @@ func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalServi
 // Update changes a LocalService, and tries again after a conflict.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
-	s.Must(s.TryUpdate(name, changes...))
-}
-
-// TryUpdate is Update for a change that may be refused.
-func (s *Scene) TryUpdate(name string, changes ...Change) error {
-	return RetryConflicts(func() error {
+	s.Must(retryConflicts(func() error {
 		ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -52,12 +47,12 @@ func (s *Scene) TryUpdate(name string, changes ...Change) error {
 		strict := metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}
 		_, err = s.LocalServiceClient().Update(s.Ctx(), ls, strict)
 		return err
-	})
+	}))
 }
 
-// RetryConflicts repeats a read, change and write until it meets no conflict. The machine may be busy, so it tries
+// retryConflicts repeats a read, change and write until it meets no conflict. The machine may be busy, so it tries
 // often: the tries of retry.DefaultBackoff would be over in a moment.
-func RetryConflicts(write func() error) error {
+func retryConflicts(write func() error) error {
 	backoff := retry.DefaultBackoff
 	backoff.Steps, backoff.Factor = 100, 1
 	return retry.RetryOnConflict(backoff, write)
@@ -96,7 +91,7 @@ func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
 // EditService changes a Service by hand.
 func (s *Scene) EditService(name string, edit func(service *corev1.Service)) {
 	s.T.Helper()
-	s.Must(RetryConflicts(func() error {
+	s.Must(retryConflicts(func() error {
 		service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -60,8 +60,8 @@ func (s *scene) mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 }
 
 // TestContestedFields tests that a field that a policy sets at each write is reported, costs each Service at most one
-// additional write, and then stays unchanged. The LocalService becomes ready when it wants what the policy sets. There is
-// a field of each kind: with defaults, of one type of Services, and one that cannot be changed.
+// additional write, and then stays unchanged. The LocalService becomes ready when it wants what the policy sets. There
+// is a field of each kind: with defaults, of one type of Services, and one that cannot be changed.
 func TestContestedFields(t *testing.T) {
 	t.Parallel()
 	balancer := framework.OfType(corev1.ServiceTypeLoadBalancer)

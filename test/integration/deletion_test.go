@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,7 +38,10 @@ func TestDeletionOfANamespaceWithManyServices(t *testing.T) {
 			f.passServices()
 			s.ResetCount()
 			s.Must(s.Kube.CoreV1().Namespaces().Delete(s.Ctx(), s.Namespace, metav1.DeleteOptions{}))
-			s.WaitServiceCount(0)
+			s.Eventually("there are no Services", func(ctx context.Context) error {
+				list, err := s.ServiceClient().List(ctx, metav1.ListOptions{})
+				return errors.Join(err, framework.Equal("Services", len(list.Items), 0))
+			})
 			f.passAll()
 			requests := s.Requests()
 			t.Logf("the controller's requests while the namespace was deleted: %s", requests)

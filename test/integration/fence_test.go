@@ -87,7 +87,7 @@ func (f *fence) passServices() {
 	f.rounds(func() {
 		old := f.GetService(f.service())
 		f.DeleteService(old.Name)
-		f.WaitServiceReplaced(old)
+		f.WaitService(old.Name, old.UID)
 	})
 }
 
@@ -98,7 +98,7 @@ func (f *fence) passNodes() {
 		f.PatchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: "elsewhere"}}}`, framework.SceneLabel))
 		f.WaitServiceGone(f.service())
 		f.PatchNode(f.node, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, f.Namespace))
-		f.WaitServiceExists(f.service())
+		f.WaitService(f.service(), "")
 	})
 }
 

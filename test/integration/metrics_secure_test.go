@@ -28,11 +28,13 @@ func TestSecureMetrics(t *testing.T) {
 	const namespace, account = "local-service-system", "local-service-controller"
 	cluster := framework.NewCluster(t, controlPlane())
 	ctx := t.Context()
-	kubectl := func(args ...string) {
+	kubectl := func(args ...string) string {
 		t.Helper()
-		if _, err := cluster.Kubectl(ctx, args...); err != nil {
+		out, err := cluster.Kubectl(ctx, args...)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return out
 	}
 	apply := func(name string) {
 		t.Helper()
@@ -40,7 +42,7 @@ func TestSecureMetrics(t *testing.T) {
 	}
 	apply("local-service-controller.yaml")
 	kubectl("create", "serviceaccount", "prometheus", "--namespace", namespace)
-	token := cluster.AccountToken(t, namespace, "prometheus")
+	token := strings.TrimSpace(kubectl("create", "token", "prometheus", "--namespace", namespace))
 
 	dir := t.TempDir()
 	certificate := func(host string) {
