@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -79,11 +80,11 @@ func (p *player) play(first bool) {
 	case choice == 11 && first && len(services) > 0:
 		service := p.pick(services)
 		p.note("somebody changes Service %s", service)
-		p.Must(p.patchService(service, `{"spec":{"selector":{"vm/rack":"elsewhere"}}}`))
+		p.EditService(service, func(s *corev1.Service) { s.Spec.Selector[nodeLabelKey] = "elsewhere" })
 	case choice == 12 && p.alone && len(services) > 0: // An unwanted Service is not adopted again.
 		service := p.pick(services)
 		p.note("somebody removes the owner of Service %s", service)
-		p.Must(p.patchService(service, `{"metadata":{"ownerReferences":null}}`))
+		p.EditService(service, func(s *corev1.Service) { s.OwnerReferences = nil })
 	case !exists:
 		p.createLocalService(name)
 	}

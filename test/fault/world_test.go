@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -103,12 +102,12 @@ func (w *world) services() map[string]string {
 }
 
 // do changes the cluster, and the model with it. The Services of the replaced LocalServices must be recreated.
-func (w *world) do(what string, change func() error, replaced ...string) {
+func (w *world) do(what string, change func(), replaced ...string) {
 	w.T.Helper()
 	before := w.services()
 	w.former.Insert(replaced...)
 	w.note("%s", what)
-	w.Must(change())
+	change()
 	after := w.services()
 	w.known.Insert(slices.Collect(maps.Keys(w.nodes))...)
 	maps.DeleteFunc(w.steady, func(service, owner string) bool {
@@ -162,37 +161,33 @@ func (w *world) allow(times int, owners, nodes sets.Set[string]) {
 func (w *world) addNode(name string) {
 	full := w.NodeName(name)
 	w.came.Insert(full)
-	w.do("add node "+full, func() error {
+	w.do("add node "+full, func() {
 		w.nodes[full] = map[string]string{framework.SceneLabel: w.Namespace, "disk": "ssd"}
 		w.CreateNode(full, w.nodes[full])
-		return nil
 	})
 }
 
 func (w *world) deleteNode(full string) {
 	w.left.Insert(full)
-	w.do("delete node "+full, func() error {
+	w.do("delete node "+full, func() {
 		delete(w.nodes, full)
 		w.DeleteNode(full)
-		return nil
 	})
 }
 
 func (w *world) labelNode(full, disk string) {
 	w.left.Insert(full)
-	w.do(fmt.Sprintf("label node %s disk=%s", full, disk), func() error {
+	w.do(fmt.Sprintf("label node %s disk=%s", full, disk), func() {
 		w.nodes[full]["disk"] = disk
 		w.PatchNode(full, fmt.Sprintf(`{"metadata":{"labels":{"disk":%q}}}`, disk))
-		return nil
 	})
 }
 
 func (w *world) createLocalService(name string, changes ...framework.Change) {
-	w.do("create LocalService "+name, func() error {
+	w.do("create LocalService "+name, func() {
 		onSSD := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["disk"] = "ssd" }
 		ls := w.Create(name, append([]framework.Change{onSSD}, changes...)...)
 		w.specs[name] = &ls.Spec
-		return nil
 	})
 }
 
@@ -203,43 +198,38 @@ func (w *world) update(what, name string, change framework.Change) {
 	if changed.Spec.ClusterIP != before {
 		replaced = []string{name}
 	}
-	w.do(what+" of LocalService "+name, func() error {
+	w.do(what+" of LocalService "+name, func() {
 		w.specs[name] = &changed.Spec
 		w.Update(name, func(ls *v1alpha1.LocalService) { ls.Spec = changed.Spec })
-		return nil
 	}, replaced...)
 }
 
 func (w *world) deleteLocalService(name string) {
 	w.former.Insert(name)
-	w.do("delete LocalService "+name, func() error {
+	w.do("delete LocalService "+name, func() {
 		delete(w.specs, name)
-		return w.LocalServiceClient().Delete(w.Ctx(), name, metav1.DeleteOptions{})
+		w.Must(w.LocalServiceClient().Delete(w.Ctx(), name, metav1.DeleteOptions{}))
 	})
 }
 
 // take creates a foreign Service, and give deletes it.
 func (w *world) take(service string) {
-	w.do("create a foreign Service "+service, func() error {
-		object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: service},
-			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "theirs"}}}
-		created, err := w.ServiceClient().Create(w.Ctx(), object, metav1.CreateOptions{})
-		w.foreign[service] = created
-		return err
+	w.do("create a foreign Service "+service, func() {
+		w.foreign[service] = w.CreateService(framework.NewForeignService(service, nil))
 	})
 }
 
 func (w *world) give(service string) {
-	w.do("delete the foreign Service "+service, func() error {
+	w.do("delete the foreign Service "+service, func() {
 		delete(w.foreign, service)
-		return w.ServiceClient().Delete(w.Ctx(), service, metav1.DeleteOptions{})
+		w.DeleteService(service)
 	})
 }
 
 // deleteService deletes a Service as a user might.
 func (w *world) deleteService(service string) {
 	w.note("a user deletes Service %s", service)
-	w.Must(w.ServiceClient().Delete(w.Ctx(), service, metav1.DeleteOptions{}))
+	w.DeleteService(service)
 	w.count(w.creates, service, 1)
 }
 
@@ -280,10 +270,4 @@ func (k *controller) goroutines() int {
 		k.t.Fatal(err)
 	}
 	return n
-}
-
-// patchService changes a Service as another client might.
-func (w *world) patchService(name, patch string) error {
-	_, err := w.ServiceClient().Patch(w.Ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
 }
