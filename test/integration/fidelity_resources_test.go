@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/informers"
@@ -27,13 +26,11 @@ import (
 var allVerbs = []string{"create", "create", "create", "update", "patch", "patch", "patch", "patch", "delete", "get",
 	"list"}
 
-var services = target[*corev1.Service]{
-	kind:   corev1.SchemeGroupVersion.WithResource("services"),
-	client: func(s *side, namespace string) client[*corev1.Service] { return s.kube.CoreV1().Services(namespace) },
-	list: func(ctx context.Context, s *side, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-		return s.kube.CoreV1().Services(namespace).List(ctx, options)
+var services = target[*corev1.Service, *corev1.ServiceList]{
+	kind: corev1.SchemeGroupVersion.WithResource("services"),
+	client: func(s *side, namespace string) client[*corev1.Service, *corev1.ServiceList] {
+		return s.kube.CoreV1().Services(namespace)
 	},
-	empty: func() *corev1.Service { return &corev1.Service{} },
 	verbs: allVerbs,
 	names: []string{"a", "a", "a", "b", "b", "c", "A", "a.b"},
 	contents: specs("", "clusterIP: None", "clusterIP: None, selector: {app: demo}, ports: [{port: 80}]",
@@ -81,15 +78,11 @@ func specs(texts ...string) []string {
 
 const endpoint = "{addresses: [192.0.2.1], conditions: {ready: true}, nodeName: a, hostname: a}"
 
-var endpointSlices = target[*discoveryv1.EndpointSlice]{
+var endpointSlices = target[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]{
 	kind: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
-	client: func(s *side, namespace string) client[*discoveryv1.EndpointSlice] {
+	client: func(s *side, namespace string) client[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList] {
 		return s.kube.DiscoveryV1().EndpointSlices(namespace)
 	},
-	list: func(ctx context.Context, s *side, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-		return s.kube.DiscoveryV1().EndpointSlices(namespace).List(ctx, options)
-	},
-	empty: func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 	verbs: []string{"create", "create", "update", "update", "update", "label", "delete", "get", "list"},
 	names: []string{"a", "a", "b", "c.d", "A"},
 	contents: []string{"addressType: IPv4, endpoints: [" + endpoint + "]",
@@ -104,30 +97,22 @@ var endpointSlices = target[*discoveryv1.EndpointSlice]{
 		"addressType: IPv4, endpoints: [], ports: [{name: a, port: 80}, {name: a, port: 81}]"},
 }
 
-var leases = target[*coordinationv1.Lease]{
+var leases = target[*coordinationv1.Lease, *coordinationv1.LeaseList]{
 	kind: coordinationv1.SchemeGroupVersion.WithResource("leases"),
-	client: func(s *side, namespace string) client[*coordinationv1.Lease] {
+	client: func(s *side, namespace string) client[*coordinationv1.Lease, *coordinationv1.LeaseList] {
 		return s.kube.CoordinationV1().Leases(namespace)
 	},
-	list: func(ctx context.Context, s *side, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-		return s.kube.CoordinationV1().Leases(namespace).List(ctx, options)
-	},
-	empty: func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
 	verbs: []string{"create", "update", "update", "update", "get", "delete"},
 	names: []string{"a", "b"},
 	contents: specs("", "holderIdentity: a, leaseDurationSeconds: 15, leaseTransitions: 1",
 		"holderIdentity: b, leaseDurationSeconds: 15, leaseTransitions: 2, renewTime: '2026-01-01T00:00:00.000001Z'"),
 }
 
-var locals = target[*v1alpha1.LocalService]{
+var locals = target[*v1alpha1.LocalService, *v1alpha1.LocalServiceList]{
 	kind: v1alpha1.SchemeGroupVersion.WithResource("localservices"),
-	client: func(s *side, namespace string) client[*v1alpha1.LocalService] {
+	client: func(s *side, namespace string) client[*v1alpha1.LocalService, *v1alpha1.LocalServiceList] {
 		return s.ours.LocalserviceV1alpha1().LocalServices(namespace)
 	},
-	list: func(ctx context.Context, s *side, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-		return s.ours.LocalserviceV1alpha1().LocalServices(namespace).List(ctx, options)
-	},
-	empty: func() *v1alpha1.LocalService { return &v1alpha1.LocalService{} },
 	verbs: allVerbs,
 	names: []string{"a", "a", "a", "b", "1a"},
 	// To the simulation, which has types of Go, what is 0 is the same as what is not there: none are written both ways.
@@ -178,13 +163,11 @@ func randomLocal(p *pair) request {
 	return out
 }
 
-var pods = target[*corev1.Pod]{
-	kind:   corev1.SchemeGroupVersion.WithResource("pods"),
-	client: func(s *side, namespace string) client[*corev1.Pod] { return s.kube.CoreV1().Pods(namespace) },
-	list: func(ctx context.Context, s *side, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-		return s.kube.CoreV1().Pods(namespace).List(ctx, options)
+var pods = target[*corev1.Pod, *corev1.PodList]{
+	kind: corev1.SchemeGroupVersion.WithResource("pods"),
+	client: func(s *side, namespace string) client[*corev1.Pod, *corev1.PodList] {
+		return s.kube.CoreV1().Pods(namespace)
 	},
-	empty:    func() *corev1.Pod { return &corev1.Pod{} },
 	verbs:    []string{"label", "label", "label", "get", "list", "create"},
 	names:    []string{"a", "a", "b"},
 	contents: specs("nodeName: node, terminationGracePeriodSeconds: 0, containers: [{name: app, image: app}]"),
