@@ -110,16 +110,20 @@ func applyLS(w *world, s Step) error {
 	if Get[*v1alpha1.LocalService](w.server, ls.Namespace, ls.Name) == nil {
 		return w.server.Create(userName, ls)
 	}
-	return Update(w.server, userName, ls.Namespace, ls.Name, func(stored *v1alpha1.LocalService) {
-		w.previous[s.On] = *stored.Spec.DeepCopy()
-		stored.Spec = ls.Spec
+	return w.updateLS(s.On, func(stored *v1alpha1.LocalService) { stored.Spec = ls.Spec })
+}
+
+// updateLS changes a LocalService, and remembers the spec that it had before.
+func (w *world) updateLS(on string, change func(ls *v1alpha1.LocalService)) error {
+	key := metaOf(on)
+	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
+		w.previous[on] = *ls.Spec.DeepCopy()
+		change(ls)
 	})
 }
 
 func editLS(w *world, s Step) error {
-	key := metaOf(s.On)
-	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
-		w.previous[s.On] = *ls.Spec.DeepCopy()
+	return w.updateLS(s.On, func(ls *v1alpha1.LocalService) {
 		if s.How == "annotation" {
 			metav1.SetMetaDataAnnotation(&ls.ObjectMeta, "example.com/note", time.Now().String())
 		}
@@ -144,13 +148,9 @@ func takeBackLS(w *world, s Step) error {
 
 // spoilLS gives a LocalService a spec that an older CustomResourceDefinition accepted.
 func spoilLS(w *world, s Step) error {
-	key := metaOf(s.On)
 	w.server.setLenient(true)
 	defer w.server.setLenient(false)
-	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
-		w.previous[s.On] = *ls.Spec.DeepCopy()
-		invalidSpecs[s.How](&ls.Spec)
-	})
+	return w.updateLS(s.On, func(ls *v1alpha1.LocalService) { invalidSpecs[s.How](&ls.Spec) })
 }
 
 func deleteLS(w *world, s Step) error {
@@ -312,16 +312,16 @@ func setReady(pod *corev1.Pod, ready bool) {
 
 func readyPod(w *world, s Step) error {
 	key := metaOf(s.On)
-	return UpdateStatus(w.server, kubeletName, key.Namespace, key.Name,
-		func(pod *corev1.Pod) { setReady(pod, s.How != "no") })
+	return Update(w.server, kubeletName, key.Namespace, key.Name,
+		func(pod *corev1.Pod) { setReady(pod, s.How != "no") }, "status")
 }
 
 func completePod(w *world, s Step) error {
 	key := metaOf(s.On)
-	return UpdateStatus(w.server, kubeletName, key.Namespace, key.Name, func(pod *corev1.Pod) {
+	return Update(w.server, kubeletName, key.Namespace, key.Name, func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodSucceeded
 		setReady(pod, false)
-	})
+	}, "status")
 }
 
 func setQuota(w *world, s Step) error {

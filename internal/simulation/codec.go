@@ -22,17 +22,6 @@ import (
 // form is how a client wants objects: as protobuf or as JSON, whole or their metadata only.
 type form struct{ protobuf, metadataOnly bool }
 
-var forms = []form{{false, false}, {false, true}, {true, false}, {true, true}}
-
-func (f form) index() int {
-	for i := range forms {
-		if forms[i] == f {
-			return i
-		}
-	}
-	panic("no such form")
-}
-
 // formOf returns the form that a request accepts. Custom resources have no protobuf of their own, but their metadata
 // has.
 func formOf(r *http.Request, t *table) form {
@@ -91,15 +80,14 @@ func metadataOf(object runtime.Object) runtime.Object {
 // entry is an object as it is stored, and encoded only once for each form.
 type entry struct {
 	object  Object
-	encoded [4][]byte
+	encoded map[form][]byte
 }
 
 func (e *entry) in(f form) []byte {
-	i := f.index()
-	if e.encoded[i] == nil {
-		e.encoded[i] = f.encode(e.object)
+	if e.encoded[f] == nil {
+		e.encoded[f] = f.encode(e.object)
 	}
-	return e.encoded[i]
+	return e.encoded[f]
 }
 
 // event returns an event of a watch, in the framing of the form.

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -96,7 +97,8 @@ func crashReplica(ctx context.Context, w *world, s Step) {
 	w.guard.allow(1)
 	writes, when, _ := strings.Cut(s.How, ",")
 	r := w.replicas[0]
-	crashed := r.endpoint.Crash(number(writes), when == "after")
+	n, _ := strconv.Atoi(writes) // 0 if it is no number.
+	crashed := r.endpoint.Crash(n, when == "after")
 	select {
 	case <-crashed:
 	case <-time.After(s.For):

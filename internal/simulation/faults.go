@@ -137,8 +137,6 @@ func (e *Endpoint) Heal() {
 // WithoutStreamedLists makes the API server refuse streamed lists, as before Kubernetes 1.34.
 func (e *Endpoint) WithoutStreamedLists() { e.faults.noLists = true }
 
-func (f *faults) hasStreamedLists() bool { return !f.noLists }
-
 // Requests returns the requests that the endpoint has received since a time, without watches.
 func (e *Endpoint) Requests(since time.Time) []Request {
 	e.faults.mu.Lock()
@@ -252,10 +250,6 @@ func (o Outcome) error(r *request) error {
 		return apierrors.NewServiceUnavailable(because.Error())
 	}
 	return apierrors.NewInternalError(because)
-}
-
-func fieldForbidden(path, message string) *field.Error {
-	return field.Forbidden(field.NewPath(path), message)
 }
 
 // counter counts how often each request was received.

@@ -2,8 +2,8 @@ package simulation
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -36,13 +36,7 @@ type Step struct {
 const none = "-"
 
 func (s Step) String() string {
-	or := func(text string) string {
-		if text == "" {
-			return none
-		}
-		return text
-	}
-	text := fmt.Sprintf("%-7s %-10s %-28s %s", "+"+s.After.String(), s.Do, or(s.On), or(s.How))
+	text := fmt.Sprintf("%-7s %-10s %-28s %s", "+"+s.After.String(), s.Do, cmp.Or(s.On, none), cmp.Or(s.How, none))
 	if s.For > 0 {
 		text += " for " + s.For.String()
 	}
@@ -74,8 +68,7 @@ func Parse(text string) (*History, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case strings.HasPrefix(line, "world "):
 			_, err = fmt.Sscanf(line, "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t", &h.Seed,
-				&h.Replicas,
-				&h.Nodes, &h.Addresses, &h.Streamed)
+				&h.Replicas, &h.Nodes, &h.Addresses, &h.Streamed)
 		default:
 			err = h.parseStep(line)
 		}
@@ -105,13 +98,4 @@ func (h *History) parseStep(line string) error {
 	}
 	h.Steps = append(h.Steps, s)
 	return nil
-}
-
-// number parses a number of a step, 0 if it is none.
-func number(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0
-	}
-	return n
 }

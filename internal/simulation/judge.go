@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -18,10 +20,8 @@ func (g *guard) judge(w Write) {
 	switch w.Resource {
 	case "leases", "events":
 	case "localservices":
-		if w.Verb() != "update" || !g.isSameBut(w, func(o Object) {
-			o.(*v1alpha1.LocalService).Status =
-				v1alpha1.LocalServiceStatus{}
-		}) {
+		without := func(o Object) { o.(*v1alpha1.LocalService).Status = v1alpha1.LocalServiceStatus{} }
+		if w.Verb() != "update" || !g.isSameBut(w, without) {
 			g.fail("more than a status was written", "%s: %s", w.By, &w)
 		}
 	case "pods":
@@ -172,24 +172,14 @@ func (g *guard) judgeSlice(w Write) {
 			g.checkCopyDeleted(w, slice)
 		}
 		for _, e := range slice.Endpoints {
-			if object == w.After && !g.isNameOf(valueOf(e.Hostname), valueOf(e.NodeName)) {
-				g.fail("a name leads to another node", "%s: hostname %s on node %s", w.Key, valueOf(e.Hostname),
-					valueOf(e.NodeName))
+			if object == w.After && !g.isNameOf(ptr.Deref(e.Hostname, ""), ptr.Deref(e.NodeName, "")) {
+				g.fail("a name leads to another node", "%s: hostname %s on node %s", w.Key, ptr.Deref(e.Hostname, ""),
+					ptr.Deref(e.NodeName, ""))
 			}
 		}
 	}
 }
 
 func (g *guard) isNameOf(hostname, node string) bool {
-	if hostname == naming.Hostname(node) {
-		return true
-	}
-	return hostname == "east" || hostname == "west" || hostname == "north"
-}
-
-func valueOf(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	return hostname == naming.Hostname(node) || slices.Contains([]string{"east", "west", "north"}, hostname)
 }

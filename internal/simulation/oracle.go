@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -122,7 +123,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			continue // Users have removed the owner or the label, and nothing leads to it any more.
 		}
 		for _, e := range slice.Endpoints {
-			have[fmt.Sprint(valueOf(e.Hostname), e.Addresses[0], *e.Conditions.Ready)] = true
+			have[fmt.Sprint(ptr.Deref(e.Hostname, ""), e.Addresses[0], *e.Conditions.Ready)] = true
 		}
 	}
 	if conflicts == 0 && len(o.names(ls)) > 0 && !maps.Equal(want, have) {

@@ -167,8 +167,7 @@ func (w *world) isImpossible() bool {
 			return len(ls.Spec.IPFamilies) > 0 || ls.DeletionTimestamp != nil
 		}) ||
 		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
-			return len(
-				s.Finalizers) > 0
+			return len(s.Finalizers) > 0
 		})
 }
 

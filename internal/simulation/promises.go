@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -128,7 +129,7 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 		return
 	}
 	for _, e := range slice.Endpoints {
-		for _, pod := range s.answering(ls, valueOf(e.NodeName)) {
+		for _, pod := range s.answering(ls, ptr.Deref(e.NodeName, "")) {
 			isHeld := slices.ContainsFunc(s.slices, func(other *discoveryv1.EndpointSlice) bool {
 				return metav1.IsControlledBy(other, published) && publishes(other, pod.Status.PodIP)
 			})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -250,12 +251,7 @@ func (s *APIServer) validateServiceUpdate(before, after *corev1.Service) error {
 				"may not change once set"))
 		}
 	}
-	class := func(service *corev1.Service) string {
-		if service.Spec.LoadBalancerClass == nil {
-			return ""
-		}
-		return *service.Spec.LoadBalancerClass
-	}
+	class := func(service *corev1.Service) string { return ptr.Deref(service.Spec.LoadBalancerClass, "") }
 	isLoadBalancer := before.Spec.Type == corev1.ServiceTypeLoadBalancer && after.Spec.Type == before.Spec.Type
 	if isLoadBalancer && class(before) != class(after) {
 		problems = append(problems, field.Invalid(path.Child("loadBalancerClass"), class(after),

@@ -172,22 +172,13 @@ func (s *APIServer) Create(by string, object Object) error {
 	return err
 }
 
-// Update changes an object for an actor. It returns an error if there is none.
-func Update[T Object](s *APIServer, by, namespace, name string, change func(T)) error {
-	return updateObject(s, by, namespace, name, "", change)
-}
-
-// UpdateStatus is Update of a status.
-func UpdateStatus[T Object](s *APIServer, by, namespace, name string, change func(T)) error {
-	return updateObject(s, by, namespace, name, "status", change)
-}
-
-func updateObject[T Object](s *APIServer, by, namespace, name, subresource string, change func(T)) error {
+// Update changes an object, or a subresource of it, for an actor. It returns an error if there is none.
+func Update[T Object](s *APIServer, by, namespace, name string, change func(T), subresource ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var zero T
 	u := update{table: s.tableOf(zero), by: by, key: types.NamespacedName{Namespace: namespace, Name: name},
-		subresource: subresource}
+		subresource: strings.Join(subresource, "/")}
 	_, err := s.update(u, func(old Object) (Object, error) {
 		object := old.DeepCopyObject().(T)
 		change(object)
@@ -328,7 +319,7 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 	} else {
 		object.SetResourceVersion(strconv.FormatInt(s.version, 10))
 		object.GetObjectKind().SetGroupVersionKind(t.kind)
-		c.after = &entry{object: object}
+		c.after = &entry{object: object, encoded: map[form][]byte{}}
 		t.objects[key] = c.after
 		write.After = object
 	}

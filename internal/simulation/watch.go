@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -160,7 +161,7 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 	if err != nil {
 		return refusal(r.Request, err), nil
 	}
-	if isList && !e.faults.hasStreamedLists() {
+	if isList && e.faults.noLists {
 		return refusal(r.Request, e.server.noStreamedLists(r)), nil
 	}
 	if isList { // A streamed list is never older than what is stored at the request.
@@ -208,8 +209,8 @@ func (e *Endpoint) isStalled(v *view) bool {
 
 // noStreamedLists returns the error of an API server before Kubernetes 1.34.
 func (s *APIServer) noStreamedLists(r *request) error {
-	return r.table.invalid("", fieldForbidden("sendInitialEvents", "sendInitialEvents is forbidden for watch unless "+
-		"the WatchList feature gate is enabled"))
+	return r.table.invalid("", field.Forbidden(field.NewPath("sendInitialEvents"),
+		"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
 }
 
 // begin makes a stream start with everything that is stored, and then a bookmark that says so.
