@@ -56,11 +56,15 @@ func TestHostileInput(t *testing.T) {
 	if stored < count*9/10 {
 		t.Errorf("%d of %d were stored", stored, count)
 	}
-	for range 2 {
+	for round := range 2 {
 		good.addNode(fmt.Sprintf("late%d", len(good.nodes)))
 		good.settle("beside the hostile ones")
 		bad.Eventually("each is served, or its status says that it is invalid, or why its Services cannot be written",
 			func(ctx context.Context) error { return allTold(ctx, bad) })
+		// The second one finds what the status says already.
+		if round == 0 && len(k.LogLines(bad.Namespace+"/", "cannot be read")) == 0 {
+			t.Error("the log names none of those that cannot be decoded")
+		}
 		for _, sign := range []string{"panic", "was altered"} {
 			if lines := k.LogLines(sign); len(lines) > 0 {
 				t.Errorf("the controller has panicked: %s", lines[0])
