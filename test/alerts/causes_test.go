@@ -9,7 +9,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -73,10 +72,7 @@ func invalidSpec(s *scene) (cure func()) {
 	s.AddNodes("a")
 	const loosened = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
-	_, err := s.Dynamic.Resource(framework.CRDs).Patch(s.Ctx(), framework.CRDName, types.JSONPatchType,
-		[]byte(loosened),
-		metav1.PatchOptions{})
-	s.Must(err)
+	s.MustKubectl("patch", "customresourcedefinition", framework.CRDName, "--type=json", "--patch="+loosened)
 	manifest := fmt.Sprintf(`
 apiVersion: localservice.dev/v1alpha1
 kind: LocalService

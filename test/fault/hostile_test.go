@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -27,12 +26,8 @@ func TestHostileInput(t *testing.T) {
 	c := framework.NewCluster(t, controlPlane())
 	const anything = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
-	crds := c.Dynamic.Resource(framework.CRDs)
-	if _, err := crds.Patch(t.Context(), framework.CRDName, types.JSONPatchType, []byte(anything),
-		metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	good, bad := newWorld(t, c, 2), c.NewScene(t, "hostile")
+	bad.MustKubectl("patch", "customresourcedefinition", framework.CRDName, "--type=json", "--patch="+anything)
 	k := startController(t, c, "-kubeconfig="+c.MustControllerKubeconfig(t))
 	good.createLocalService("a")
 	good.settle("before")

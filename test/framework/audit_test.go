@@ -1,8 +1,6 @@
 package framework
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,22 +43,5 @@ func TestAudit(t *testing.T) {
 	}
 	if got := audit.Since(mark).String(); got != "1 list pods 0" {
 		t.Errorf("since the mark: %s", got)
-	}
-}
-
-// TestPoll tests that a wait ends with what it waits for, or with an error that waiting does not fix.
-func TestPoll(t *testing.T) {
-	calls := 0
-	if err := Poll(t.Context(), func(context.Context) error {
-		if calls++; calls < 3 {
-			return errors.New("not yet")
-		}
-		return nil
-	}); err != nil || calls != 3 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
-	wrong := errors.New("a wrong answer")
-	if err := Poll(t.Context(), func(context.Context) error { return Hopeless(wrong) }); !errors.Is(err, wrong) {
-		t.Errorf("got %v; want %v", err, wrong)
 	}
 }

@@ -26,11 +26,6 @@ import (
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
-// CRDs is the resource of CustomResourceDefinitions.
-var CRDs = schema.GroupVersionResource{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-}
-
 // CRDName is the name of our CustomResourceDefinition.
 const CRDName = "localservices.localservice.dev"
 
@@ -205,8 +200,10 @@ func (c *Cluster) InstallCRD(ctx context.Context) error {
 	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-	if _, err := c.Dynamic.Resource(CRDs).Create(ctx, crd, strict); err != nil {
+	if _, err := c.Dynamic.Resource(crds).Create(ctx, crd, strict); err != nil {
 		return fmt.Errorf("create the CustomResourceDefinition: %w", err)
 	}
 	err = Poll(ctx, func(ctx context.Context) error {
@@ -216,21 +213,6 @@ func (c *Cluster) InstallCRD(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("wait until LocalServices are served: %w", err)
-	}
-	return nil
-}
-
-// RemoveCRD deletes our CustomResourceDefinition, and all LocalServices with it, and waits until it is gone.
-func (c *Cluster) RemoveCRD(ctx context.Context) error {
-	crds := c.Dynamic.Resource(CRDs)
-	if err := crds.Delete(ctx, CRDName, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("delete the CustomResourceDefinition: %w", err)
-	}
-	err := Poll(ctx, func(ctx context.Context) error {
-		return isGone(crds.Get(ctx, CRDName, metav1.GetOptions{}))
-	})
-	if err != nil {
-		return fmt.Errorf("wait until the CustomResourceDefinition is gone: %w", err)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestWhatIsMissing(t *testing.T) {
 
 	t.Run("the CustomResourceDefinition goes and comes back", func(t *testing.T) {
 		s := s.in(t)
-		s.Must(s.RemoveCRD(ctx))
+		s.MustKubectl("delete", "customresourcedefinition", framework.CRDName)
 		const complaint = "The cluster does not know this resource any more: " + installCRD
 		_, err := controller.WaitLog(ctx, complaint)
 		s.Must(err)
