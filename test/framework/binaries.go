@@ -43,14 +43,12 @@ func (p Program) Path() (string, error) {
 		path = filepath.Join(root, "bin", p.name)
 	}
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
+	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
+		err = errors.New("that is no program")
+	}
+	if err != nil {
 		return "", fmt.Errorf("the tests run %s: build it with `make %s`, or say with $%s where it is: %w",
 			path, p.makeTarget, p.variable, err)
-	case info.IsDir() || info.Mode()&0o111 == 0:
-		return "", fmt.Errorf("the tests run %s, which is no program: build it with `make %s`, or say with $%s "+
-			"where it is",
-			path, p.makeTarget, p.variable)
 	}
 	return filepath.Abs(path)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,20 +116,12 @@ func (c *Controller) WaitLog(ctx context.Context, texts ...string) (string, erro
 func (c *Controller) LogLines(texts ...string) []string {
 	var found []string
 	for line := range strings.Lines(c.Output()) {
-		if containsAll(line, texts) {
+		lacks := func(text string) bool { return !strings.Contains(line, text) }
+		if !slices.ContainsFunc(texts, lacks) {
 			found = append(found, strings.TrimRight(line, "\n"))
 		}
 	}
 	return found
-}
-
-func containsAll(s string, texts []string) bool {
-	for _, text := range texts {
-		if !strings.Contains(s, text) {
-			return false
-		}
-	}
-	return true
 }
 
 // Stop ends the controller as an operator does, with SIGTERM. It is an error if the exit code is not 0, or the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	typed "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/typed/localservice/v1alpha1"
 )
@@ -111,24 +111,9 @@ func (s *Scene) MustKubectl(args ...string) string {
 // InParallel calls a function for each number below count, several at a time, and fails the test on their errors.
 func (s *Scene) InParallel(count int, do func(i int) error) {
 	s.T.Helper()
-	var running sync.WaitGroup
-	numbers, errs := make(chan int, count), make(chan error, count)
-	for i := range count {
-		numbers <- i
-	}
-	close(numbers)
-	for range parallelRequests {
-		running.Go(func() {
-			for i := range numbers {
-				errs <- do(i)
-			}
-		})
-	}
-	running.Wait()
-	close(errs)
-	for err := range errs {
-		s.Must(err)
-	}
+	errs := make([]error, count)
+	workqueue.ParallelizeUntil(s.Ctx(), parallelRequests, count, func(i int) { errs[i] = do(i) })
+	s.Must(errors.Join(errs...))
 }
 
 // WaitServiceAccount waits until the namespace has its service account, which pods need and another controller creates.

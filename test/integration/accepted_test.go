@@ -101,7 +101,7 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 	t.Parallel()
 	const specs = 2000
 	single := newScene(t, shared, "accepted")
-	dual := newScene(t, framework.NewCluster(t, dualStack(dualStackRanges)), "accepted")
+	dual := newScene(t, framework.NewCluster(t, dualStack()), "accepted")
 	all := schemaParts(t, "spec")
 	var mu sync.Mutex
 	accepted, familiesRefused := 0, 0

@@ -25,7 +25,7 @@ func publisher() framework.ClusterOptions {
 		Args: []string{
 			// Nobody renews the nodes' leases. That must not make their pods unready.
 			"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
-			"--apiserver-flag=--service-cluster-ip-range=" + dualStackRanges,
+			dualStackRanges,
 		},
 	}
 }

@@ -25,7 +25,7 @@ var secureAddress = regexp.MustCompile(`metricsSecureAddress="([^"]+)"`)
 // not at the address of /healthz. The permissions in artifacts/deploy suffice.
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
-	const namespace, account = "local-service-system", "local-service-controller"
+	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount
 	cluster := framework.NewCluster(t, controlPlane())
 	ctx := t.Context()
 	kubectl := func(args ...string) string {

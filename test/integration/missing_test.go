@@ -18,7 +18,7 @@ import (
 // admission plug-in guards owner references, and survives the deletion of the CustomResourceDefinition.
 func TestWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	const namespace, account = "local-service-system", "local-service-controller"
+	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount
 	options := controlPlane()
 	options.WithoutCRD = true
 	options.Args = append(options.Args,

@@ -16,13 +16,13 @@ import (
 )
 
 // dualStack is a control plane that has addresses of both families for Services, IPv4 first.
-func dualStack(ranges string) framework.ClusterOptions {
+func dualStack() framework.ClusterOptions {
 	options := controlPlane()
-	options.Args = append(options.Args, "--apiserver-flag=--service-cluster-ip-range="+ranges)
+	options.Args = append(options.Args, dualStackRanges)
 	return options
 }
 
-const dualStackRanges = "10.96.0.0/16,fd00:10:96::/112"
+const dualStackRanges = "--apiserver-flag=--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112"
 
 // step is a change of some fields of a LocalService, with the families of its Services afterwards, and the kind of
 // write.
@@ -73,7 +73,7 @@ var typeSteps = []step{
 // repetitions.
 func TestImmutableTransitions(t *testing.T) {
 	t.Parallel()
-	cluster := framework.NewCluster(t, dualStack(dualStackRanges))
+	cluster := framework.NewCluster(t, dualStack())
 	cluster.NewController(t, "-v=4")
 	for _, walk := range []struct {
 		name, from string

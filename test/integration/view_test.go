@@ -30,12 +30,6 @@ var viewAddresses atomic.Int32
 
 const zone = "topology.kubernetes.io/zone"
 
-// withoutKubelets returns the options of a cluster that ignores missing kubelets.
-func withoutKubelets() framework.ClusterOptions {
-	return framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true,
-		Args: []string{"--controllers=*,-node-lifecycle-controller"}}
-}
-
 // newViewScene returns a scene with a LocalService in every possible state, in a cluster of 14 nodes in three zones.
 func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []string) {
 	s = newScene(t, cluster, "view")
@@ -104,7 +98,7 @@ func (s *scene) addPod(name, node, app string, waits map[string]string) {
 // TestView checks a page with every state, moves the pointer over it, and deletes a pod.
 func TestView(t *testing.T) {
 	t.Parallel()
-	cluster := framework.NewCluster(t, withoutKubelets())
+	cluster := framework.NewCluster(t, publisher())
 	cluster.NewController(t)
 	s, nodes := newViewScene(t, cluster)
 	page := browser.View(t, cluster, 1280, 800, "--namespace", s.Namespace)
