@@ -33,6 +33,7 @@ type WriteError struct {
 	Action          plan.Action
 	Kind            string // "" for Service
 	Namespace, Name string
+	Node            string // that the object is for, "" for none
 	Err             error
 }
 
@@ -63,13 +64,18 @@ func rename(message, from, to string) string {
 		ReplaceAllString(message, "${1}"+to+"${2}")
 }
 
-// cause returns what the errors of the same kind of write have in common: their text without the names of the Services.
+// cause returns what the errors of the same kind of write have in common: their text without the names of the Services
+// and of their nodes.
 func cause(err error) string {
 	e, isWrite := errors.AsType[*WriteError](err)
 	if !isWrite {
 		return err.Error()
 	}
-	return e.what() + ": " + e.reason(elided)
+	reason := e.reason(elided)
+	if e.Node != "" {
+		reason = rename(reason, e.Node, elided)
+	}
+	return e.what() + ": " + reason
 }
 
 var (

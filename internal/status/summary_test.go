@@ -71,10 +71,16 @@ func TestSummarize(t *testing.T) {
 		return &WriteError{Action: plan.Update, Namespace: "default", Name: name, Err: &url.Error{Op: "Patch",
 			URL: "https://host/api/v1/namespaces/default/services/" + name + "?fieldManager=x", Err: io.EOF}}
 	}
+	unknown := func(name, node string) error {
+		return &WriteError{Action: plan.Delete, Namespace: "default", Name: name, Node: node,
+			Err: fmt.Errorf("check whether node %q is gone: nodes %q is forbidden", node, node)}
+	}
 	for name, c := range map[string]struct {
 		errs []error
 		want string
 	}{
+		"nodes that cannot be read": {[]error{unknown("demo-a", "a"), unknown("demo-b", "b")},
+			`2 writes failed: 2 × delete Service: check whether node "…" is gone: nodes "…" is forbidden`},
 		"no answer, with the name in the address": {[]error{unanswered("demo-a"), unanswered("demo-b")},
 			`2 writes failed: 2 × update Service: Patch "https://host/api/v1/namespaces/default/services/…` +
 				`?fieldManager=x": EOF`},

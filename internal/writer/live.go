@@ -44,7 +44,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("check whether node %s is gone: %w", name, err)
+		return nil, fmt.Errorf("check whether node %q is gone: %w", name, err)
 	}
 	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }

@@ -162,7 +162,11 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 }
 
 func (w *execution) failure(change *plan.Change, err error) error {
-	return &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name, Err: err}
+	node := change.Node
+	if change.Current != nil {
+		node = cmp.Or(node, change.Current.Node())
+	}
+	return &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name, Node: node, Err: err}
 }
 
 // write makes one change, and returns the Service as the API server has it then.
