@@ -39,6 +39,7 @@ var actions = map[string]func(w *world, s Step) error{
 	"spoil":         spoilLS,
 	"delete":        deleteLS,
 	"recreate":      recreateLS,
+	"edit-status":   editStatus,
 	"forge":         forgeService,
 	"edit-service":  editService,
 	"drop-service":  dropService,
@@ -166,6 +167,17 @@ func recreateLS(w *world, s Step) error {
 		return err
 	}
 	return w.server.Create(userName, newLS(s.On, s.How))
+}
+
+// editStatus empties the status of a LocalService, except for the condition that has the time of a change of mode. It is
+// repaired after the longest backoff.
+func editStatus(w *world, s Step) error {
+	w.disturb(0, retryTime)
+	key := metaOf(s.On)
+	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
+		ls.Status = v1alpha1.LocalServiceStatus{Conditions: slices.DeleteFunc(ls.Status.Conditions,
+			func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionRetiring })}
+	}, "status")
 }
 
 // forgeService creates a Service that interferes: under a name that a LocalService wants, or with the marks of ours.
@@ -332,13 +344,4 @@ func setQuota(w *world, s Step) error {
 	}
 	quota.Spec.Hard = corev1.ResourceList{"count/services": resource.MustParse(s.How)}
 	return w.server.Create(userName, quota)
-}
-
-func setAdmission(w *world, s Step) error {
-	if s.How == "" {
-		w.server.Admit()
-		return nil
-	}
-	w.server.Admit(plugins[s.How])
-	return nil
 }

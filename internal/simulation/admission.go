@@ -84,3 +84,12 @@ func onSlice(change func(*discoveryv1.EndpointSlice)) Admission {
 		return nil
 	}
 }
+
+func setAdmission(w *world, s Step) error {
+	if s.How == "" {
+		w.server.Admit()
+		return nil
+	}
+	w.server.Admit(plugins[s.How])
+	return nil
+}

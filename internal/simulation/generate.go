@@ -161,7 +161,7 @@ var often = []kind{
 	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
 	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),
 	do("return-node", node, "", "300ms", "1s"), relabel, relabel, do("take-back", local), switches, switches,
-	do("spoil", local, slices.Sorted(maps.Keys(invalidSpecs))...),
+	do("spoil", local, slices.Sorted(maps.Keys(invalidSpecs))...), do("edit-status", local),
 	do("delete", local, "", "", "Orphan", "Foreground"), {"recreate", recreate},
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
 	do("drop-service", service), do("drop-service", service),
