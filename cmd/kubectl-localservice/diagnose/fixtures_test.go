@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -57,20 +58,19 @@ func controlledByLocalService(name string) []metav1.OwnerReference {
 
 // service returns the Service that the controller generates from localService for a node, with some changes.
 func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
-	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            naming.ServiceName("demo", node),
-			Namespace:       "default",
-			Labels:          map[string]string{v1alpha1.OwnerLabelKey: "demo"},
-			Annotations:     map[string]string{v1alpha1.NodeAnnotationKey: node},
-			OwnerReferences: controlledByLocalService("demo"),
-		},
-		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo", nodeLabel: naming.NodeLabelValue(node)}},
-	}
+	s := templates(localService())[0].Service(node)
 	for _, change := range changes {
 		change(s)
 	}
 	return s
+}
+
+func templates(ls *v1alpha1.LocalService) plan.Templates {
+	all, err := plan.NewTemplates(ls, nodeLabel)
+	if err != nil {
+		panic(err)
+	}
+	return all
 }
 
 // other returns a Service of somebody else, without the label owner=demo.

@@ -81,18 +81,3 @@ func deepCopies[T interface{ DeepCopy() T }](objects []T) []T {
 	}
 	return out
 }
-
-// BenchmarkNodes computes the view of a large cluster.
-func BenchmarkNodes(b *testing.B) {
-	in := Input{LocalService: localService(), Nodes: nodes()}
-	for i := range 5000 {
-		name := fmt.Sprintf("node-%d", i)
-		in.Nodes[name] = nil
-		in.Services = append(in.Services, service(name))
-		in.Pods = append(in.Pods, pod("pod-of-"+name, name))
-		in.EndpointSlices = append(in.EndpointSlices, slice(name, endpoint("pod-of-"+name, "10.0.0.1", true)))
-	}
-	for b.Loop() {
-		Nodes(in)
-	}
-}

@@ -37,7 +37,6 @@ func TestStatusReasons(t *testing.T) {
 	}
 	services, unready := changed(), published(endpoint("a", "10.0.0.1", false))
 	readySlice, one, none := published(endpoint("a", "10.0.0.1", true)), Endpoints{1, 1}, Endpoints{}
-	foreign := func(s *corev1.Service) { s.OwnerReferences = controlledByLocalService("demo-of-old") }
 	earlier := func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }
 	without := func(s *corev1.Service) { s.OwnerReferences = nil }
 	deleted := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }
@@ -62,8 +61,6 @@ func TestStatusReasons(t *testing.T) {
 		"conflict with another controller": {
 			with(other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r")), nil), NameConflict,
 			"taken by a Service of Route r (serving.knative.dev/v1)", none},
-		"conflict with another LocalService, and labelled": {with(changed(foreign), readySlice), NameConflict,
-			"of LocalService demo-of-old", none},
 		"Service of a LocalService of the same name, before": {with(changed(earlier), readySlice), ServiceTerminating,
 			"of an earlier LocalService demo", one},
 		"missing, never seen": {of(func(ls *v1alpha1.LocalService) { ls.Status = v1alpha1.LocalServiceStatus{} }),

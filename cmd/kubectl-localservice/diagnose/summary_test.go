@@ -30,7 +30,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("while Ready is True: %s", got)
 	}
 	zones := map[string]labels.Set{"n1": {"zone": "a"}, "n2": {"zone": "a"}, "n3": {"zone": "b"}, "n4": {}}
-	in = published(t, localService(groupBy("zone")), zones, on("n1", endpoint("a", "10.0.0.1", true)))
+	in = published(localService(groupBy("zone")), zones, on("n1", endpoint("a", "10.0.0.1", true)))
 	in.Pods = []*corev1.Pod{pod("a", "n1")}
 	if got, want := Nodes(in).Summary, (Summary{Nodes: 2, Answering: 1}); got != want {
 		t.Errorf("of groups: %+v; want %+v", got, want)
@@ -40,7 +40,7 @@ func TestSummary(t *testing.T) {
 // TestNoNodes: if no node is selected, the message names the selector, but not to a user who may not list nodes.
 func TestNoNodes(t *testing.T) {
 	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
-	kept := published(t, localService(groupBy("zone"), selecting,
+	kept := published(localService(groupBy("zone"), selecting,
 		ready(metav1.ConditionFalse, v1alpha1.ReasonNoNodesSelected, "no node")),
 		map[string]labels.Set{"n1": {"zone": "a", "disk": "sdd"}},
 		on("n1", endpoint("a", "10.0.0.1", true)))
@@ -84,7 +84,7 @@ func TestCordoned(t *testing.T) {
 		}
 	}
 	zones := map[string]labels.Set{"n1": {"zone": "a"}, "n2": {"zone": "b"}, "n3": {"zone": "b"}}
-	in = published(t, localService(groupBy("zone")), zones, on("n9", endpoint("x", "10.0.0.1", true)))
+	in = published(localService(groupBy("zone")), zones, on("n9", endpoint("x", "10.0.0.1", true)))
 	in.Cordoned = map[string]bool{"n1": true, "n2": true}
 	in.Pods = []*corev1.Pod{pod("x", "n9")}
 	for i, want := range []Reason{NodeCordoned, NoPods} {
