@@ -243,14 +243,7 @@ func TestDNSErrors(t *testing.T) {
 			if c.change != nil {
 				c.change(f)
 			}
-			code, stdout, stderr := f.run(t, strings.Fields("nodes demo --dns "+c.args)...)
-			rest := stderr
-			for want := range strings.SplitSeq(c.want, "…") {
-				var found bool
-				if _, rest, found = strings.Cut(rest, want); !found || code != 1 || stdout != "" {
-					t.Errorf("%d %q %s\ndoes not say %q", code, stdout, stderr, want)
-				}
-			}
+			f.wantError(t, c.want, strings.Fields("nodes demo --dns "+c.args)...)
 		})
 	}
 }

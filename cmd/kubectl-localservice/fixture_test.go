@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
@@ -100,13 +102,22 @@ func meta(name string) metav1.ObjectMeta {
 // service returns the Service of a LocalService for a node.
 func service(name, node string) *corev1.Service {
 	owner, _, _ := strings.Cut(name, "-")
-	s := &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo",
-		"vm/rack": node}}}
-	s.Labels = map[string]string{"owner": owner}
-	s.Annotations = map[string]string{v1alpha1.NodeAnnotationKey: node}
-	s.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind, Name: owner,
-		UID: types.UID("uid-of-" + owner), Controller: new(true)}}
+	return templates(localService(owner, ""))[0].Service(node)
+}
+
+func templates(ls *v1alpha1.LocalService) plan.Templates {
+	all, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
+// balanced is a Service with everything that has an address.
+func balanced(s *corev1.Service) *corev1.Service {
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1", "fd00::1"}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}, {Port: 53, Protocol: "UDP"}}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "lb.example.com"}}
 	return s
 }
 
@@ -151,14 +162,27 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 	t.Helper()
 	var out, errOut bytes.Buffer
 	p := newPlugin(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
-	p.connect = func() (*cluster, error) {
-		namespace := "default"
-		if *p.config.Namespace != "" {
-			namespace = *p.config.Namespace
-		}
-		return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata,
-			forward: f.forward}, nil
-	}
+	p.connect = func() (*cluster, error) { return f.cluster(cmp.Or(*p.config.Namespace, "default")), nil }
 	code = p.run(args)
 	return code, out.String(), errOut.String()
+}
+
+func (f *fixture) cluster(namespace string) *cluster {
+	return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata,
+		forward: f.forward}
+}
+
+// wantError executes a command line, which must fail with an error that has the parts of want, between …, in order.
+func (f *fixture) wantError(t *testing.T, want string, args ...string) {
+	t.Helper()
+	code, stdout, stderr := f.run(t, args...)
+	if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	rest, found := stderr, true
+	for part := range strings.SplitSeq(want, "…") {
+		if _, rest, found = strings.Cut(rest, part); !found {
+			t.Errorf("%s\ndoes not say %q", stderr, part)
+		}
+	}
 }

@@ -34,11 +34,7 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 		{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionTrue, ObservedGeneration: 1,
 			LastTransitionTime: metav1.Time{Time: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}},
 	}
-	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, published := templates[0].Service(""), templates[1].Service("")
+	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
 	service := plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
@@ -124,8 +120,6 @@ eu-a   eu-a.demo              eu-a.demo.default.svc.cluster.local              2
 eu-c   eu-c.demo              eu-c.demo.default.svc.cluster.local              0/0         ` + unpublished + `
 n5     <none>                 <none>                                           0/0         ` + unlabelled + `
 `,
-			"nodes demo -o jsonpath={range.items[*]}{.node}:{.hostname}:{.reason}/{end}": `
-EU.b:eu-b-5p6vttgaff:NoPods/eu-a:eu-a:PodsNotReady/eu-c:eu-c:NameOutdated/n5::NodeWithoutName/`,
 			"__complete url demo ": "\nEU.b\neu-a\neu-c\n:4\n",
 			"url demo EU.b":        "\nhttp://eu-b-5p6vttgaff.demo.default.svc.cluster.local:8080\n",
 		},

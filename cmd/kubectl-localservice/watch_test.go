@@ -29,7 +29,7 @@ import (
 // startWatch watches the cluster of a fixture until the test ends.
 func startWatch(t *testing.T, f *fixture) (*cluster, <-chan news) {
 	t.Helper()
-	c := &cluster{namespace: "default", kube: f.kube, localServices: f.localServices, metadata: f.metadata}
+	c := f.cluster("default")
 	w := c.newWatcher("", "cluster.local")
 	if err := w.check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestWatchRefused(t *testing.T) {
 // TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns.
 func TestChangesPrinted(t *testing.T) {
 	f := newFixture(t)
-	c := &cluster{namespace: "default", kube: f.kube, localServices: f.localServices, metadata: f.metadata}
+	c := f.cluster("default")
 	ls, err := c.localService(t.Context(), "demo")
 	if err != nil {
 		t.Fatal(err)
