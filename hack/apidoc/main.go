@@ -15,43 +15,14 @@ import (
 	"strconv"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
 const generated = "<!-- Generated from pkg/apis by hack/update-docs.sh: do not edit. -->\n\n"
 
-// definition has what the page says about a CustomResourceDefinition.
-type definition struct {
-	Spec struct {
-		Group string
-		Scope string
-		Names struct {
-			Kind, Plural string
-			ShortNames   []string
-		}
-		Versions []struct {
-			Name    string
-			Schema  struct{ OpenAPIV3Schema schema }
-			Columns []struct {
-				Name, Description, JSONPath string
-				Priority                    int
-			} `json:"additionalPrinterColumns"`
-		}
-	}
-}
-
 // schema has what the page says about a field.
-type schema struct {
-	Type, Format, Pattern, Description string
-	Properties                         map[string]*schema
-	AdditionalProperties, Items        *schema
-	Required, Enum                     []string
-	Default                            any
-	Minimum, Maximum                   *int64
-	MaxLength, MaxItems, MaxProperties *int64
-	IntOrString                        bool                       `json:"x-kubernetes-int-or-string"`
-	Rules                              []struct{ Message string } `json:"x-kubernetes-validations"`
-}
+type schema = apiextensionsv1.JSONSchemaProps
 
 func main() {
 	if err := run(os.Args[1], os.Args[2:]); err != nil {
@@ -65,26 +36,24 @@ func run(crd string, goFiles []string) error {
 	if err != nil {
 		return err
 	}
-	var d definition
+	var d apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(data, &d); err != nil {
 		return fmt.Errorf("read %s: %w", crd, err)
 	}
 	names := d.Spec.Names
 	for _, version := range d.Spec.Versions {
-		root := version.Schema.OpenAPIV3Schema
+		root := *version.Schema.OpenAPIV3Schema
 		fmt.Printf("# %s\n\n"+generated+"`apiVersion: %s/%s`, `kind: %s`; for kubectl `%s` or `%s`. %s.\n\n%s\n",
 			names.Kind,
 			d.Spec.Group, version.Name, names.Kind, names.Plural, strings.Join(names.ShortNames, "`, `"), d.Spec.Scope,
 			text(root.Description))
 		fmt.Printf("\n`kubectl explain %s.spec` prints the same.\n", strings.ToLower(names.Kind))
-		if rules := root.rules(); rules != "" {
-			fmt.Printf("\nThe API server refuses it where:\n\n%s", rules)
-		}
+		printRules(root)
 		for _, part := range []string{"spec", "status"} {
-			root.Properties[part].print(part)
+			printObject(root.Properties[part], part)
 		}
 		fmt.Print("\n## Columns of `kubectl get`\n\n| column | from | meaning |\n| --- | --- | --- |\n")
-		for _, column := range version.Columns {
+		for _, column := range version.AdditionalPrinterColumns {
 			name := column.Name
 			if column.Priority > 0 {
 				name += " (`-o wide`)"
@@ -100,43 +69,39 @@ func run(crd string, goFiles []string) error {
 	return nil
 }
 
-// print prints a section for an object, and then those for the objects in it.
-func (s *schema) print(path string) {
-	object := s
-	if s.Items != nil {
-		object = s.Items
+// printObject prints a section for an object, or a list of them, and then those for the objects in it.
+func printObject(object schema, path string) {
+	if object.Items != nil {
+		object = *object.Items.Schema
 	}
 	fmt.Printf("\n## %s\n\n%s\n", path, text(object.Description))
 	fields := slices.Sorted(maps.Keys(object.Properties))
 	fmt.Print("\n| field | type | meaning |\n| --- | --- | --- |\n")
 	for _, name := range fields {
 		field := object.Properties[name]
-		fmt.Printf("| `%s` | %s | %s |\n", name, field.kind(),
-			strings.Join(slices.Concat([]string{text(field.Description)}, field.bounds(slices.Contains(object.Required,
-				name))), "<br>"))
+		lines := append([]string{text(field.Description)}, bounds(field, slices.Contains(object.Required, name))...)
+		fmt.Printf("| `%s` | %s | %s |\n", name, kind(field), strings.Join(lines, "<br>"))
 	}
-	if rules := object.rules(); rules != "" {
-		fmt.Printf("\nThe API server refuses it where:\n\n%s", rules)
-	}
+	printRules(object)
 	for _, name := range fields {
 		field := object.Properties[name]
 		if field.Properties != nil {
-			field.print(path + "." + name)
-		} else if field.Items != nil && field.Items.Properties != nil {
-			field.print(path + "." + name + "[]")
+			printObject(field, path+"."+name)
+		} else if field.Items != nil && field.Items.Schema.Properties != nil {
+			printObject(field, path+"."+name+"[]")
 		}
 	}
 }
 
 // kind is the type of a field, for people.
-func (s *schema) kind() string {
+func kind(s schema) string {
 	switch {
-	case s.IntOrString:
+	case s.XIntOrString:
 		return "integer or string"
 	case s.Items != nil:
-		return "list of " + s.Items.kind() + "s"
+		return "list of " + kind(*s.Items.Schema) + "s"
 	case s.AdditionalProperties != nil:
-		return "map of " + s.AdditionalProperties.kind() + "s"
+		return "map of " + kind(*s.AdditionalProperties.Schema) + "s"
 	case s.Format == "date-time":
 		return "time"
 	}
@@ -144,24 +109,24 @@ func (s *schema) kind() string {
 }
 
 // bounds are what validation demands, and the default.
-func (s *schema) bounds(required bool) (lines []string) {
+func bounds(s schema, required bool) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if required {
 		add("**Required.**")
 	}
 	if s.Default != nil {
-		add("Default: `%v`.", s.Default)
+		add("Default: `%s`.", value(*s.Default))
 	}
-	if enum := s.Enum; len(enum) > 0 {
-		add("One of `%s`.", strings.Join(enum, "`, `"))
-	} else if s.Items != nil && len(s.Items.Enum) > 0 {
-		add("Each one of `%s`.", strings.Join(s.Items.Enum, "`, `"))
+	if len(s.Enum) > 0 {
+		add("One of `%s`.", values(s.Enum))
+	} else if s.Items != nil && len(s.Items.Schema.Enum) > 0 {
+		add("Each one of `%s`.", values(s.Items.Schema.Enum))
 	}
 	switch {
 	case s.Minimum != nil && s.Maximum != nil:
-		add("From %d to %d.", *s.Minimum, *s.Maximum)
+		add("From %.0f to %.0f.", *s.Minimum, *s.Maximum)
 	case s.Minimum != nil:
-		add("At least %d.", *s.Minimum)
+		add("At least %.0f.", *s.Minimum)
 	}
 	if s.MaxLength != nil {
 		add("At most %d characters.", *s.MaxLength)
@@ -175,18 +140,31 @@ func (s *schema) bounds(required bool) (lines []string) {
 	if s.Pattern != "" {
 		add("Must match `%s`.", strings.ReplaceAll(s.Pattern, "|", `\|`))
 	}
-	for _, rule := range s.Rules {
+	for _, rule := range s.XValidations {
 		add("Refused: %s.", text(rule.Message))
 	}
 	return lines
 }
 
-// rules are the messages of rules about more than one field, as a list.
-func (s *schema) rules() (list string) {
-	for _, rule := range s.Rules {
-		list += "- " + text(rule.Message) + "\n"
+// value is a value as people write it: a string without quotes.
+func value(v apiextensionsv1.JSON) string { return strings.Trim(string(v.Raw), `"`) }
+
+func values(all []apiextensionsv1.JSON) string {
+	var list []string
+	for _, v := range all {
+		list = append(list, value(v))
 	}
-	return list
+	return strings.Join(list, "`, `")
+}
+
+// printRules prints the messages of rules about more than one field, as a list.
+func printRules(s schema) {
+	for i, rule := range s.XValidations {
+		if i == 0 {
+			fmt.Print("\nThe API server refuses it where:\n\n")
+		}
+		fmt.Printf("- %s\n", text(rule.Message))
+	}
 }
 
 // text makes Markdown of a description.
