@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/localservice-dev/local-service-controller/pkg/generated/openapi"
@@ -40,15 +41,11 @@ func main() {
 	fmt.Println(string(out))
 }
 
-// friendlyName turns a package path and type, k8s.io/api/core/v1.Pod, into an OpenAPI name, io.k8s.api.core.v1.Pod.
+// friendlyName turns a package path and type, k8s.io/api/core/v1.Pod, into an OpenAPI name, io.k8s.api.core.v1.Pod. The
+// names that models have themselves are such names already.
 func friendlyName(name string) string {
-	host, rest, found := strings.Cut(name, "/")
-	if !found {
-		return name
+	if strings.Contains(name, "/") {
+		return util.ToRESTFriendlyName(name)
 	}
-	parts := strings.Split(host, ".")
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
-	}
-	return strings.Join(parts, ".") + "." + strings.ReplaceAll(rest, "/", ".")
+	return name
 }
