@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 )
 
 const (
@@ -94,28 +95,29 @@ func (c *controlPlane) issueIdentities() error {
 	if err != nil {
 		return err
 	}
-	if _, err := newKey(c.dir.path("pki", "sa.key")); err != nil {
-		return err
-	}
-	err = a.issue("kube-apiserver", identity{
-		user: "kube-apiserver",
+	err = a.issue("kube-apiserver", cert.Config{CommonName: "kube-apiserver", AltNames: cert.AltNames{
 		// "localhost" and 127.0.0.1 are for the clients outside, the others for pods.
-		hosts: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 			"kubernetes.default.svc.cluster.local"},
-		ips: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(apiServiceIP), net.ParseIP(c.ip)},
-	})
+		IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(apiServiceIP), net.ParseIP(c.ip)},
+	}})
 	if err != nil {
 		return err
 	}
-	if err := a.issue("kubelet-client", identity{user: "kube-apiserver-kubelet-client",
-		group: "system:masters"}); err != nil {
-		return err
+	masters := []string{"system:masters"}
+	for name, id := range map[string]cert.Config{
+		"sa":             {CommonName: "service-accounts"}, // Only its key is used.
+		"kubelet-client": {CommonName: "kube-apiserver-kubelet-client", Organization: masters},
+	} {
+		if err := a.issue(name, id); err != nil {
+			return err
+		}
 	}
-	for name, id := range map[string]identity{
-		"playground":              {user: "playground", group: "system:masters"},
-		"kube-controller-manager": {user: "system:kube-controller-manager", group: "system:masters"},
-		"kube-scheduler":          {user: "system:kube-scheduler"},
-		"kube-proxy":              {user: "system:kube-proxy"},
+	for name, id := range map[string]cert.Config{
+		"playground":              {CommonName: "playground", Organization: masters},
+		"kube-controller-manager": {CommonName: "system:kube-controller-manager", Organization: masters},
+		"kube-scheduler":          {CommonName: "system:kube-scheduler"},
+		"kube-proxy":              {CommonName: "system:kube-proxy"},
 	} {
 		if err := a.issueClient(name, c.server(), id); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/cert"
 )
 
 // nodes are the machines of the cluster, as seen from the sandbox: it can switch them on and off.
@@ -128,7 +129,8 @@ func (n *nodes) issueNode(name string) error {
 	if err != nil {
 		return err
 	}
-	return a.issueClient("node-"+name, n.cp.server(), identity{user: "system:node:" + name, group: "system:nodes"})
+	return a.issueClient("node-"+name, n.cp.server(),
+		cert.Config{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}})
 }
 
 func (n *nodes) boot(m *node) error {
