@@ -49,12 +49,15 @@ func runSandbox(ctx context.Context, dir workdir, c config, havePort func(int) e
 	defer messages.Close()
 	cmd := sandboxProcess(dir)
 	cmd.ExtraFiles = []*os.File{listener, report}
-	err = startChild(cmd)
+	wait, err := startChild(cmd)
 	report.Close()
 	if err != nil {
 		return fmt.Errorf("starting the sandbox: %w", err)
 	}
-	return followSandbox(ctx, cmd, messages, dir)
+	err = followSandbox(ctx, messages, dir)
+	_ = cmd.Process.Kill() // fails only if it has ended
+	_ = wait()             // an end by that signal is no failure
+	return err
 }
 
 // newNamespaces are the namespaces that the sandbox has, and each node in it.
@@ -81,8 +84,8 @@ func asRoot(attr *syscall.SysProcAttr) {
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 }
 
-// followSandbox waits until the sandbox fails, or ctx ends and everything in the sandbox is gone.
-func followSandbox(ctx context.Context, cmd *exec.Cmd, messages io.Reader, dir workdir) error {
+// followSandbox waits until the sandbox fails, or ctx ends.
+func followSandbox(ctx context.Context, messages io.Reader, dir workdir) error {
 	failure := make(chan error, 1)
 	go func() {
 		in := json.NewDecoder(messages)
@@ -100,13 +103,10 @@ func followSandbox(ctx context.Context, cmd *exec.Cmd, messages io.Reader, dir w
 			}
 		}
 	}()
-	var err error
 	select {
 	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case err = <-failure:
+		return context.Cause(ctx)
+	case err := <-failure:
+		return err
 	}
-	_ = cmd.Process.Kill() // fails only if it has ended
-	_ = waitChild(cmd)     // an end by that signal is no failure
-	return err
 }

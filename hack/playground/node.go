@@ -24,7 +24,6 @@ var configFiles embed.FS
 // nodeMain is a machine of the cluster: containerd, kubelet and kube-proxy in namespaces of its own. Its arguments are
 // the playground's directory, the node's name and its addresses.
 func nodeMain(args []string) int {
-	reapOrphans()
 	dir, name, ips := workdir(args[1]), args[2], args[3]
 	err := runNode(dir, name, ips)
 	// The user looks for logs from outside.

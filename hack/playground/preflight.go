@@ -208,10 +208,11 @@ func tryNamespaces() error {
 	}
 	var output strings.Builder
 	cmd.Stderr = &output
-	if err := startChild(cmd); err != nil {
+	wait, err := startChild(cmd)
+	if err != nil {
 		return err
 	}
-	if err := waitChild(cmd); err != nil {
+	if err := wait(); err != nil {
 		return errors.New(strings.TrimSpace(output.String()))
 	}
 	return nil

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -13,6 +13,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/containerd/containerd/v2/pkg/sys/reaper"
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
 )
 
 // starts hands the start of children to one thread that lives as long as the process: Pdeathsig fires when the *thread*
@@ -28,17 +31,41 @@ var starts = sync.OnceValue(func() chan func() {
 	return c
 })
 
+// reap waits for all children, those of startChild and others: what ends without a parent in a pid namespace whose
+// process 1 we are, such as the shim of a container, becomes our child, and stays a zombie until we wait for it.
+var reap = sync.OnceFunc(func() {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGCHLD)
+	go func() {
+		for range ended {
+			_ = reaper.Reap() // fails only if it is called wrongly
+		}
+	}()
+})
+
 // startChild starts cmd so that it is killed when this process ends, however that comes about, and so that a Ctrl-C in
-// the terminal reaches only `playground up`, which then ends everything in order.
-func startChild(cmd *exec.Cmd) error {
+// the terminal reaches only `playground up`, which then ends everything in order. It returns how to wait for its end.
+func startChild(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.Setsid = true
-	err := make(chan error)
-	starts() <- func() { err <- startRegistered(cmd) }
-	return <-err
+	reap()
+	started := make(chan error)
+	starts() <- func() {
+		exits, err := reaper.Default.Start(cmd)
+		wait = func() error {
+			status, err := reaper.Default.Wait(cmd, exits)
+			if err == nil && status != 0 {
+				err = fmt.Errorf("exit status %d", status)
+			}
+			return err
+		}
+		started <- err
+	}
+	err = <-started
+	return wait, err
 }
 
 // self is this binary as one of its components.
@@ -78,14 +105,15 @@ func startDaemon(name string, cmd *exec.Cmd, log string) (*daemon, error) {
 	}
 	defer f.Close()
 	cmd.Stdout, cmd.Stderr = f, f
-	if err := startChild(cmd); err != nil {
+	wait, err := startChild(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	d := &daemon{name: name, cmd: cmd, done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
 		d.err = fmt.Errorf("%s ended", name)
-		if err := waitChild(cmd); err != nil {
+		if err := wait(); err != nil {
 			d.err = fmt.Errorf("%s ended: %w", name, err)
 		}
 	}()
@@ -160,25 +188,19 @@ const startTimeout = 4 * time.Minute
 
 // poll calls ok until it returns nil, the time is up, or ctx ends; then it returns why it was not.
 func poll(ctx context.Context, timeout time.Duration, what string, ok func(context.Context) error) error {
-	tooLate := fmt.Errorf("%s: not within %v", what, timeout)
-	ctx, stop := context.WithTimeoutCause(ctx, timeout, tooLate)
-	defer stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		last := ok(ctx)
-		if last == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(cause, tooLate) {
-				return cause
-			}
-			return fmt.Errorf("%w: %w", tooLate, last)
-		}
+	var last error
+	err := apiwait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) {
+			last = ok(ctx)
+			return last == nil, nil
+		})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
+	return fmt.Errorf("%s: not within %v: %w", what, timeout, last)
 }
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

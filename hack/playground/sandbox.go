@@ -34,7 +34,6 @@ type sandbox struct {
 // sandboxMain runs inside the namespaces that `up` made, until it fails or is killed. It inherits the socket that the
 // API server's clients outside connect to, and a pipe for messages to `up`.
 func sandboxMain(args []string) int {
-	reapOrphans()
 	report := json.NewEncoder(os.NewFile(4, "messages"))
 	dir := workdir(args[1])
 	err := func() error {
@@ -115,11 +114,12 @@ func (s *sandbox) apply(ctx context.Context, manifests string) error {
 	kubectl.Stdin = strings.NewReader(manifests)
 	var output strings.Builder
 	kubectl.Stdout, kubectl.Stderr = &output, &output
-	if err := startChild(kubectl); err != nil {
+	wait, err := startChild(kubectl)
+	if err != nil {
 		return fmt.Errorf("starting kubectl: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- waitChild(kubectl) }()
+	go func() { ended <- wait() }()
 	select {
 	case err := <-ended:
 		if err != nil {
