@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +93,7 @@ func (c *socketClient) call(ctx context.Context, method, path string, v any) err
 	if v == nil {
 		return nil
 	}
-	if err := json.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
+	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("decoding the answer of %s: %w", c.path, err)
 	}
 	return nil

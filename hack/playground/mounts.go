@@ -77,16 +77,15 @@ func (s source) mount() error {
 }
 
 func mountPoint(path string, isDir bool) error {
-	if isDir {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return fmt.Errorf("making a mount point: %w", err)
-		}
-		return nil
+	dir := path
+	if !isDir {
+		dir = filepath.Dir(path)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making a mount point: %w", err)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil && !isDir {
+		err = os.WriteFile(path, nil, 0o755)
 	}
-	if err := os.WriteFile(path, nil, 0o755); err != nil {
+	if err != nil {
 		return fmt.Errorf("making a mount point: %w", err)
 	}
 	return nil

@@ -22,39 +22,24 @@ const routeProtocol = 99
 func followRoutes(ctx context.Context, client kubernetes.Interface, fail func(error)) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().Nodes()
-	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default: // there is a notification waiting to be seen
+	set := func() {
+		objects, err := informer.Lister().List(labels.Everything())
+		if err == nil {
+			err = setRoutes(wantedRoutes(objects))
+		}
+		if err != nil {
+			fail(err)
 		}
 	}
 	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { notify() },
-		UpdateFunc: func(any, any) { notify() },
-		DeleteFunc: func(any) { notify() },
+		AddFunc:    func(any) { set() },
+		UpdateFunc: func(any, any) { set() },
+		DeleteFunc: func(any) { set() },
 	})
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	factory.Start(ctx.Done())
-	go func() {
-		factory.WaitForCacheSync(ctx.Done())
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			}
-			objects, err := informer.Lister().List(labels.Everything())
-			if err == nil {
-				err = setRoutes(wantedRoutes(objects))
-			}
-			if err != nil {
-				fail(err)
-			}
-		}
-	}()
 	return nil
 }
 
