@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -91,70 +92,47 @@ func (s imageSource) write(dir workdir) (err error) {
 
 // archive writes a docker-archive: an image with one layer, which has the binary as its only file. A tarball is copied.
 func (s imageSource) archive(out io.Writer) error {
-	name := filepath.Base(s.Binary)
-	f, err := os.Open(s.Binary)
+	content, err := os.ReadFile(s.Binary)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	if s.isTarball() {
-		_, err := io.Copy(out, f)
+		_, err := out.Write(content)
 		return err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	w := tar.NewWriter(out)
-	digest := sha256.New()
-	if err := w.WriteHeader(&tar.Header{Name: "layer.tar", Mode: 0o644, Size: layerSize(info.Size())}); err != nil {
-		return err
-	}
-	layer := tar.NewWriter(io.MultiWriter(w, digest))
-	if err := layer.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: info.Size()}); err != nil {
-		return err
-	}
-	if _, err := io.Copy(layer, f); err != nil {
-		return err
-	}
-	if err := layer.Close(); err != nil {
-		return err
-	}
-	err = writeJSON(w, "config.json", map[string]any{
+	name, layer := filepath.Base(s.Binary), &bytes.Buffer{}
+	err = writeTar(layer, tarFile{name, 0o755, content})
+	config, err1 := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
 		"config":       map[string]any{"Entrypoint": []string{"/" + name}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x",
-			digest.Sum(nil))}},
+		"rootfs": map[string]any{"type": "layers",
+			"diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
 	})
-	if err != nil {
-		return err
-	}
-	err = writeJSON(w, "manifest.json", []any{map[string]any{
+	manifest, err2 := json.Marshal([]any{map[string]any{
 		"Config": "config.json", "RepoTags": []string{s.Ref}, "Layers": []string{"layer.tar"},
 	}})
-	if err != nil {
-		return err
+	return errors.Join(err, err1, err2, writeTar(out, tarFile{"layer.tar", 0o644, layer.Bytes()},
+		tarFile{"config.json", 0o644, config}, tarFile{"manifest.json", 0o644, manifest}))
+}
+
+type tarFile struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+func writeTar(out io.Writer, files ...tarFile) error {
+	w := tar.NewWriter(out)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content))}); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return err
+		}
 	}
 	return w.Close()
-}
-
-// layerSize is the size of a tar archive with one file: a header, the contents in whole blocks, two empty blocks.
-func layerSize(contents int64) int64 {
-	const block = 512
-	return block + (contents+block-1)/block*block + 2*block
-}
-
-func writeJSON(w *tar.Writer, name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(b))}); err != nil {
-		return err
-	}
-	_, err = w.Write(b)
-	return err
 }
 
 // importImages gives containerd the images whose archives match.

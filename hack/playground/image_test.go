@@ -1,60 +1,12 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
-
-func TestImageArchive(t *testing.T) {
-	for _, size := range []int{0, 1, 511, 512, 513, 100_000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			contents := bytes.Repeat([]byte{'x'}, size)
-			binary := filepath.Join(t.TempDir(), "app")
-			must(t, os.WriteFile(binary, contents, 0o600))
-			var archive bytes.Buffer
-			must(t, imageSource{Ref: "localhost/app:1", Binary: binary}.archive(&archive))
-			files := untar(t, &archive)
-
-			var manifest []struct {
-				Config           string
-				RepoTags, Layers []string
-			}
-			must(t, json.Unmarshal(files["manifest.json"], &manifest))
-			if len(manifest) != 1 || len(manifest[0].Layers) != 1 ||
-				!slices.Equal(manifest[0].RepoTags, []string{"localhost/app:1"}) {
-				t.Fatalf("manifest is %s", files["manifest.json"])
-			}
-			var image struct {
-				Config struct{ Entrypoint []string }
-				RootFS struct {
-					DiffIDs []string `json:"diff_ids"`
-				}
-			}
-			must(t, json.Unmarshal(files[manifest[0].Config], &image))
-			if !slices.Equal(image.Config.Entrypoint, []string{"/app"}) {
-				t.Errorf("entrypoint is %v", image.Config.Entrypoint)
-			}
-			layer := files[manifest[0].Layers[0]]
-			digest := fmt.Sprintf("sha256:%x", sha256.Sum256(layer))
-			if !slices.Equal(image.RootFS.DiffIDs, []string{digest}) {
-				t.Errorf("diff IDs are %v, and the layer's digest is %s", image.RootFS.DiffIDs, digest)
-			}
-			if got := untar(t, bytes.NewReader(layer)); len(got) != 1 || !bytes.Equal(got["app"], contents) {
-				t.Errorf("the layer does not have just the binary")
-			}
-		})
-	}
-}
 
 func TestTarballIsCopied(t *testing.T) {
 	tarball := filepath.Join(t.TempDir(), "image.tar")
@@ -65,20 +17,6 @@ func TestTarballIsCopied(t *testing.T) {
 	must(t, source.archive(&archive))
 	if archive.String() != "an image" {
 		t.Errorf("the archive has %q", &archive)
-	}
-}
-
-func untar(t *testing.T, r io.Reader) map[string][]byte {
-	t.Helper()
-	files := map[string][]byte{}
-	for in := tar.NewReader(r); ; {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		must(t, err)
-		files[h.Name], err = io.ReadAll(in)
-		must(t, err)
 	}
 }
 
