@@ -14,12 +14,11 @@ type config struct {
 	Binary           string // the playground, as a path: mounting does not take /proc/self/exe of another namespace
 	ControlPlaneOnly bool
 	ControlPlane     string // a program in the place of the playground; "" for none
-	Scheduler        bool
 	DualStack        bool
 	Audit            bool
 	Controllers      string
 	APIServerFlags   []string
-	Port             int // of the API server on the machine's 127.0.0.1
+	Port             int // of the API server on the machine's 127.0.0.1, once it has one
 }
 
 // cidrs is the value of a flag that takes a range of addresses, or one of each IP family.

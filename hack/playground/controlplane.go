@@ -71,7 +71,7 @@ func (c *controlPlane) start(ctx context.Context) (*kubernetes.Clientset, error)
 	if err := c.daemons.start(c.program(c.controllerManager()), c.dir.logFile("kube-controller-manager")); err != nil {
 		return nil, err
 	}
-	if c.config.Scheduler {
+	if c.nodes {
 		progress("starting kube-scheduler")
 		if err := c.daemons.start(self(c.scheduler()...), c.dir.logFile("kube-scheduler")); err != nil {
 			return nil, err

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/controller-manager/app"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
 )
 
 // ready prints the line that callers wait for.
@@ -19,7 +21,7 @@ func runControlPlane(ctx context.Context, dir workdir, c config, havePort func(i
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &daemons{cancel: cancel}
 	defer d.kill()
-	port, release, err := reservePort(c.Port)
+	port, release, err := reservePort()
 	if err != nil {
 		return err
 	}
@@ -42,49 +44,33 @@ func runControlPlane(ctx context.Context, dir workdir, c config, havePort func(i
 
 // reservePort finds a port of 127.0.0.1 that stays free for kube-apiserver: it is bound here for as long as the
 // playground runs, in a way that lets processes of the same user listen on it (--permit-port-sharing).
-func reservePort(port int) (int, func(), error) {
-	fail := func(err error) (int, func(), error) {
-		return 0, nil, fmt.Errorf("reserving port %d of 127.0.0.1: %w", port, err)
-	}
+func reservePort() (port int, release func(), err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 	}
-	release := func() { unix.Close(fd) }
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		release()
-		return fail(err)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		release()
-		return fail(err)
+	var addr unix.Sockaddr
+	if err == nil {
+		addr, err = unix.Getsockname(fd)
 	}
-	addr, err := unix.Getsockname(fd)
-	if err != nil {
-		release()
-		return fail(err)
+	if err != nil { // Then this process ends.
+		return 0, nil, fmt.Errorf("reserving a port of 127.0.0.1: %w", err)
 	}
-	return addr.(*unix.SockaddrInet4).Port, release, nil
+	return addr.(*unix.SockaddrInet4).Port, func() { unix.Close(fd) }, nil
 }
 
 // waitForServiceAccount returns when pods can be created in the default namespace, unless no controller is going to
 // make that possible.
 func waitForServiceAccount(ctx context.Context, client kubernetes.Interface, controllers string) error {
-	if !makesServiceAccounts(controllers) {
+	list := strings.Split(cmp.Or(controllers, "*"), ",")
+	if !app.IsControllerEnabled(names.ServiceAccountController, nil, list) {
 		return nil
 	}
 	return poll(ctx, startTimeout, "waiting for the default service account", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-}
-
-// makesServiceAccounts reads kube-controller-manager's --controllers.
-func makesServiceAccounts(controllers string) bool {
-	list := strings.Split(controllers, ",")
-	has := func(prefix string) bool { // under its name, or the old one
-		return slices.Contains(list, prefix+"serviceaccount-controller") ||
-			slices.Contains(list, prefix+"serviceaccount")
-	}
-	return !has("-") && (controllers == "" || slices.Contains(list, "*") || has(""))
 }

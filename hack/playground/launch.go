@@ -28,7 +28,7 @@ func runSandbox(ctx context.Context, dir workdir, c config, havePort func(int) e
 	if err := pauseImage(c.Binary).write(dir); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", c.Port))
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listening for the API server's clients: %w", err)
 	}

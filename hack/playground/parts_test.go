@@ -3,17 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 func TestChildEnv(t *testing.T) {
@@ -131,49 +131,29 @@ func TestReadySince(t *testing.T) {
 	}
 }
 
-func TestMakesServiceAccounts(t *testing.T) {
-	for list, want := range map[string]bool{
-		"":                             true,
-		"*":                            true,
-		"*,-nodeipam":                  true,
-		"*,-serviceaccount":            false,
-		"*,-serviceaccount-controller": false,
-		"namespace":                    false,
-		"namespace,serviceaccount":     true,
+// Without the controller that makes service accounts, nothing waits for one.
+func TestWaitForServiceAccount(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for controllers, waits := range map[string]bool{
+		"": true, "*,-nodeipam-controller": true, "*,-serviceaccount-controller": false, "namespace-controller": false,
 	} {
-		if got := makesServiceAccounts(list); got != want {
-			t.Errorf("%q: got %v", list, got)
+		if err := waitForServiceAccount(ctx, fake.NewClientset(), controllers); (err != nil) != waits {
+			t.Errorf("%q: %v", controllers, err)
 		}
 	}
 }
 
 // The reserved port is free for kube-apiserver, which sets SO_REUSEPORT, and for nobody else.
 func TestReservePort(t *testing.T) {
-	port, release, err := reservePort(0)
+	port, release, err := reservePort()
 	must(t, err)
 	defer release()
-	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
-	if l, err := net.Listen("tcp4", addr); err == nil {
+	if l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 		l.Close()
 		t.Error("somebody else could take the port")
 	}
-	sharing := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		controlErr := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		})
-		return errors.Join(err, controlErr)
-	}}
-	l, err := sharing.Listen(t.Context(), "tcp4", addr)
-	if err != nil {
-		t.Fatalf("the API server could not have it: %v", err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp4", addr)
-	if err != nil {
-		t.Fatalf("its clients could not connect: %v", err)
-	}
-	c.Close()
-	other, release2, err := reservePort(0)
+	other, release2, err := reservePort()
 	must(t, err)
 	defer release2()
 	if other == port {

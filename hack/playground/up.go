@@ -48,7 +48,6 @@ func upCommand() *cobra.Command {
 	f.StringVar(&c.ControlPlane, "control-plane", "",
 		"with --control-plane-only: a program that is kube-apiserver and "+
 			"kube-controller-manager when it is called so, such as of another version (see hack/control-plane.sh)")
-	f.BoolVar(&c.Scheduler, "scheduler", false, "with --control-plane-only: a kube-scheduler, too")
 	f.StringSliceVar(&c.Nodes, "nodes", defaultNodes, "names of the nodes")
 	f.StringArrayVar(&images, "image", nil, "REF=BINARY: an image with that static binary as its entrypoint, for "+
 		"every node (repeatable)")
@@ -56,7 +55,6 @@ func upCommand() *cobra.Command {
 	f.BoolVar(&c.Audit, "audit", false, "write an audit log with one line per request to logs/audit.log")
 	f.StringVar(&c.Controllers, "controllers", "", "kube-controller-manager's --controllers, such as '*,-nodeipam'")
 	f.StringArrayVar(&c.APIServerFlags, "apiserver-flag", nil, "a flag for kube-apiserver, such as --v=4 (repeatable)")
-	f.IntVar(&c.Port, "port", 0, "port of the API server on 127.0.0.1 (default: a free one)")
 	f.BoolVar(&dieWithParent, "die-with-parent", false, "end when the process that started this one ends")
 	return cmd
 }
@@ -119,7 +117,6 @@ func complete(dir workdir, c config) (config, error) {
 	if c.ControlPlane != "" {
 		return c, errors.New("--control-plane is for a cluster without nodes: add --control-plane-only")
 	}
-	c.Scheduler = true
 	if len(c.Nodes) == 0 {
 		return c, errors.New("--nodes needs at least one name; without nodes, it is --control-plane-only")
 	}
