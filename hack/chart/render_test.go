@@ -2,7 +2,6 @@ package chart
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +36,9 @@ const (
 	namespace   = "local-service-system"
 )
 
-var everyHelm = map[string]func(folder, release string, values map[string]any) (map[string]string, error){
-	"Helm 3": func(folder, release string, values map[string]any) (map[string]string, error) {
-		chart, err := loader3.Load(folder)
+var everyHelm = map[string]func(release string, values map[string]any) (map[string]string, error){
+	"Helm 3": func(release string, values map[string]any) (map[string]string, error) {
+		chart, err := loader3.Load(chartFolder)
 		if err != nil {
 			return nil, err
 		}
@@ -50,8 +49,8 @@ var everyHelm = map[string]func(folder, release string, values map[string]any) (
 		}
 		return engine3.Engine{Strict: true}.Render(chart, all)
 	},
-	"Helm 4": func(folder, release string, values map[string]any) (map[string]string, error) {
-		chart, err := loader4.Load(folder)
+	"Helm 4": func(release string, values map[string]any) (map[string]string, error) {
+		chart, err := loader4.Load(chartFolder)
 		if err != nil {
 			return nil, err
 		}
@@ -121,10 +120,7 @@ func decodeFiles(t *testing.T, files ...string) objects {
 	t.Helper()
 	found := objects{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(os.ReadFile(file))
 		if err := decode(string(data), found); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -132,10 +128,14 @@ func decodeFiles(t *testing.T, files ...string) objects {
 	return found
 }
 
-// render has one Helm render the chart, and decodes all that comes of it.
-func render(t *testing.T, helm, folder, release string, values map[string]any) (objects, error) {
+// render has one Helm render the chart with values, as a user writes them, and decodes all that comes of it.
+func render(t *testing.T, helm, release, values string) (objects, error) {
 	t.Helper()
-	files, err := everyHelm[helm](folder, release, values)
+	parsed := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	files, err := everyHelm[helm](release, parsed)
 	if err != nil {
 		return nil, err
 	}
@@ -166,26 +166,10 @@ func find[T runtime.Object](t *testing.T, from objects, name ...string) T {
 	return found[0]
 }
 
-// parse reads values as a user writes them.
-func parse(t *testing.T, values string) map[string]any {
-	t.Helper()
-	parsed := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-		t.Fatal(err)
+// must returns a value, and panics if there is an error instead.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-	return parsed
-}
-
-// text is all of the objects, to search for what must not be there.
-func text(t *testing.T, all objects) string {
-	t.Helper()
-	var out bytes.Buffer
-	for _, object := range all {
-		data, err := yaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out.Write(data)
-	}
-	return out.String()
+	return value
 }
