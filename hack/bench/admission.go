@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -49,10 +46,10 @@ type admissionWork func(ctx context.Context, n int) time.Duration
 type admissionCost struct{ elapsed, cpu samples }
 
 func (c *admissionCost) measure(ctx context.Context, s *scene, n int, work admissionWork) {
-	server := try(procfs.NewProc(try(s.APIServerPid())))
-	before := try(server.Stat())
+	server := s.apiserver()
+	before := server.cpu()
 	c.elapsed = append(c.elapsed, work(ctx, n).Seconds())
-	c.cpu = append(c.cpu, (try(server.Stat()).CPUTime()-before.CPUTime())*1e6/float64(n))
+	c.cpu = append(c.cpu, (server.cpu()-before).Seconds()*1e6/float64(n))
 }
 
 func (s *scene) compareAdmission(ctx context.Context, n int, what string, work admissionWork) {
@@ -136,10 +133,9 @@ func (s *scene) createPods(ctx context.Context, n int) time.Duration {
 func (s *scene) schedulePods(ctx context.Context, n int) time.Duration {
 	s.seedPods(ctx, s.newApp(), n, podPending)
 	mark := s.Audit.Mark()
-	scheduler := try(framework.StartProcess(&exec.Cmd{Path: try(framework.PlaygroundProgram.Path()), Args: []string{
-		"kube-scheduler", "--kubeconfig", filepath.Join(s.Dir(), "pki", "kube-scheduler.kubeconfig"),
-		"--leader-elect=false", "--secure-port", "0", "--kube-api-qps", schedulerQPS, "--kube-api-burst", schedulerQPS,
-	}}, syscall.SIGKILL))
+	scheduler := s.startComponent("kube-scheduler",
+		"--kubeconfig", filepath.Join(s.Dir(), "pki", "kube-scheduler.kubeconfig"),
+		"--leader-elect=false", "--secure-port=0", "--kube-api-qps", schedulerQPS, "--kube-api-burst", schedulerQPS)
 	defer scheduler.Kill()
 	return span(try(s.await(ctx, mark, n, func(rs framework.Requests) framework.Requests {
 		return rs.By(schedulerAgent).Verb("create").Resource("pods/binding").Where(framework.Succeeded)

@@ -75,28 +75,6 @@ func TestMostServed(t *testing.T) {
 	}
 }
 
-func TestPublicationNames(t *testing.T) {
-	s := &scene{name: "ns", nodes: []string{"n1", "n2", "n3"}}
-	for _, c := range []struct {
-		mode      v1alpha1.Mode
-		name, not string
-	}{
-		{v1alpha1.ModeServices, "app001-n2.ns.svc.cluster.local.", "app000-no-node-0.ns.svc.cluster.local."},
-		{v1alpha1.ModeHostnames, "n2.app001.ns.svc.cluster.local.", "no-node-0.app000.ns.svc.cluster.local."},
-	} {
-		p := &publication{scene: s, mode: c.mode, apps: 2}
-		if name, address := p.name(4); name != c.name || address != "10.0.0.4" {
-			t.Errorf("%s: got %s at %s", c.mode, name, address)
-		}
-		if name, answer := p.noName(0); name != c.not || answer != nxDomain {
-			t.Errorf("%s: got %s with %s", c.mode, name, answer)
-		}
-	}
-	if got := podAddress(500000); got != "10.7.161.32" {
-		t.Errorf("the 500,000th pod: got %s", got)
-	}
-}
-
 func TestServiceTemplate(t *testing.T) {
 	made := func(namespace, owner, node string, uid types.UID) *corev1.Service {
 		return &corev1.Service{

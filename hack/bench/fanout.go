@@ -95,7 +95,6 @@ type growth struct {
 // measureGrowth measures row 2: more and more Services, each time on new control planes, so that each begins alike.
 func measureGrowth(ctx context.Context, b *bench) {
 	times := newCurve("fanout", "Time per Service", "Services", "ms", "controller", "bare clients").logarithmic()
-	footprint := newCurve("fanout-memory", "Memory (RSS)", "Services", "MB", "controller", "its peak").logarithmic()
 	sizes := []int{50, 500, 5000} // nodes
 	if b.opts.smoke {
 		sizes = sizes[2:]
@@ -104,13 +103,12 @@ func measureGrowth(ctx context.Context, b *bench) {
 	for i, nodes := range sizes {
 		g := b.grow(ctx, b.n(nodes))
 		times.add(g.services, milliseconds(g.elapsed)/g.services, milliseconds(g.floor)/g.services)
-		footprint.add(g.services, g.memory.resident, g.memory.peak)
 		costs = append(costs, g)
 		b.reportGrowth(g, b.n(nodes), i == len(sizes)-1)
 	}
 	if len(costs) == 3 {
 		b.reportFlatness(costs[0], costs[1], costs[2])
-		b.report.curves = append(b.report.curves, times, footprint)
+		b.report.curves = append(b.report.curves, times)
 	}
 }
 

@@ -39,7 +39,7 @@ func (s *scene) floor(ctx context.Context, n int, do floorRequest) time.Duration
 
 // floorClients are bare clients that are connected, as the controller is when its work begins.
 func (s *scene) floorClients() (clients []kubernetes.Interface) {
-	for range s.opts.writeConcurrency {
+	for range writeConcurrency {
 		config := s.protobuf(floorAgent)
 		config.Dial = new(net.Dialer).DialContext // Clients that dial for themselves share no connection.
 		client := try(kubernetes.NewForConfig(config))

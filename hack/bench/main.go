@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,13 +19,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
+// writeConcurrency is the number of requests under way, of the controller and of bare clients.
+const writeConcurrency = 16
+
 type options struct {
-	rows             []int // that are wanted
-	scale            float64
-	smoke            bool
-	kubeControllers  string
-	writeConcurrency int
-	out              string
+	rows            []int // that are wanted
+	smoke           bool
+	kubeControllers string
+	out             string
 }
 
 // bench is one run.
@@ -135,20 +135,15 @@ func (o *options) parse(args []string) error {
 	f.Func("row", "`numbers` of the rows to measure, such as 3 or 1,5; empty for all", o.parseRows)
 	f.Func("controller", "`file` with the controller, by default $CONTROLLER_BIN, then bin/local-service-controller",
 		func(path string) error { return os.Setenv("CONTROLLER_BIN", path) })
-	f.Float64Var(&o.scale, "scale", 1, "`fraction` of the objects to work with; the targets mean nothing below 1")
 	f.BoolVar(&o.smoke, "smoke", false, "only see that everything works, and fail only if a count is wrong")
 	f.StringVar(&o.kubeControllers, "kube-controllers", "serviceaccount-controller",
 		"`list` of the controllers of kube-controller-manager that run beside, and share the processors")
-	f.IntVar(&o.writeConcurrency, "write-concurrency", 16, "`number` of requests under way, ours and of bare clients")
 	f.StringVar(&o.out, "out", filepath.Join(bin, "bench"), "`directory` for the results and the curves")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if o.smoke {
-		o.scale = 0.02
-	}
-	if f.NArg() > 0 || o.scale <= 0 || o.scale > 1 {
-		return fmt.Errorf("want no arguments, and a scale above 0 and at most 1: %q, -scale=%v", f.Args(), o.scale)
+	if f.NArg() > 0 {
+		return fmt.Errorf("want no arguments: %q", f.Args())
 	}
 	return os.MkdirAll(o.out, 0o755)
 }
@@ -166,9 +161,12 @@ func (o *options) parseRows(list string) error {
 
 func (o *options) wants(row int) bool { return len(o.rows) == 0 || slices.Contains(o.rows, row) }
 
-// n is a number of objects, scaled, but at least 5.
+// n is a number of objects, in a smoke run a fiftieth of it, but at least 5.
 func (b *bench) n(full int) int {
-	return max(min(full, 5), int(math.Round(float64(full)*b.opts.scale)))
+	if b.opts.smoke {
+		return max(min(full, 5), full/50)
+	}
+	return full
 }
 
 // rounds is how often to repeat, once in a smoke run.

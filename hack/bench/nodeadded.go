@@ -14,12 +14,8 @@ const (
 
 // measureNodeAdded measures row 3: nodes are added where there are few, and where there are many.
 func measureNodeAdded(ctx context.Context, b *bench) {
-	costs := newCurve("node-added", "CPU per added node, with 100 LocalServices", "nodes", "ms", "controller")
 	few, many := b.n(500), b.n(5000)
 	cpuFew, cpuMany := b.addNodes(ctx, few), b.addNodes(ctx, many)
-	costs.add(float64(few), cpuFew)
-	costs.add(float64(many), cpuMany)
-	b.report.curves = append(b.report.curves, costs)
 	what := fmt.Sprintf("CPU per node added to %d", many)
 	b.report.add(3, compareCosts(what, "ms", cpuMany, cpuFew, fmt.Sprintf("%d nodes", few)).atMostTimes(2))
 }

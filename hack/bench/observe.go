@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os/exec"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,9 +31,9 @@ type controller struct {
 
 // startController starts a process and returns at once. Whoever calls it stops or kills it.
 func (s *scene) startController(args ...string) *controller {
-	concurrency := strconv.Itoa(s.opts.writeConcurrency)
+	concurrency := fmt.Sprintf("-write-concurrency=%d", writeConcurrency)
 	process := try(framework.StartController(framework.ControllerOptions{
-		Args: append([]string{"-kubeconfig=" + s.Kubeconfig, "-write-concurrency=" + concurrency}, args...),
+		Args: append([]string{"-kubeconfig=" + s.Kubeconfig, concurrency}, args...),
 		Env:  []string{"KUBE_CACHE_MUTATION_DETECTOR=false"}, // It would be what is measured.
 	}))
 	return &controller{Controller: process, usage: usageOf(process.Pid())}
@@ -84,15 +81,7 @@ type usage struct{ proc procfs.Proc }
 func usageOf(pid int) usage { return usage{try(procfs.NewProc(pid))} }
 
 // apiserver is the process of the cluster's API server.
-func (c *cluster) apiserver() usage {
-	for _, proc := range try(procfs.AllProcs()) {
-		line, err := proc.CmdLine() // Some have ended meanwhile.
-		if err == nil && len(line) > 0 && line[0] == "kube-apiserver" && slices.Contains(line, c.etcd.Endpoints()[0]) {
-			return usage{proc}
-		}
-	}
-	panic(failure{errors.New("no process is the API server")})
-}
+func (c *cluster) apiserver() usage { return usageOf(try(c.APIServerPid())) }
 
 // cpu is the CPU time that the process has used so far. Its clock has steps of 10 ms.
 func (p usage) cpu() time.Duration {

@@ -107,8 +107,8 @@ func (r *report) table(opts options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d × %s, %s/%s, built with %s; ",
 		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	fmt.Fprintf(&b, "scale %v; kube-controller-manager runs: %s; %d requests under way.\n\n",
-		opts.scale, opts.kubeControllers, opts.writeConcurrency)
+	fmt.Fprintf(&b, "kube-controller-manager runs: %s; %d requests under way.\n\n",
+		opts.kubeControllers, writeConcurrency)
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
 	line := func(cells ...string) { fmt.Fprintf(w, "| %s\t|\n", strings.Join(cells, "\t| ")) }
 	line("row", "what", "controller", "floor", "ratio", "must reach", "", "remarks")
