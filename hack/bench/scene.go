@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -189,4 +190,22 @@ func (s *scene) seedLocalServices(ctx context.Context, n int) {
 		return "services/specs/" + s.name + "/" + service.Name, service
 	})
 	s.learn(ctx, "services", sample.Name)
+}
+
+// awaitReady waits until the status of every LocalService says that all is in place, and the controller rests then. A
+// busy machine may write it long after the controller is ready.
+func (s *scene) awaitReady(ctx context.Context) {
+	must(framework.Poll(ctx, func(ctx context.Context) error {
+		list, err := s.LocalServices.LocalserviceV1alpha1().LocalServices(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
+				return fmt.Errorf("LocalService %s is not ready", list.Items[i].Name)
+			}
+		}
+		return nil
+	}))
+	s.awaitRest(ctx, restTime)
 }
