@@ -148,7 +148,7 @@ func TestHostnames(t *testing.T) {
 		})
 }
 
-// TestHostnamesGroups: with groupBy the names are those of groups of nodes, and follow the nodes' labels.
+// TestHostnamesGroups: with groupBy the names are those of groups of nodes. They follow the spec and the nodes.
 func TestHostnamesGroups(t *testing.T) {
 	ls := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) {
 		ls.Spec.GroupBy, ls.Spec.NodeSelector = "zone", map[string]string{"os": "linux"}
@@ -164,6 +164,8 @@ func TestHostnamesGroups(t *testing.T) {
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
 		w.want("no groups any more", "a=10.0.0.1", "b=10.0.0.2", "d=10.0.0.4")
 		w.wantReady("True HostnamesInPlace 3/3, 2 Services")
+		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil }) // This changes no Service.
+		w.want("all nodes", "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3", "d=10.0.0.4")
 	})
 }
 
