@@ -23,8 +23,8 @@ func TestTranslatedPorts(t *testing.T) {
 		ls   *v1alpha1.LocalService
 		want string
 	}{
-		"others": {ports("None", intstr.FromInt32(8080), intstr.FromInt32(8081)), "clients must connect to port " +
-			"8080 (not 80), 8081 (not 81): a headless Service does not translate ports"},
+		"others": {ports("None", intstr.FromInt32(80), intstr.FromInt32(8081), intstr.FromInt32(8082)),
+			"clients must connect to port 8081 (not 81), 8082 (not 82): a headless Service does not translate ports"},
 		"two protocols": {localService(func(ls *v1alpha1.LocalService) {
 			tcp := v1alpha1.ServicePort{Port: 53, TargetPort: intstr.FromInt32(5353), Protocol: corev1.ProtocolTCP}
 			ls.Spec.ClusterIP, ls.Spec.Ports = corev1.ClusterIPNone, []v1alpha1.ServicePort{tcp, tcp}
