@@ -221,13 +221,13 @@ func (w *world) isIdle() bool {
 func (w *world) step(ctx context.Context, s Step) {
 	w.story.add("%s", strings.TrimSpace(strings.SplitN(s.String(), " ", 2)[1]))
 	if act := actions[s.Do]; act != nil {
-		switch {
-		case s.Do == "admission":
+		switch s.Do {
+		case "admission":
 			w.disturb(time.Hour, retryTime)
 			if s.How == "" {
 				w.calm()
 			}
-		case s.Do == "end-namespace":
+		case "end-namespace":
 			w.disturb(0, retryTime)
 		}
 		if err := act(w, s); err != nil {

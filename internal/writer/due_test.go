@@ -94,6 +94,9 @@ func TestGivenUp(t *testing.T) {
 		}
 		out, requests = f.write(creations[maxFailures:])
 		tried("only what was never tried", out, requests, 9*time.Second, 0)
+		if len(out.Refused) != 1 {
+			t.Errorf("what was never tried is reported %d times, want once", len(out.Refused))
+		}
 		time.Sleep(9 * time.Second)
 		out, requests = f.write(creations)
 		tried("when it is due", out, requests, out.RetryAfter, maxFailures)

@@ -197,7 +197,7 @@ func TestEachPanicInMayBegin(t *testing.T) {
 				}()
 				calls := 0
 				w.Each(10, func() bool {
-					if calls++; calls == 5 {
+					if calls++; calls == 7 {
 						panic("a test")
 					}
 					return true
@@ -208,8 +208,8 @@ func TestEachPanicInMayBegin(t *testing.T) {
 				}, func(int, error) bool { return true })
 			}()
 		}
-		if got := ended.Load(); got != 16 {
-			t.Errorf("%d writes have ended, want 16", got)
+		if got := ended.Load(); got != 24 {
+			t.Errorf("%d writes have ended, want 24", got)
 		}
 		checkTokens(t, w)
 	})

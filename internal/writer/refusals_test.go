@@ -66,8 +66,8 @@ func TestRefusalsPutOff(t *testing.T) {
 				r.Add(other, others)
 				r.PutOff(refusedAttempt, other)
 			}
-			if got, _ := r.Get(refusedAttempt); got.Err != step.want || got.Untried != (step.want == others) ||
-				r.RetryAfter(refusedAttempt) != step.left {
+			if got, _ := r.Get(refusedAttempt); !errors.Is(got.Err, step.want) ||
+				got.Untried != errors.Is(others, step.want) || r.RetryAfter(refusedAttempt) != step.left {
 				t.Errorf("%+v, %s remaining; want %+v", got, r.RetryAfter(refusedAttempt), step)
 			}
 			time.Sleep(step.left)
