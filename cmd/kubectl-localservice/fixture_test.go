@@ -179,9 +179,10 @@ func (f *fixture) wantError(t *testing.T, want string, args ...string) {
 	if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	rest, found := stderr, true
+	rest := stderr
 	for part := range strings.SplitSeq(want, "…") {
-		if _, rest, found = strings.Cut(rest, part); !found {
+		_, after, found := strings.Cut(rest, part)
+		if rest = after; !found {
 			t.Errorf("%s\ndoes not say %q", stderr, part)
 		}
 	}

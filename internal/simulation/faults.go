@@ -223,7 +223,7 @@ func carryOutLate(r *request, by time.Duration, do func() (*http.Response, error
 	r.Request = r.Clone(r.Context()) // The client may cancel the request.
 	r.Body = late.Body
 	time.AfterFunc(by, func() {
-		response, err := do()
+		response, err := do() //nolint:bodyclose // The client closes it.
 		done <- result{response, err}
 	})
 	select {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -77,6 +78,17 @@ func TestReplacePhases(t *testing.T) {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}
 		})
+	}
+}
+
+// TestFreeName: a name for a trial is valid, however long the name of the Service is, and another one each time.
+func TestFreeName(t *testing.T) {
+	for _, length := range []int{1, 57, 58, validation.DNS1035LabelMaxLength} {
+		name := strings.Repeat("x", length)
+		got := freeName(name)
+		if problems := validation.IsDNS1035Label(got); len(problems) > 0 || got == freeName(name) {
+			t.Errorf("%q: %v", got, problems)
+		}
 	}
 }
 
