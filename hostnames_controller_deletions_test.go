@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -37,6 +38,22 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 				t.Errorf("only the first of two EndpointSlices is published, and b is deleted already: %q", got)
 			}
 		})
+}
+
+// TestHostnamesPublishedOrphans: after `kubectl delete service --cascade=orphan`, the Service that is created again gets
+// the EndpointSlices of the one before, and the names stay.
+func TestHostnamesPublishedOrphans(t *testing.T) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+		w.publish("1", "a")
+		copied := plan.CopyName(sourceName + "-1")
+		w.editSlice(copied, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil })
+		w.remove(w.services()["demo"])
+		settle()
+		w.want("afterwards", "a=10.0.0.1")
+		if published := w.services()["demo"]; !metav1.IsControlledBy(w.slice(copied), published) {
+			t.Errorf("%s is not controlled by %s %s", copied, published.Name, published.UID)
+		}
+	})
 }
 
 // editSlice edits an EndpointSlice.

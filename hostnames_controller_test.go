@@ -131,7 +131,14 @@ func TestHostnames(t *testing.T) {
 			w.publish("1", "a", "b.example.com!", "gone")
 			w.expect("writes", []string{"create endpointslices " + sourceName + "-1-named",
 				"patch localservices/status demo 2/2 Ready"}, w.writes())
-			w.want("first", "a=10.0.0.1", "b-example-com-zvm5k36wu5=10.0.0.2!", "gone=10.0.0.3")
+			first := []string{"a=10.0.0.1", "b-example-com-zvm5k36wu5=10.0.0.2!", "gone=10.0.0.3"}
+			w.want("first", first...)
+			edited := w.slice(sourceName + "-1-named")
+			edited.Endpoints[0].Hostname = new("other")
+			w.set(edited)
+			time.Sleep(time.Second)
+			w.want("somebody has edited the copy", first...)
+			w.writes()
 			w.publish("1", "a")
 			w.publish("2", "b.example.com")
 			w.expect("writes", []string{"create endpointslices " + sourceName + "-2-named",
