@@ -69,6 +69,10 @@ func TestPodsSyncWrites(t *testing.T) {
 			testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
 		"all pods": {true, []runtime.Object{testPod("p",
 			withLabels(map[string]string{"app": "other"}))}, label("node1")},
+		"selected only in mode Hostnames, beside one that is invalid": {false, []runtime.Object{
+			testLocalService(hostnamesMode), testLocalService(func(ls *v1alpha1.LocalService) {
+				ls.Name, ls.Spec.Selector = "other", nil
+			}), testPod("p")}, nil},
 		"selected by one of two": {false, []runtime.Object{other, testLocalService(), testPod("p")}, label("node1")},
 		"succeeded": {true, []runtime.Object{testPod("p",
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, nil},
