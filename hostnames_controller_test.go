@@ -160,17 +160,21 @@ func TestHostnamesGroups(t *testing.T) {
 	ls := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) {
 		ls.Spec.GroupBy, ls.Spec.NodeSelector = "zone", map[string]string{"os": "linux"}
 	})
-	inHostnamesWorld(t, ls, []runtime.Object{testNode("a", "zone=x", "os=linux"), testNode("b", "zone=x", "os=linux"),
-		testNode("c", "zone=x", "os=other"), testNode("d", "os=linux")}, func(w *hostnamesWorld) {
+	nodes := []runtime.Object{testNode("a", "zone=x", "os=linux"), testNode("b", "zone=x", "os=linux"),
+		testNode("c", "zone=x", "os=other"), testNode("d", "os=linux"), testNode("e", "os=linux")}
+	inHostnamesWorld(t, ls, nodes, func(w *hostnamesWorld) {
 		w.publish("1", "a", "b", "c", "d")
 		w.want("first", "x=10.0.0.1", "x=10.0.0.2")
 		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
 		w.set(testNode("b", "zone=z", "os=linux"))
 		settle()
 		w.want("a node moves", "x=10.0.0.1", "z=10.0.0.2")
+		w.set(testNode("e", "zone=y", "os=linux"))
+		settle()
+		w.wantReady("True HostnamesInPlace 2/3, 2 Services") // There is no pod in y.
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
 		w.want("no groups any more", "a=10.0.0.1", "b=10.0.0.2", "d=10.0.0.4")
-		w.wantReady("True HostnamesInPlace 3/3, 2 Services")
+		w.wantReady("True HostnamesInPlace 3/4, 2 Services")
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil }) // This changes no Service.
 		w.want("all nodes", "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3", "d=10.0.0.4")
 	})
