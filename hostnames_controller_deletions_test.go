@@ -40,8 +40,8 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 		})
 }
 
-// TestHostnamesPublishedOrphans: after `kubectl delete service --cascade=orphan`, the Service that is created again gets
-// the EndpointSlices of the one before, and the names stay.
+// TestHostnamesPublishedOrphans: after `kubectl delete service --cascade=orphan`, the Service that is created again
+// gets the EndpointSlices of the one before, and the names stay.
 func TestHostnamesPublishedOrphans(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
 		w.publish("1", "a")

@@ -156,8 +156,8 @@ func refuseUntil(f *fixture, verb, resource string) *atomic.Bool {
 	return &over
 }
 
-// TestProgressEndsBackoff: an API server that is sometimes busy during a long fan-out is not reported, and does not make
-// it wait for minutes when it is busy altogether for a moment.
+// TestProgressEndsBackoff: an API server that is sometimes busy during a long fan-out is not reported, and does not
+// make it wait for minutes when it is busy altogether for a moment.
 func TestProgressEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 900

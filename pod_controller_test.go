@@ -129,6 +129,10 @@ func TestPodsEvents(t *testing.T) {
 			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
 		"LocalService that selects others now": {[]runtime.Object{selecting("x"), mine, other, elsewhere, labelled},
 			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
+		"LocalService that has mode Services now, beside another": {[]runtime.Object{mine,
+			testLocalService(hostnamesMode), testLocalService(func(ls *v1alpha1.LocalService) {
+				ls.Name, ls.Spec.Selector["app"] = "second", "x"
+			})}, func(f *fixture) { f.set(testLocalService()) }, []string{"mine"}},
 		"LocalService deleted": {[]runtime.Object{selecting("x"), mine},
 			func(f *fixture) { f.remove(selecting("x")) }, nil},
 		"the LocalService of a labelled pod deleted": {[]runtime.Object{selecting("demo"), labelled},

@@ -169,8 +169,8 @@ func recreateLS(w *world, s Step) error {
 	return w.server.Create(userName, newLS(s.On, s.How))
 }
 
-// editStatus empties the status of a LocalService, except for the condition that has the time of a change of mode. It is
-// repaired after the longest backoff.
+// editStatus empties the status of a LocalService, except for the condition that has the time of a change of mode. It
+// is repaired after the longest backoff.
 func editStatus(w *world, s Step) error {
 	w.disturb(0, retryTime)
 	key := metaOf(s.On)

@@ -25,7 +25,7 @@ type Report struct {
 	Written int
 	// Unfinished is true if not all changes of the plan were made.
 	Unfinished bool
-	// Failed are the writes that were refused or failed otherwise, of Services and, in mode Hostnames, of EndpointSlices.
+	// Failed are the writes that were refused or failed otherwise, of Services and, in mode Hostnames, EndpointSlices.
 	Failed []error
 	// Contested are the names of the fields that the API server stored differently than they were written.
 	Contested sets.Set[string]

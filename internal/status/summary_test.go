@@ -111,8 +111,8 @@ func TestSummarize(t *testing.T) {
 }
 
 func TestSummarizeMade(t *testing.T) {
-	if got := SummarizeMade(map[plan.Action][]string{plan.Delete: {"d", "c", "b", "a", "e"}, plan.Create: {"z", "y", "x"},
-		plan.Adopt: nil}); got != "created 3: x, y, z; deleted 5: a, b, c and 2 more" {
+	if got := SummarizeMade(map[plan.Action][]string{plan.Delete: {"d", "c", "b", "a", "e"},
+		plan.Create: {"z", "y", "x"}, plan.Adopt: nil}); got != "created 3: x, y, z; deleted 5: a, b, c and 2 more" {
 		t.Error(got)
 	}
 	if got := SummarizeMade(nil); got != "" {

@@ -118,16 +118,16 @@ func (w *execution) wait(left time.Duration) {
 	}
 }
 
-// conclude ends a batch, of which the rest was not begun. If most that were begun were refused, and none accepted, those
-// that differ in the same fields wait with the last one refused. The others are tried in the next turn.
+// conclude ends a batch, of which the rest was not begun. If most that were begun were refused, and none accepted,
+// those that differ in the same fields wait with the last one refused. The others are tried in the next turn.
 func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 	if w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted()); w.out.Stopped != nil {
 		return // Nothing is remembered of what is gone, or of another spec.
 	}
 	w.remember(ctx)
 	b := &w.batch
-	// Most were refused and none accepted, until the batch was given up, or until the time was over, with no other writes
-	// in the turn.
+	// Most were refused and none accepted, until the batch was given up, or until the time was over, with no other
+	// writes in the turn.
 	isHopeless := b.accepted == 0 && 2*len(b.refused) > b.failed && (b.isGivenUp() || b.failed == w.writes)
 	w.remind(rest)
 	if !isHopeless {

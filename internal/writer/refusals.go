@@ -63,8 +63,8 @@ func (r *Refusals) add(attempt Attempt, err error, times int) {
 	r.refusals.Add(attempt, Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}, rememberedFor)
 }
 
-// PutOff records that an attempt was not made, because others like it were refused: it waits as long as one of those. If
-// it was refused itself before, it keeps its own error.
+// PutOff records that an attempt was not made, because others like it were refused: it waits as long as one of those.
+// If it was refused itself before, it keeps its own error.
 func (r *Refusals) PutOff(attempt, refused Attempt) {
 	refusal, _ := r.Get(refused)
 	if last, isRefused := r.Get(attempt); isRefused && !last.Untried {

@@ -23,8 +23,8 @@ func TestRefusalsBackoff(t *testing.T) {
 			err := errors.New("no")
 			r.Add(refusedAttempt, err)
 			refusal, isRefused := r.Get(refusedAttempt)
-			if !isRefused || !errors.Is(refusal.Err, err) || refusal.Times != i+1 || r.RetryAfter(refusedAttempt) != want ||
-				!refusal.RetryAt.Equal(time.Now().Add(want)) {
+			if !isRefused || !errors.Is(refusal.Err, err) || refusal.Times != i+1 ||
+				r.RetryAfter(refusedAttempt) != want || !refusal.RetryAt.Equal(time.Now().Add(want)) {
 				t.Errorf("refusal %d: %t, %+v, %s remaining; want %s", i+1, isRefused, refusal,
 					r.RetryAfter(refusedAttempt), want)
 			}
