@@ -17,6 +17,7 @@ import (
 	componentmetrics "k8s.io/component-base/metrics"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -205,6 +206,9 @@ func TestPodsErrors(t *testing.T) {
 						nil, c.err
 				})
 				err := controller.sync(t.Context(), podKey)
+				if reconcile.IsStale(err) != apierrors.IsConflict(c.err) { // It is not worth an operator's attention.
+					t.Errorf("sync: %v is stale: %t", err, reconcile.IsStale(err))
+				}
 				if (err == nil) != (c.fails == "") || err != nil &&
 					!(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "label pod default/p")) {
 					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
