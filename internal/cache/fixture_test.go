@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +26,9 @@ func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.
 	t.Helper()
 	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(localServices, 0),
 		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
-		Namespaces:   namespaces,
-		OnWatchError: func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler }})
+		Namespaces: namespaces, OnWatchError: func(string) cache.WatchErrorHandlerWithContext {
+			return func(context.Context, *cache.Reflector, error) {} // The default one sleeps for years in a bubble.
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,12 @@ func TestNamespaces(t *testing.T) {
 			map[schema.GroupVersionResource]string{
 				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
 			}, localServices...)
+		tried := map[string]bool{} // Services come later than the rest.
+		kube.PrependReactor("list", "services", func(a core.Action) (bool, runtime.Object, error) {
+			wasTried := tried[a.GetNamespace()]
+			tried[a.GetNamespace()] = true
+			return !wasTried, nil, errors.New("busy")
+		})
 		c := newCachesOf(t, kube, dynamic, "a", "b")
 		var reported []string
 		if err := c.LocalServices.OnChange(func(_, after *v1alpha1.LocalService) {
@@ -54,7 +61,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		want := func(namespaces ...string) {
 			t.Helper()
-			time.Sleep(time.Second) // fake time: client-go polls for synced caches
+			time.Sleep(time.Minute) // fake time: client-go polls for synced caches, and tries again
 			synctest.Wait()
 			if !slices.Equal(reported, namespaces) {
 				t.Errorf("the LocalServices of %v were reported, want %v", reported, namespaces)
