@@ -178,8 +178,9 @@ func TestGroups(t *testing.T) {
 	if diff := cmp.Diff(want, got.Items, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("wrong items (-want +got):\n%s", diff)
 	}
-	if got.Mode != v1alpha1.ModeHostnames || got.Message != "" || got.NodeLabels != (NodeLabels{}) {
-		t.Errorf("mode %q, message %q, node labels %v", got.Mode, got.Message, got.NodeLabels)
+	if got.Mode != v1alpha1.ModeHostnames || got.GroupBy != "zone" || got.Message != "" ||
+		got.NodeLabels != (NodeLabels{}) {
+		t.Errorf("mode %q by %q, message %q, node labels %v", got.Mode, got.GroupBy, got.Message, got.NodeLabels)
 	}
 	in.Nodes["n3"] = labels.Set{"zone": "new"} // It moves.
 	for _, n := range nodesOf(t, in).Items {

@@ -50,7 +50,8 @@ func TestNodeLabels(t *testing.T) {
 	}{
 		"no pods": {},
 		"with the binding": {
-			pods: []*corev1.Pod{pod("a", "n1", created, byKubelet), pod("b", "n2", created)},
+			pods: []*corev1.Pod{pod("0", "n1", created, unlabelled), pod("a", "n1", created, byKubelet),
+				pod("b", "n2", created)},
 			want: NodeLabels{AtBinding, 2, 0}, line: "set with the binding, by the admission policies.",
 		},
 		"by the controller": {
