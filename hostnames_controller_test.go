@@ -133,9 +133,8 @@ func TestHostnames(t *testing.T) {
 				"patch localservices/status demo 2/2 Ready"}, w.writes())
 			first := []string{"a=10.0.0.1", "b-example-com-zvm5k36wu5=10.0.0.2!", "gone=10.0.0.3"}
 			w.want("first", first...)
-			edited := w.slice(sourceName + "-1-named")
-			edited.Endpoints[0].Hostname = new("other")
-			w.set(edited)
+			w.editSlice(sourceName+"-1-named",
+				func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("other") })
 			time.Sleep(time.Second)
 			w.want("somebody has edited the copy", first...)
 			w.writes()

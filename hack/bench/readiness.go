@@ -37,7 +37,7 @@ func measureReadiness(ctx context.Context, b *bench) {
 			mark := s.Audit.Mark()
 			s.createLocalServices(ctx, "app", 1, inMode(v1alpha1.ModeHostnames))
 			try(s.await(ctx, mark, (len(s.nodes)+endpointsPerSlice-1)/endpointsPerSlice, copies))
-			s.awaitReady(ctx)
+			s.awaitReady(ctx, 2*time.Second)
 			if s.opts.wants(13) {
 				k.measureReady(ctx)
 			}

@@ -48,7 +48,7 @@ func measureLoaded(ctx context.Context, b *bench) {
 	b.withScene(ctx, b.n(5000), func(s *scene) {
 		s.seedLocalServices(ctx, loadedLocalServices)
 		// The first start writes the status of the LocalServices.
-		s.withController(ctx, func(ctx context.Context, _ *controller) { s.awaitReady(ctx) })
+		s.withController(ctx, func(ctx context.Context, _ *controller) { s.awaitReady(ctx, restTime) })
 		title := fmt.Sprintf("Memory (RSS) with %d nodes, %d LocalServices", len(s.nodes), loadedLocalServices)
 		footprint, pods := newCurve("memory", title, "pods", "MB", "at rest", "peak"), 0
 		for _, size := range sizes {
@@ -206,7 +206,7 @@ func measureHostnamesAtRest(ctx context.Context, b *bench) {
 			mark := s.Audit.Mark()
 			s.createLocalServices(ctx, "app", loadedLocalServices, inMode(v1alpha1.ModeHostnames))
 			try(s.await(ctx, mark, selected/endpointsPerSlice, copies))
-			s.awaitReady(ctx)
+			s.awaitReady(ctx, s.shorter(settleTime))
 		})
 		what := fmt.Sprintf("%d pods, %d nodes, mode Hostnames", b.n(mostPods), len(s.nodes))
 		mark := s.Audit.Mark()

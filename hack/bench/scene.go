@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -192,20 +191,15 @@ func (s *scene) seedLocalServices(ctx context.Context, n int) {
 	s.learn(ctx, "services", sample.Name)
 }
 
-// awaitReady waits until the status of every LocalService says that all is in place, and the controller rests then. A
-// busy machine may write it long after the controller is ready.
-func (s *scene) awaitReady(ctx context.Context) {
+// awaitReady waits until the status of every LocalService says that all is in place, which a busy machine may write long
+// after the controller is ready, and then until the controller has sent no request for a while.
+func (s *scene) awaitReady(ctx context.Context, quiet time.Duration) {
 	must(framework.Poll(ctx, func(ctx context.Context) error {
 		list, err := s.LocalServices.LocalserviceV1alpha1().LocalServices(s.name).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
+		for i := 0; err == nil && i < len(list.Items); i++ {
+			err = framework.CheckCondition(&list.Items[i], v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 		}
-		for i := range list.Items {
-			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, v1alpha1.ConditionReady) {
-				return fmt.Errorf("LocalService %s is not ready", list.Items[i].Name)
-			}
-		}
-		return nil
+		return err
 	}))
-	s.awaitRest(ctx, restTime)
+	s.awaitRest(ctx, quiet)
 }
