@@ -14,15 +14,6 @@ replicas() { kubectl get "$deployment" -n local-service-system -o 'jsonpath={.sp
 slices() { kubectl get clusterrolebinding local-service-controller-hostnames --ignore-not-found -o name; }
 expect() { [[ $2 == "$3" ]] || { echo "$helm: $1: $2, not $3" >&2; exit 1; }; }
 
-# The chart with every option switched on has no field that the API server does not know.
-kubectl create namespace local-service-system
-for helm in helm3 helm4; do
-    "bin/$helm" template local-service-controller "$chart" --namespace local-service-system \
-        --set networkPolicy.enabled=true,admission.enabled=true,metrics.service.enabled=true |
-        kubectl apply --dry-run=server --validate=strict -f -
-done
-kubectl delete namespace local-service-system --wait
-
 kubectl apply -f artifacts/examples/crd.yaml
 kubectl wait --for=condition=Established crd/localservices.localservice.dev
 kubectl create -n default -f - <<<'{"apiVersion": "localservice.dev/v1alpha1", "kind": "LocalService",

@@ -17,16 +17,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdxjson "github.com/spdx/tools-golang/json"
 )
 
 // The release that `make test-release` makes.
 const (
 	testVersion    = "v0.0.0-test"
 	testRepository = "registry.example.com/lsc"
+)
+
+const (
+	sources = "../.."
+	maxSize = 40e6 // of a file in the image
 )
 
 // TestRelease checks that the folder of a release has everything, and that all of it is of one build.
@@ -57,7 +64,7 @@ func TestRelease(t *testing.T) {
 			}
 		})
 	}
-	t.Run("image", func(t *testing.T) { checkReleasedImage(t, dist) })
+	t.Run("image", func(t *testing.T) { checkImage(t, dist) })
 	t.Run("chart", func(t *testing.T) {
 		files := untar(t, ungzip(t, read(t, dist, "local-service-controller-0.0.0-test.tgz")))
 		contains(t, files[name+"/Chart.yaml"], "version: 0.0.0-test\n", "appVersion: "+testVersion+"\n",
@@ -93,13 +100,9 @@ func checkFiles(t *testing.T, dist string) {
 	for _, platform := range pluginPlatforms {
 		want = append(want, plugin.archive("", platform), plugin.file("", platform)+".spdx.json")
 	}
-	entries, err := os.ReadDir(dist)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
 	sums := read(t, dist, "checksums.txt")
-	for _, entry := range entries {
+	for _, entry := range must(os.ReadDir(dist)) {
 		if entry.Name() == "checksums.txt" {
 			continue
 		}
@@ -122,10 +125,7 @@ func checkFiles(t *testing.T, dist string) {
 // checkBinary checks that a binary is of its platform and version, and that its bill of materials is about it.
 func checkBinary(t *testing.T, binary []byte, platform v1.Platform, file string) {
 	t.Helper()
-	info, err := buildinfo.Read(bytes.NewReader(binary))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(buildinfo.Read(bytes.NewReader(binary)))
 	settings := map[string]string{}
 	for _, setting := range info.Settings {
 		settings[setting.Key] = setting.Value
@@ -136,54 +136,156 @@ func checkBinary(t *testing.T, binary []byte, platform v1.Platform, file string)
 		t.Errorf("%s is built with %v", file, settings)
 	}
 	contains(t, binary, testVersion)
-	contains(t, []byte(read(t, file+".spdx.json")), fmt.Sprintf("%x", sha256.Sum256(binary)))
+	checkSBOM(t, info, binary, file+".spdx.json")
 }
 
-// checkReleasedImage checks that the tarball has the image under its name, and in it the released binaries.
-func checkReleasedImage(t *testing.T, dist string) {
+// checkSBOM reads the bill of materials as others would, and looks for all that the linker says is in the binary.
+func checkSBOM(t *testing.T, info *buildinfo.BuildInfo, binary []byte, file string) {
+	t.Helper()
+	doc := must(spdxjson.Read(strings.NewReader(read(t, file))))
+	if doc.SPDXVersion != "SPDX-2.3" {
+		t.Errorf("the version is %s, not SPDX-2.3", doc.SPDXVersion)
+	}
+	listed, ids := map[string]string{}, map[string]bool{}
+	for _, p := range doc.Packages {
+		listed[p.PackageName] = p.PackageVersion
+		if id := string(p.PackageSPDXIdentifier); ids[id] {
+			t.Errorf("two packages are called %s", id)
+		} else {
+			ids[id] = true
+		}
+		if ref := p.PackageExternalReferences[0]; ref.Locator != "pkg:golang/"+p.PackageName+"@"+p.PackageVersion {
+			t.Errorf("%s is to be looked up as %s", p.PackageName, ref.Locator)
+		}
+	}
+	depended := map[string]bool{}
+	for _, r := range doc.Relationships {
+		depended[string(r.RefB.ElementRefID)] = true
+	}
+	for id := range ids {
+		if !depended[id] {
+			t.Errorf("nothing relates to %s", id)
+		}
+	}
+	want := map[string]string{module: testVersion, "stdlib": strings.TrimPrefix(info.GoVersion, "go")}
+	for _, dep := range info.Deps {
+		want[linked(dep).Path] = linked(dep).Version
+	}
+	if !maps.Equal(listed, want) || len(want) < 20 {
+		t.Errorf("the bill of materials has %v; in the binary is %v", listed, want)
+	}
+	if main := doc.Packages[0]; main.PackageName != module || len(main.PackageChecksums) != 1 ||
+		main.PackageChecksums[0].Value != fmt.Sprintf("%x", sha256.Sum256(binary)) {
+		t.Errorf("the first package is %+v", main)
+	}
+}
+
+// checkLicenses looks for the license of each module that the linker says is in the binary.
+func checkLicenses(t *testing.T, licenses, binary []byte) {
+	t.Helper()
+	info := must(buildinfo.Read(bytes.NewReader(binary)))
+	contains(t, licenses, "\nGo "+info.GoVersion+": LICENSE\n")
+	for _, dep := range info.Deps {
+		contains(t, licenses, "\n"+linked(dep).Path+" "+linked(dep).Version+": ")
+	}
+}
+
+// checkImage checks that the tarball has the image, under the names by which tools look for it, and that it is the same
+// when it is built again elsewhere.
+func checkImage(t *testing.T, dist string) {
 	folder := t.TempDir()
 	for file, content := range untar(t, []byte(read(t, dist, name+".oci.tar"))) {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, file)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	root, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := root.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ref := manifest.Manifests[0].Annotations["io.containerd.image.name"]; ref != testRepository+":"+testVersion {
-		t.Errorf("the image is called %s", ref)
-	}
-	index, err := root.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Index(index); err != nil {
-		t.Error(err)
-	}
-	if manifest, err = index.IndexManifest(); err != nil {
-		t.Fatal(err)
-	}
-	for _, descriptor := range manifest.Manifests {
-		image, err := index.Image(descriptor.Digest)
+		target := filepath.Join(folder, file)
+		err := errors.Join(os.MkdirAll(filepath.Dir(target), 0o700), os.WriteFile(target, content, 0o600))
 		if err != nil {
 			t.Fatal(err)
 		}
-		layer := layerOf(t, image)
-		if string(layer[name]) != read(t, controller.file(dist, *descriptor.Platform)) {
-			t.Errorf("the binary in the image for %s is not the released one", descriptor.Platform)
+	}
+	root := must(layout.ImageIndexFromPath(folder))
+	descriptors := must(root.IndexManifest()).Manifests
+	if len(descriptors) != 1 || descriptors[0].Annotations["org.opencontainers.image.ref.name"] != testVersion ||
+		descriptors[0].Annotations["io.containerd.image.name"] != testRepository+":"+testVersion {
+		t.Fatalf("the layout has not the one image, but %+v", descriptors)
+	}
+	index := must(root.ImageIndex(descriptors[0].Digest))
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	manifest := must(index.IndexManifest())
+	r := release{version: testVersion, ref: testRepository + ":" + testVersion,
+		revision: manifest.Annotations["org.opencontainers.image.revision"],
+		created:  must(time.Parse(time.RFC3339, manifest.Annotations["org.opencontainers.image.created"]))}
+	if len(manifest.Manifests) != len(platforms) {
+		t.Fatalf("the image has %d platforms, not %d", len(manifest.Manifests), len(platforms))
+	}
+	for i, descriptor := range manifest.Manifests {
+		if !descriptor.Platform.Equals(platforms[i]) {
+			t.Errorf("platform %s is called %s", platforms[i], descriptor.Platform)
 		}
-		if string(layer[otherLicenses]) != read(t, dist, otherLicenses) {
-			t.Errorf("the licenses in the image for %s are not the released ones", descriptor.Platform)
+		checkPlatform(t, must(index.Image(descriptor.Digest)), platforms[i], r, dist)
+	}
+	again := t.TempDir()
+	must(makeImage(t.Context(), r, copySources(t), again))
+	for _, entry := range must(os.ReadDir(again)) {
+		if !entry.IsDir() && read(t, again, entry.Name()) != read(t, dist, entry.Name()) {
+			t.Errorf("%s is not the same when it is built again elsewhere", entry.Name())
 		}
 	}
+}
+
+// checkPlatform checks that the image of a platform has what a registry and a node need, and the released files.
+func checkPlatform(t *testing.T, image v1.Image, platform v1.Platform, r release, dist string) {
+	t.Helper()
+	config := must(image.ConfigFile())
+	if config.Config.User != "65532:65532" || !config.Platform().Equals(platform) ||
+		!config.Created.Equal(r.created) || !slices.Equal(config.Config.Entrypoint, []string{"/" + name}) {
+		t.Errorf("the configuration is %+v", config)
+	}
+	for _, label := range []string{"version", "revision", "created", "source", "licenses", "title", "description"} {
+		if config.Config.Labels["org.opencontainers.image."+label] == "" {
+			t.Errorf("the label %s is missing", label)
+		}
+	}
+	layers := must(image.Layers())
+	if len(layers) != 1 {
+		t.Fatalf("the image has %d layers, not 1", len(layers))
+	}
+	archive := must(layers[0].Uncompressed())
+	defer archive.Close()
+	files, modes := map[string][]byte{}, map[string]int64{}
+	eachEntry(t, archive, func(header *tar.Header, content []byte) {
+		files[header.Name], modes[header.Name] = content, header.Mode
+		if header.Uid != 0 || !header.ModTime.Equal(r.created) || header.Size > maxSize {
+			t.Errorf("a file in the image for %s is %+v", platform, header)
+		}
+		t.Logf("%s: %s %.1f MB", platform, header.Name, float64(header.Size)/1e6)
+	})
+	if want := map[string]int64{name: 0o755, ownLicense: 0o644, otherLicenses: 0o644}; !maps.Equal(modes, want) {
+		t.Errorf("the image has the files %v, not %v", modes, want)
+	}
+	checkLicenses(t, files[otherLicenses], files[name])
+	if string(files[name]) != read(t, controller.file(dist, platform)) ||
+		string(files[otherLicenses]) != read(t, dist, otherLicenses) {
+		t.Errorf("the files in the image for %s are not the released ones", platform)
+	}
+}
+
+// copySources copies what the controller is built from to another folder, where files have other times.
+func copySources(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	files := must(filepath.Glob(sources + "/*.go"))
+	for _, file := range append(files, sources+"/go.mod", sources+"/go.sum", sources+"/LICENSE") {
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(file)), []byte(read(t, file)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tree := range []string{"cmd", "hack/licenses", "internal", "pkg"} {
+		if err := os.CopyFS(filepath.Join(folder, tree), os.DirFS(filepath.Join(sources, tree))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
 }
 
 func contains(t *testing.T, data []byte, parts ...string) {
@@ -201,46 +303,55 @@ func unpack(t *testing.T, file string) map[string][]byte {
 	if filepath.Ext(file) != ".zip" {
 		return untar(t, ungzip(t, read(t, file)))
 	}
-	archive, err := zip.OpenReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must(zip.OpenReader(file))
 	defer archive.Close()
 	files := map[string][]byte{}
 	for _, entry := range archive.File {
-		if files[entry.Name], err = fs.ReadFile(archive, entry.Name); err != nil {
-			t.Fatal(err)
-		}
+		files[entry.Name] = must(fs.ReadFile(archive, entry.Name))
 	}
 	return files
 }
 
 func ungzip(t *testing.T, data string) []byte {
 	t.Helper()
-	reader, err := gzip.NewReader(strings.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
+	return must(io.ReadAll(must(gzip.NewReader(strings.NewReader(data)))))
 }
 
 func untar(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
-	reader := tar.NewReader(bytes.NewReader(archive))
+	eachEntry(t, bytes.NewReader(archive), func(header *tar.Header, content []byte) { files[header.Name] = content })
+	return files
+}
+
+// eachEntry calls do for each file of a tarball.
+func eachEntry(t *testing.T, archive io.Reader, do func(header *tar.Header, content []byte)) {
+	t.Helper()
+	reader := tar.NewReader(archive)
 	for {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return files
+			return
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if files[header.Name], err = io.ReadAll(reader); err != nil {
-			t.Fatal(err)
-		}
+		do(header, must(io.ReadAll(reader)))
 	}
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// must returns a value, and panics if there is an error instead.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
