@@ -51,13 +51,6 @@ type nodeState struct {
 	Running bool   `json:"running"`
 }
 
-var (
-	errNodeRunning = errors.New("the node is running already")
-	errNodeStopped = errors.New("no such node is running")
-)
-
-func newNodes(s *sandbox) *nodes { return &nodes{sandbox: s} }
-
 // validateNodeName reports a name that cannot be a node's. Linux takes up to 64 characters as a host name.
 func validateNodeName(name string) error {
 	problems := validation.IsDNS1123Subdomain(name)
@@ -114,7 +107,7 @@ func (n *nodes) start(name string, failed context.CancelCauseFunc) error {
 		n.list = append(n.list, m)
 	}
 	if m.process != nil {
-		return fmt.Errorf("starting %s: %w", name, errNodeRunning)
+		return fmt.Errorf("starting %s: the node is running already", name)
 	}
 	if err := os.MkdirAll(n.dir.staticPods(name), 0o700); err != nil {
 		return fmt.Errorf("making the directory for static pods: %w", err)
@@ -165,7 +158,7 @@ func (n *nodes) stop(name string) error {
 	defer n.mu.Unlock()
 	m := n.find(name)
 	if m == nil || m.process == nil {
-		return fmt.Errorf("stopping %s: %w", name, errNodeStopped)
+		return fmt.Errorf("stopping %s: no such node is running", name)
 	}
 	m.process.kill()
 	return n.release(m)

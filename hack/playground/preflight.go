@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 
 // probes are the questions that preflight asks the machine.
 type probes struct {
-	goos          string
 	root          bool
 	sysctl        func(name string) string   // empty if there is none
 	lookPath      func(program string) error // nil if it is installed
@@ -77,10 +75,6 @@ func preflightCommand() *cobra.Command {
 
 // preflight returns all that is wrong at once for a playground with so many nodes.
 func preflight(p probes, nodes int) problems {
-	if p.goos != "linux" {
-		return problems{{what: "nodes are Linux namespaces, and this is " + p.goos, fix: "use a Linux machine, " +
-			"or a virtual one"}}
-	}
 	found := programProblems(p)
 	if err := p.namespaces(); err != nil {
 		found = append(found, namespaceProblem(p, err))
@@ -169,7 +163,6 @@ func (p problems) err() error {
 // systemProbes asks this machine.
 func systemProbes(libexecDir string) probes {
 	return probes{
-		goos: runtime.GOOS,
 		root: os.Geteuid() == 0,
 		sysctl: func(name string) string {
 			b, _ := os.ReadFile("/proc/sys/" + name) // not every kernel has every one

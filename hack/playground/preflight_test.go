@@ -10,7 +10,6 @@ import (
 
 func TestPreflight(t *testing.T) {
 	for name, tc := range map[string]struct {
-		goos     string
 		root     bool
 		missing  []string // programs
 		unbuilt  []string
@@ -21,7 +20,6 @@ func TestPreflight(t *testing.T) {
 		packages []string
 	}{
 		"all is well": {},
-		"not Linux":   {goos: "darwin", want: []string{"darwin"}},
 		"a fresh Debian": {
 			missing:  []string{"nft", "crun"},
 			want:     []string{"nft is not installed", "crun is not installed", "apt-get install -y nftables crun\n"},
@@ -60,7 +58,6 @@ func TestPreflight(t *testing.T) {
 				return errors.New("no")
 			}
 			found := preflight(probes{
-				goos:          cmp.Or(tc.goos, "linux"),
 				root:          tc.root,
 				sysctl:        func(name string) string { return tc.sysctl[name] },
 				lookPath:      func(program string) error { return onlyIf(!slices.Contains(tc.missing, program)) },

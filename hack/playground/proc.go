@@ -91,7 +91,6 @@ func childEnv(environ []string) []string {
 
 // daemon is a running component.
 type daemon struct {
-	name string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	err  error         // why it ended, once done is closed
@@ -109,7 +108,7 @@ func startDaemon(name string, cmd *exec.Cmd, log string) (*daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	d := &daemon{name: name, cmd: cmd, done: make(chan struct{})}
+	d := &daemon{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
 		d.err = fmt.Errorf("%s ended", name)

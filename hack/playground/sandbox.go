@@ -72,7 +72,7 @@ func (s *sandbox) start(ctx context.Context, outside net.Listener) error {
 		return err
 	}
 	go forward(outside, net.JoinHostPort(gatewayIP, fmt.Sprint(apiPort)))
-	s.nodes = newNodes(s)
+	s.nodes = &nodes{sandbox: s}
 	for _, n := range s.config.Nodes {
 		progress("starting node %s", n)
 		if err := s.nodes.start(n, s.cancel); err != nil {
