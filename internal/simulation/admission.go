@@ -10,28 +10,21 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Admission is an admission plug-in: it may change an object that a replica creates or updates, or refuse it. old is
-// nil for a new object.
-type Admission func(old, object Object) error
+// Admission is an admission plug-in: it may change an object that a replica creates or updates.
+type Admission func(object Object)
 
-// Admit sets the admission plug-ins that change or refuse what replicas write. It replaces the previous ones.
-func (s *APIServer) Admit(plugins ...Admission) {
+// Admit sets the admission plug-in that changes what replicas write, nil for none. It replaces the previous one.
+func (s *APIServer) Admit(plugin Admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.admission = plugins
+	s.admission = plugin
 }
 
-// admit calls the plug-ins for an object that is to be stored. The cluster's own controllers and users are exempt.
-func (s *APIServer) admit(t *table, by string, old, object Object) error {
-	if !isReplica(by) || t.name == "leases" || t.name == "events" {
-		return nil
+// admit calls the plug-in for an object that is to be stored. The cluster's own controllers and users are exempt.
+func (s *APIServer) admit(t *table, by string, object Object) {
+	if s.admission != nil && isReplica(by) && t.name != "leases" && t.name != "events" {
+		s.admission(object)
 	}
-	for _, plugin := range s.admission {
-		if err := plugin(old, object); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // teamByPolicy is the value that a plug-in gives a label.
@@ -68,28 +61,22 @@ var plugins = map[string]Admission{
 }
 
 func onService(change func(*corev1.Service)) Admission {
-	return func(_, object Object) error {
+	return func(object Object) {
 		if service, ok := object.(*corev1.Service); ok {
 			change(service)
 		}
-		return nil
 	}
 }
 
 func onSlice(change func(*discoveryv1.EndpointSlice)) Admission {
-	return func(_, object Object) error {
+	return func(object Object) {
 		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
 			change(slice)
 		}
-		return nil
 	}
 }
 
 func setAdmission(w *world, s Step) error {
-	if s.How == "" {
-		w.server.Admit()
-		return nil
-	}
-	w.server.Admit(plugins[s.How])
+	w.server.Admit(plugins[s.How]) // none for ""
 	return nil
 }

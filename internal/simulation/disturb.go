@@ -11,7 +11,6 @@ import (
 // faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is what is
 // concerned.
 var faultActions = map[string]func(ctx context.Context, w *world, s Step){
-	"wait":    func(context.Context, *world, Step) {},
 	"stall":   func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
 	"lag":     lag,
 	"break":   func(_ context.Context, w *world, s Step) { w.breakWatches(s, false) },

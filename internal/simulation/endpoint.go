@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -27,13 +29,12 @@ type Endpoint struct {
 	seed   uint64
 	faults faults
 	views  map[string]*view // by resource
-	served counter
 }
 
 // NewEndpoint returns an endpoint of the API server for a replica. The seed determines the latencies of requests.
 func (s *APIServer) NewEndpoint(name string, seed uint64) *Endpoint {
 	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}}
-	e.served.byRequest = map[string]int{}
+	e.faults.received = map[string]int{}
 	for resource := range s.tables {
 		e.views[resource] = &view{table: s.tables[resource], lag: usualLag(resource), streams: map[*stream]bool{}}
 	}
@@ -48,24 +49,11 @@ func (e *Endpoint) Config() *rest.Config {
 // request is a parsed request.
 type request struct {
 	*http.Request
-	table       *table
+	verb        string // of RBAC
+	table       *table // nil if the path is not that of a resource
 	key         types.NamespacedName
 	subresource string
 	query       url.Values
-}
-
-var verbs = map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update",
-	http.MethodPatch: "patch", http.MethodDelete: "delete"}
-
-// verb returns the verb of RBAC.
-func (r *request) verb() string {
-	switch {
-	case r.Method == http.MethodGet && r.query.Get("watch") != "":
-		return "watch"
-	case r.Method == http.MethodGet && r.key.Name == "":
-		return "list"
-	}
-	return verbs[r.Method]
 }
 
 // isWrite reports whether the request may change something.
@@ -74,7 +62,7 @@ func (r *request) isWrite() bool {
 }
 
 func (r *request) String() string {
-	out := r.verb() + " " + r.table.name
+	out := r.verb + " " + r.table.name
 	if r.subresource != "" {
 		out += "/" + r.subresource
 	}
@@ -87,35 +75,25 @@ func (r *request) String() string {
 	return out
 }
 
-// parse parses a request. The table is nil if the path is not that of a resource.
-func (s *APIServer) parse(r *http.Request) *request {
-	out := &request{Request: r, query: r.URL.Query()}
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if parts[0] == "api" {
-		parts = parts[min(len(parts), 2):]
-	} else {
-		parts = parts[min(len(parts), 3):]
+var requestInfos = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api")}
+
+// parse parses a request with the API server's own code. No request is for a namespace.
+func (s *APIServer) parse(r *http.Request) (*request, error) {
+	info, err := requestInfos.NewRequestInfo(r)
+	if err != nil {
+		return nil, err
 	}
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		out.key.Namespace = parts[1]
-		parts = parts[2:]
-	}
-	if len(parts) == 0 {
-		return out
-	}
-	out.table = s.tables[parts[0]]
-	if len(parts) > 1 {
-		out.key.Name = parts[1]
-	}
-	if len(parts) > 2 {
-		out.subresource = parts[2]
-	}
-	return out
+	return &request{Request: r, verb: info.Verb, table: s.tables[info.Resource], subresource: info.Subresource,
+		key: types.NamespacedName{Namespace: info.Namespace, Name: info.Name}, query: r.URL.Query()}, nil
 }
 
 // RoundTrip carries out a request.
 func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
-	request := e.server.parse(r)
+	request, err := e.server.parse(r)
+	if err != nil {
+		return nil, err
+	}
 	if request.table == nil { // Discovery: there are no optional resources.
 		return answer(r, http.StatusOK, "application/json", []byte(`{"kind":"APIResourceList"}`)), nil
 	}
@@ -129,7 +107,7 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return e.faults.carryOut(request, func() (*http.Response, error) {
-		if request.verb() == "watch" {
+		if request.verb == "watch" {
 			return e.watch(request)
 		}
 		response := e.serve(request)
@@ -173,7 +151,10 @@ func sleep(r *http.Request, d time.Duration) error {
 // latency returns half the duration of a request. Every request has its own, so that no two happen at the same moment.
 func (e *Endpoint) latency(r *request) time.Duration {
 	what := r.String()
-	n := e.served.next(what)
+	e.faults.mu.Lock()
+	e.faults.received[what]++
+	n := e.faults.received[what]
+	e.faults.mu.Unlock()
 	const least, spread = 700 * time.Microsecond, 3 * time.Millisecond
 	return least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
 }
@@ -185,7 +166,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 	var object Object
 	var err error
 	code, dryRun := http.StatusOK, r.query.Get("dryRun") != ""
-	switch r.verb() {
+	switch r.verb {
 	case "list":
 		return e.list(r)
 	case "get":
@@ -234,7 +215,7 @@ func (e *Endpoint) refuse(r *request, sent Object, err error) {
 	if r.Method == http.MethodGet {
 		return
 	}
-	refused := Refused{By: e.name, Verb: r.verb(), Resource: r.table.name, Key: r.key, Sent: sent,
+	refused := Refused{By: e.name, Verb: r.verb, Resource: r.table.name, Key: r.key, Sent: sent,
 		DryRun: r.query.Get("dryRun") != "", Err: err}
 	if stored := r.table.objects[r.key]; stored != nil {
 		refused.Stored = stored.object

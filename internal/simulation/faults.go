@@ -65,7 +65,7 @@ func (f *Fault) hits(r *request) bool {
 		resource += "/" + r.subresource
 	}
 	return time.Now().Before(f.Until) && (f.Resource == "" || f.Resource == resource) &&
-		(len(f.Verbs) == 0 && r.verb() != "watch" || slices.Contains(f.Verbs, r.verb())) &&
+		(len(f.Verbs) == 0 && r.verb != "watch" || slices.Contains(f.Verbs, r.verb)) &&
 		strings.Contains(r.key.String(), f.Name)
 }
 
@@ -73,9 +73,6 @@ func (f *Fault) hits(r *request) bool {
 type Request struct {
 	At   time.Time
 	What string
-	// Code is the code of the response, 0 for none.
-	Code    int
-	IsWrite bool
 }
 
 // faults are the faults of an endpoint.
@@ -86,6 +83,7 @@ type faults struct {
 	isDead   bool
 	noLists  bool
 	requests []Request
+	received map[string]int // how often, by request
 }
 
 // crash says at which write a replica crashes.
@@ -146,17 +144,13 @@ func (e *Endpoint) Requests(since time.Time) []Request {
 	return slices.Clone(all[i:])
 }
 
-func (f *faults) record(r *request, response *http.Response) {
-	if r.verb() == "watch" {
+func (f *faults) record(r *request) {
+	if r.verb == "watch" {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	record := Request{At: time.Now(), What: r.String(), IsWrite: r.isWrite()}
-	if response != nil {
-		record.Code = response.StatusCode
-	}
-	f.requests = append(f.requests, record)
+	f.requests = append(f.requests, Request{At: time.Now(), What: r.String()})
 }
 
 // strike returns the fault that hits a request, and whether it is the write at which the replica crashes.
@@ -181,10 +175,12 @@ func (f *faults) strike(r *request) (hit Fault, isCrash *crash) {
 }
 
 // carryOut carries out a request, unless something goes wrong.
-func (f *faults) carryOut(r *request,
-	do func() (*http.Response, error)) (response *http.Response, err error) {
+func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.Response, error) {
 	fault, crash := f.strike(r)
-	defer func() { f.record(r, response) }()
+	// What is lost does not count: while admission gives each write another effect, it is repeated all the time.
+	if fault.Outcome != Lost {
+		defer f.record(r)
+	}
 	if crash != nil {
 		if crash.after {
 			_, _ = do()
@@ -250,19 +246,6 @@ func (o Outcome) error(r *request) error {
 		return apierrors.NewServiceUnavailable(because.Error())
 	}
 	return apierrors.NewInternalError(because)
-}
-
-// counter counts how often each request was received.
-type counter struct {
-	mu        sync.Mutex
-	byRequest map[string]int
-}
-
-func (c *counter) next(what string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.byRequest[what]++
-	return c.byRequest[what]
 }
 
 func hash(values ...any) uint64 {

@@ -16,7 +16,7 @@ const (
 	most   = 30
 )
 
-// Generator returns a generator of random histories. They shrink to histories that are short and simple.
+// Generator returns a generator of random histories. Shrink shortens them.
 func Generator() *rapid.Generator[*History] {
 	return rapid.Custom(func(t *rapid.T) *History {
 		d := &drawing{T: t, menu: drawMenu(t)}
@@ -65,9 +65,6 @@ func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 	all, short := offered(d.menu, "after", delays), offered(d.menu, "after", delays[:6])
 	return rapid.Custom(func(t *rapid.T) []Step {
 		d := &drawing{T: t, menu: d.menu}
-		if rapid.IntRange(0, 1<<16).Draw(t, "nothing") == 0 {
-			return nil // Steps that a failure does not need shrink to this.
-		}
 		out := []Step{rapid.SampledFrom(kinds).Draw(t, "do").make(d)}
 		out[0].After = rapid.SampledFrom(all).Draw(t, "after")
 		for range rapid.SampledFrom([]int{0, 0, 0, 2, 3}).Draw(t, "burst") {

@@ -120,7 +120,7 @@ func (g *guard) judgeService(w Write) {
 // isAsWritten reports whether a Service can be expected to be as the controllers wrote it: admission has not changed
 // it, it is not being deleted, and it was not restored with somebody's changes.
 func (g *guard) isAsWritten(service *corev1.Service) bool {
-	return len(g.server.admission) == 0 && service.DeletionTimestamp == nil && g.server.addresses.size >= plenty
+	return g.server.admission == nil && service.DeletionTimestamp == nil && g.server.addresses.size >= plenty
 }
 
 // checkOwner checks that no existing Service is adopted for a LocalService that is gone: it would be deleted.

@@ -173,7 +173,7 @@ func (s *APIServer) publishEndpoints() {
 	}
 	pods := list[*corev1.Pod](s)
 	for _, service := range list[*corev1.Service](s) {
-		if len(service.Spec.Selector) > 0 && service.DeletionTimestamp == nil && hasAddress(service) {
+		if len(service.Spec.Selector) > 0 && service.DeletionTimestamp == nil {
 			s.publishService(service, pods, byService[keyOf(service)])
 		}
 	}

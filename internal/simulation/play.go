@@ -247,7 +247,7 @@ func (w *world) heal() {
 	w.story.add("everything goes well again")
 	w.calm()
 	w.guard.calm()
-	w.server.Admit()
+	w.server.Admit(nil)
 	for _, e := range w.endpoints() {
 		e.Heal()
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -48,11 +46,8 @@ func updateService(s *APIServer, subresource string, old, object Object) error {
 	}
 	after.Status = before.Status
 	dropByType(before, after)
-	if !hasAddress(after) {
-		after.Spec.InternalTrafficPolicy = nil
-	}
 	defaultService(after)
-	if after.Spec.ClusterIP == "" && hasAddress(after) && hasAddress(before) {
+	if after.Spec.ClusterIP == "" {
 		after.Spec.ClusterIP, after.Spec.ClusterIPs = before.Spec.ClusterIP, before.Spec.ClusterIPs
 	}
 	keepNodePorts(before, after)
@@ -84,19 +79,9 @@ func allocateForUpdate(s *APIServer, old, object Object) error {
 	return nil
 }
 
-func hasAddress(service *corev1.Service) bool {
-	return service.Spec.Type != corev1.ServiceTypeExternalName
-}
-
-func needsNodePorts(service *corev1.Service) bool {
-	spec := &service.Spec
-	return spec.Type == corev1.ServiceTypeNodePort ||
-		spec.Type == corev1.ServiceTypeLoadBalancer && *spec.AllocateLoadBalancerNodePorts
-}
-
 // keepNodePorts gives ports whose names an update does not change the node ports that they had.
 func keepNodePorts(before, after *corev1.Service) {
-	if !needsNodePorts(before) || !needsNodePorts(after) {
+	if before.Spec.Type != corev1.ServiceTypeNodePort || after.Spec.Type != corev1.ServiceTypeNodePort {
 		return
 	}
 	had, used := map[string]int32{}, map[int32]bool{0: true}
@@ -116,26 +101,16 @@ func keepNodePorts(before, after *corev1.Service) {
 
 // dropByType drops from an update what only the previous type has, unless the update changes it.
 func dropByType(before, after *corev1.Service) {
-	if before.Spec.Type == after.Spec.Type {
+	if before.Spec.Type == after.Spec.Type || after.Spec.Type != corev1.ServiceTypeClusterIP {
 		return
 	}
-	if after.Spec.Type == corev1.ServiceTypeClusterIP || after.Spec.Type == corev1.ServiceTypeExternalName {
-		for i := range after.Spec.Ports {
-			if i < len(before.Spec.Ports) && after.Spec.Ports[i].NodePort == before.Spec.Ports[i].NodePort {
-				after.Spec.Ports[i].NodePort = 0
-			}
-		}
-		if after.Spec.ExternalTrafficPolicy == before.Spec.ExternalTrafficPolicy {
-			after.Spec.ExternalTrafficPolicy = ""
+	for i := range after.Spec.Ports {
+		if i < len(before.Spec.Ports) && after.Spec.Ports[i].NodePort == before.Spec.Ports[i].NodePort {
+			after.Spec.Ports[i].NodePort = 0
 		}
 	}
-	if after.Spec.Type == corev1.ServiceTypeExternalName {
-		after.Spec.ClusterIP, after.Spec.ClusterIPs, after.Spec.IPFamilies, after.Spec.IPFamilyPolicy = "", nil, nil,
-			nil
-		after.Spec.InternalTrafficPolicy = nil
-	}
-	if after.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		after.Spec.AllocateLoadBalancerNodePorts, after.Spec.LoadBalancerClass = nil, nil
+	if after.Spec.ExternalTrafficPolicy == before.Spec.ExternalTrafficPolicy {
+		after.Spec.ExternalTrafficPolicy = ""
 	}
 }
 
@@ -156,26 +131,21 @@ func defaultService(service *corev1.Service) {
 			port.TargetPort = intstr.FromInt32(port.Port)
 		}
 	}
-	if spec.Type != corev1.ServiceTypeExternalName {
-		spec.InternalTrafficPolicy = cmp.Or(spec.InternalTrafficPolicy, new(corev1.ServiceInternalTrafficPolicyCluster))
-		if len(spec.IPFamilies) == 0 {
-			spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
-		}
-		if isWithoutPods(service) { // Its endpoints are written by others, who may do so for both families.
-			spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicyRequireDualStack))
-			if len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
-				other := map[corev1.IPFamily]corev1.IPFamily{corev1.IPv4Protocol: corev1.IPv6Protocol,
-					corev1.IPv6Protocol: corev1.IPv4Protocol}
-				spec.IPFamilies = append(slices.Clone(spec.IPFamilies), other[spec.IPFamilies[0]])
-			}
-		}
-		spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicySingleStack))
+	spec.InternalTrafficPolicy = cmp.Or(spec.InternalTrafficPolicy, new(corev1.ServiceInternalTrafficPolicyCluster))
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
-	if spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer {
+	if isWithoutPods(service) { // Its endpoints are written by others, who may do so for both families.
+		spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicyRequireDualStack))
+		if len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+			other := map[corev1.IPFamily]corev1.IPFamily{corev1.IPv4Protocol: corev1.IPv6Protocol,
+				corev1.IPv6Protocol: corev1.IPv4Protocol}
+			spec.IPFamilies = append(slices.Clone(spec.IPFamilies), other[spec.IPFamilies[0]])
+		}
+	}
+	spec.IPFamilyPolicy = cmp.Or(spec.IPFamilyPolicy, new(corev1.IPFamilyPolicySingleStack))
+	if spec.Type == corev1.ServiceTypeNodePort {
 		spec.ExternalTrafficPolicy = cmp.Or(spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
-	}
-	if spec.Type == corev1.ServiceTypeLoadBalancer {
-		spec.AllocateLoadBalancerNodePorts = cmp.Or(spec.AllocateLoadBalancerNodePorts, new(true))
 	}
 }
 
@@ -184,7 +154,8 @@ func isWithoutPods(service *corev1.Service) bool {
 	return service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) == 0
 }
 
-// validateService refuses what controllers, and those who interfere with them, write in practice.
+// validateService refuses what controllers, and those who interfere with them, write in practice. No history has a
+// Service of type LoadBalancer or ExternalName: these are refused, too.
 func (s *APIServer) validateService(service *corev1.Service) error {
 	var problems field.ErrorList
 	spec, path := &service.Spec, field.NewPath("spec")
@@ -197,64 +168,36 @@ func (s *APIServer) validateService(service *corev1.Service) error {
 		problems = append(problems, field.Invalid(field.NewPath("metadata", "name"), service.Name, message))
 	}
 	problems = append(problems, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
-	isBalanced, isHeadless := spec.Type == corev1.ServiceTypeLoadBalancer, spec.ClusterIP == corev1.ClusterIPNone
-	refuse(!slices.Contains(serviceTypes, spec.Type), "type", spec.Type, "unsupported")
-	refuse(len(spec.Ports) == 0 && !isHeadless && hasAddress(service), "ports", "", "required")
-	refuse(!hasAddress(service) && spec.ExternalName == "", "externalName", "", "required")
-	refuse(spec.ClusterIP != "" && !hasAddress(service) || isHeadless && spec.Type != corev1.ServiceTypeClusterIP,
-		"clusterIPs", spec.ClusterIP, fmt.Sprintf("may not be set to this for %s services", spec.Type))
+	isNodePort, isHeadless := spec.Type == corev1.ServiceTypeNodePort, spec.ClusterIP == corev1.ClusterIPNone
+	refuse(!isNodePort && spec.Type != corev1.ServiceTypeClusterIP, "type", spec.Type, "unsupported")
+	refuse(len(spec.Ports) == 0 && !isHeadless, "ports", "", "required")
+	refuse(isHeadless && isNodePort, "clusterIPs", spec.ClusterIP, "may not be set to this for NodePort services")
 	n := s.addressOf(service)
 	refuse(spec.ClusterIP != "" && !isHeadless && (n < 0 || n >= s.addresses.size), "clusterIPs", spec.ClusterIP,
 		"failed to allocate IP: it is not in the valid range")
-	if hasAddress(service) && !isWithoutPods(service) {
+	if !isWithoutPods(service) {
 		refuse(slices.Contains(spec.IPFamilies, corev1.IPv6Protocol), "ipFamilies", corev1.IPv6Protocol,
 			"not configured on this cluster")
 		refuse(*spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack, "ipFamilyPolicy", *spec.IPFamilyPolicy,
 			"this cluster is not configured for dual-stack services")
 	}
-	if c := spec.SessionAffinityConfig; c != nil {
-		timeout := *cmp.Or(c.ClientIP.TimeoutSeconds, new(int32))
-		refuse(timeout < 1 || timeout > 86400, "sessionAffinityConfig", timeout, "must be more than 0, at most 86400")
-	}
-	refuse(spec.ExternalTrafficPolicy != "" && spec.Type != corev1.ServiceTypeNodePort && !isBalanced,
-		"externalTrafficPolicy", spec.ExternalTrafficPolicy, "may only be set for externally-accessible services")
-	refuse(spec.LoadBalancerClass != nil && !isBalanced, "loadBalancerClass", "", "may only be used with LoadBalancer")
-	for _, network := range spec.LoadBalancerSourceRanges {
-		_, err := netip.ParsePrefix(network)
-		refuse(err != nil || !isBalanced, "loadBalancerSourceRanges", network, "no network, or no load balancer")
-	}
-	refuse(spec.TrafficDistribution != nil && !slices.Contains(distributions, *spec.TrafficDistribution),
-		"trafficDistribution", spec.TrafficDistribution, "unsupported")
+	refuse(spec.ExternalTrafficPolicy != "" && !isNodePort, "externalTrafficPolicy", spec.ExternalTrafficPolicy,
+		"may only be set for externally-accessible services")
 	if problems = append(problems, validatePorts(spec, path.Child("ports"))...); len(problems) > 0 {
 		return s.tables["services"].invalid(service.Name, problems...)
 	}
 	return nil
 }
 
-var (
-	serviceTypes = []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
-		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName}
-	distributions = []string{corev1.ServiceTrafficDistributionPreferClose,
-		corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode}
-)
-
 func (s *APIServer) validateServiceUpdate(before, after *corev1.Service) error {
 	var problems field.ErrorList
 	path := field.NewPath("spec")
-	if hasAddress(before) && hasAddress(after) {
-		if before.Spec.ClusterIP != after.Spec.ClusterIP && before.Spec.ClusterIP != "" {
-			problems = append(problems, field.Invalid(path.Child("clusterIPs").Index(0), after.Spec.ClusterIP,
-				"may not change once set"))
-		}
-		if before.Spec.IPFamilies[0] != after.Spec.IPFamilies[0] {
-			problems = append(problems, field.Invalid(path.Child("ipFamilies").Index(0), after.Spec.IPFamilies[0],
-				"may not change once set"))
-		}
+	if before.Spec.ClusterIP != after.Spec.ClusterIP {
+		problems = append(problems, field.Invalid(path.Child("clusterIPs").Index(0), after.Spec.ClusterIP,
+			"may not change once set"))
 	}
-	class := func(service *corev1.Service) string { return ptr.Deref(service.Spec.LoadBalancerClass, "") }
-	isLoadBalancer := before.Spec.Type == corev1.ServiceTypeLoadBalancer && after.Spec.Type == before.Spec.Type
-	if isLoadBalancer && class(before) != class(after) {
-		problems = append(problems, field.Invalid(path.Child("loadBalancerClass"), class(after),
+	if before.Spec.IPFamilies[0] != after.Spec.IPFamilies[0] {
+		problems = append(problems, field.Invalid(path.Child("ipFamilies").Index(0), after.Spec.IPFamilies[0],
 			"may not change once set"))
 	}
 	if len(problems) > 0 {
@@ -268,7 +211,6 @@ func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
 	spec, n := &service.Spec, s.addressOf(service)
 	isNew := s.tables["services"].objects[keyOf(service)] == nil
 	switch {
-	case !hasAddress(service):
 	case spec.ClusterIP == "" && dryRun:
 		spec.ClusterIP = addressPrefix + "1"
 	case spec.ClusterIP == "":
@@ -283,10 +225,8 @@ func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
 	case isNew && spec.ClusterIP != corev1.ClusterIPNone && !dryRun: // as for a Service that is restored
 		s.addresses.used[n] = true
 	}
-	if hasAddress(service) {
-		spec.ClusterIPs = []string{spec.ClusterIP}
-	}
-	needsPorts := needsNodePorts(service)
+	spec.ClusterIPs = []string{spec.ClusterIP}
+	needsPorts := spec.Type == corev1.ServiceTypeNodePort
 	for i := range spec.Ports {
 		if port := &spec.Ports[i]; needsPorts && port.NodePort == 0 && dryRun {
 			port.NodePort = s.noNodePort() + int32(i)

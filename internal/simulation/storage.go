@@ -37,7 +37,7 @@ type APIServer struct {
 	byType    map[reflect.Type]*table
 	addresses *pool
 	nodePorts *pool
-	admission []Admission
+	admission Admission
 	isLenient bool // stores what the CustomResourceDefinition refuses, and an older one accepted
 	observers []func(Write)
 	refusals  []func(Refused)
@@ -210,9 +210,7 @@ func (s *APIServer) create(by string, t *table, object Object, dryRun bool) (Obj
 	object.SetManagedFields(nil)
 	s.uids++
 	object.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.uids)))
-	if err := s.admit(t, by, nil, object); err != nil {
-		return nil, err
-	}
+	s.admit(t, by, object)
 	if t.prepareCreate != nil {
 		if err := t.prepareCreate(s, object); err != nil {
 			return nil, err
@@ -278,9 +276,7 @@ func (s *APIServer) update(u update, change func(old Object) (Object, error)) (O
 			return nil, err
 		}
 	}
-	if err := s.admit(u.table, u.by, old, object); err != nil {
-		return nil, err
-	}
+	s.admit(u.table, u.by, object)
 	if apiequality.Semantic.DeepEqual(old, object) {
 		return old, nil
 	}

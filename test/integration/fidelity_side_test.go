@@ -160,7 +160,6 @@ func (s *side) numberAllocated(uid string, spec map[string]any) {
 		}
 	}
 	replace(spec, "clusterIP")
-	replace(spec, "healthCheckNodePort")
 	if addresses, has := spec["clusterIPs"].([]any); has {
 		for i := range addresses {
 			if addresses[i] != corev1.ClusterIPNone {
