@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,10 +28,8 @@ import (
 const (
 	// readyByLocalService is the index of EndpointSlices with a ready endpoint, by the key of their LocalService.
 	readyByLocalService = "readyByLocalService"
-	// bySelector is the index of LocalServices by one pair of their selector.
+	// bySelector is the index of LocalServices that need labels on pods, by one pair of their selector.
 	bySelector = "selector"
-	// labelsPods is the index of LocalServices that need labels on pods, under one value.
-	labelsPods = "labelsPods"
 	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
 	unlabelledByNamespace = "unlabelled"
 	// byLocalService is the index of HostnameSlices by the key of their LocalService.
@@ -79,8 +78,7 @@ func New(o Options) (*Caches, error) {
 	c := &Caches{
 		gates: gates,
 		LocalServices: newStore("localservices."+v1alpha1.GroupName, gates, o.LocalServices, readLocalService,
-			cache.TypedIndexers[*v1alpha1.LocalService]{bySelector: indexBySelector, labelsPods: indexLabelsPods},
-			o.OnWatchError),
+			cache.TypedIndexers[*v1alpha1.LocalService]{bySelector: indexBySelector}, o.OnWatchError),
 		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
 			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
@@ -98,7 +96,7 @@ func New(o Options) (*Caches, error) {
 			endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
 			cache.TypedIndexers[*HostnameSlice]{byLocalService: indexByLocalService}, o.OnWatchError),
 	}
-	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(labelsPods) }, func() *Store[*Pod] {
+	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(bySelector) }, func() *Store[*Pod] {
 		return newStore(podsResource, gates, func(namespace string) cache.SharedIndexInformer {
 			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
 				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
@@ -194,9 +192,8 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 // Selecting reports whether a LocalService selects a pod. It compares only LocalServices that share a label with the
 // pod, so that a namespace may have thousands of them.
 func (c *Caches) Selecting(p *Pod) bool {
-	for key, value := range p.Labels().All {
-		for _, ls := range c.LocalServices.byIndex(p.GetNamespace(), bySelector,
-			selectorKey(p.GetNamespace(), key, value)) {
+	for label := range strings.SplitSeq(string(p.Labels()), ",") {
+		for _, ls := range c.LocalServices.byIndex(p.GetNamespace(), bySelector, p.GetNamespace()+"/"+label) {
 			if plan.SelectsPod(ls, p.Labels()) {
 				return true
 			}
@@ -228,17 +225,8 @@ func indexBySelector(ls *v1alpha1.LocalService) ([]string, error) {
 		return nil, nil
 	}
 	key := slices.Min(slices.Collect(maps.Keys(ls.Spec.Selector)))
-	return []string{selectorKey(ls.Namespace, key, ls.Spec.Selector[key])}, nil
+	return []string{ls.Namespace + "/" + key + "=" + ls.Spec.Selector[key]}, nil
 }
-
-func indexLabelsPods(ls *v1alpha1.LocalService) ([]string, error) {
-	if plan.LabelsPods(ls) {
-		return []string{""}, nil
-	}
-	return nil, nil
-}
-
-func selectorKey(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
 
 func indexUnlabelled(p *Pod) ([]string, error) {
 	if !p.labelled {

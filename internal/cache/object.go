@@ -54,17 +54,6 @@ type Labels string
 
 func labelsOf(set map[string]string) Labels { return Labels(labels.Set(set).String()) }
 
-// All calls yield for each label, in the order of keys, until it returns false.
-func (l Labels) All(yield func(key, value string) bool) {
-	for rest := string(l); rest != ""; {
-		var label string
-		label, rest, _ = strings.Cut(rest, ",")
-		if key, value, _ := strings.Cut(label, "="); !yield(key, value) {
-			return
-		}
-	}
-}
-
 // Lookup returns the value of a label, and whether there is one. It runs for every node in every sync.
 func (l Labels) Lookup(key string) (value string, exists bool) {
 	for rest := string(l); rest != ""; {

@@ -106,7 +106,7 @@ func (p *Pods) current() *Store[*Pod] {
 // are needed.
 func (p *Pods) HasSynced(namespace string) bool {
 	store := p.current()
-	return !p.needed() || store.watched != nil && store.HasSynced(namespace)
+	return store.watched != nil && store.HasSynced(namespace) || !p.needed()
 }
 
 func (p *Pods) lastReceived() (resource string, at time.Time) { return p.current().lastReceived() }
