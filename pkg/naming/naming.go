@@ -70,7 +70,7 @@ func hashedServiceName(localService, node string) string {
 // letters, digits and '-'). Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid
 // hostname. Two values share one only if one of them is the hashed form of the other.
 func Hostname(value string) string {
-	if isDNS1123Label(value) {
+	if isLabel(value, false) {
 		return value
 	}
 	readable := cut(sanitize(value), validation.DNS1123LabelMaxLength-1-hashLength)
@@ -84,7 +84,7 @@ func Hostname(value string) string {
 // label value (at most 63 characters; dots are fine), which is nearly always; otherwise as much of it as fits, and a
 // hash of the whole name.
 func NodeLabelValue(node string) string {
-	if isLabelValue(node) {
+	if isLabel(node, true) {
 		return node
 	}
 	readable := cut(sanitize(node, '.'), validation.LabelValueMaxLength-1-hashLength)
@@ -94,41 +94,17 @@ func NodeLabelValue(node string) string {
 	return readable + "-" + hash(node)
 }
 
-// isDNS1035Label reports whether s is a valid Service name. It is validation.IsDNS1035Label without its allocations, as
-// it runs for every node in every sync.
-func isDNS1035Label(s []byte) bool {
-	if len(s) == 0 || len(s) > validation.DNS1035LabelMaxLength || s[0] < 'a' || s[0] > 'z' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		if !isLabelChar(s[i]) {
-			return false
-		}
-	}
-	return true
-}
+// isDNS1035Label reports whether s is a valid Service name: a DNS label that begins with a letter.
+func isDNS1035Label(s []byte) bool { return isLabel(s, false) && s[0] >= 'a' }
 
-// isDNS1123Label reports whether s is a valid hostname: validation.IsDNS1123Label without its allocations.
-func isDNS1123Label(s string) bool {
-	if len(s) == 0 || len(s) > validation.DNS1123LabelMaxLength || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		if !isLabelChar(s[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// isLabelValue reports whether s, as a node's name, is a valid label value and not empty: validation.IsValidLabelValue
-// without its allocations.
-func isLabelValue(s string) bool {
+// isLabel reports whether s is a DNS label (RFC 1123) or, where dots are allowed, a node's name that is a valid label
+// value. It is what package validation has for that, without the allocations, as it runs for every node in every sync.
+func isLabel[S string | []byte](s S, dots bool) bool {
 	if len(s) == 0 || len(s) > validation.LabelValueMaxLength || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
 		return false
 	}
 	for i := range len(s) {
-		if !isLabelChar(s[i]) && s[i] != '.' {
+		if !isLabelChar(s[i]) && !(dots && s[i] == '.') {
 			return false
 		}
 	}
