@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -30,30 +30,16 @@ func NewLocalServiceInformer(client dynamic.Interface,
 
 // readLocalService decodes a stored LocalService. A spec or status that does not fit the type is dropped. An unreadable
 // spec is marked.
-func readLocalService(object runtime.Object) (*v1alpha1.LocalService, error) {
-	ls, isRead := object.(*v1alpha1.LocalService)
-	if !isRead {
-		stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return nil, err
-		}
-		if ls, err = decodeLocalService(stored); err != nil {
-			return nil, err
-		}
-	}
-	ls.ManagedFields = nil
-	return ls, nil
-}
-
-func decodeLocalService(stored map[string]any) (*v1alpha1.LocalService, error) {
+func readLocalService(stored *unstructured.Unstructured) (*v1alpha1.LocalService, error) {
 	var problem error
 	for _, without := range [][]string{nil, {"status"}, {"spec"}, {"spec", "status"}} {
-		fields := maps.Clone(stored)
+		fields := maps.Clone(stored.Object)
 		for _, name := range without {
 			delete(fields, name)
 		}
 		ls, err := decode(fields)
 		if err == nil {
+			ls.ManagedFields = nil
 			if slices.Contains(without, "spec") {
 				plan.MarkUnreadable(ls, problem)
 			}
