@@ -63,7 +63,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 // podScheduled shows, by a newly scheduled pod, whether an admission policy labels pods in the write that binds them.
 func podScheduled(p *cache.Pod) {
 	switch node := p.Node(); {
-	case p.Completed(), naming.NodeLabelValue(node) != node: // The policy leaves longer names to us.
+	case naming.NodeLabelValue(node) != node: // The policy leaves longer names to us.
 	case p.Labelled():
 		metrics.PodsLabelledAtBinding.Set(1)
 	default:
@@ -166,9 +166,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 }
 
 // wantsLabel reports whether to write a pod's node label: it is missing or wrong, and this controller labels the pod.
-// Completed pods serve no traffic, and stay unchanged.
 func (c *podController) wantsLabel(p *cache.Pod) bool {
-	return p.Node() != "" && !p.Labelled() && !p.Completed() && (c.all || c.caches.Selecting(p))
+	return p.Node() != "" && !p.Labelled() && (c.all || c.caches.Selecting(p))
 }
 
 // labelPatch returns the JSON merge patch that labels a pod. The UID protects another pod of the same name. No resource

@@ -75,12 +75,6 @@ func TestPodsSyncWrites(t *testing.T) {
 				ls.Name, ls.Spec.Selector = "other", nil
 			}), testPod("p")}, nil},
 		"selected by one of two": {false, []runtime.Object{other, testLocalService(), testPod("p")}, label("node1")},
-		"succeeded": {true, []runtime.Object{testPod("p",
-			func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, nil},
-		"failed": {true, []runtime.Object{testPod("p",
-			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, nil},
-		"succeeded, with a stale label": {true, []runtime.Object{testPod("p",
-			func(p *corev1.Pod) { p.Labels["vm/rack"], p.Status.Phase = "x", corev1.PodSucceeded })}, nil},
 		"terminating": {false, []runtime.Object{testLocalService(), testPod("p", func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"x"}
 		})}, label("node1")},
@@ -247,9 +241,7 @@ func TestPodsLabelledAtBinding(t *testing.T) {
 		}
 		see(1, labelled)
 		see(1, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // not labelled by the policy
-		see(1, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		see(0)
-		see(0, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, labelled)
 		see(1, labelled)
 	})
 }

@@ -36,7 +36,8 @@ const (
 	byLocalService = "localService"
 )
 
-// scheduledPods selects, at the API server, the pods to which a label is of use.
+// scheduledPods selects, at the API server, the pods to which a label is of use. Completed ones serve no traffic, and
+// stay unchanged.
 var scheduledPods = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("spec.nodeName", ""),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),

@@ -15,20 +15,18 @@ import (
 // Pod keeps the fields of a Pod that are read, in a hundredth of the memory.
 type Pod struct {
 	Identity
-	uid       types.UID             // "" while labelled
-	node      unique.Handle[string] // spec.nodeName
-	labels    unique.Handle[Labels] // none while labelled
-	labelled  bool                  // the node label is right
-	completed bool                  // all containers have ended for good
+	uid      types.UID             // "" while labelled
+	node     unique.Handle[string] // spec.nodeName
+	labels   unique.Handle[Labels] // none while labelled
+	labelled bool                  // the node label is right
 }
 
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 	p := &Pod{
-		Identity:  identityOf(full),
-		node:      unique.Make(full.Spec.NodeName),
-		labels:    unique.Make(Labels("")),
-		labelled:  full.Spec.NodeName != "" && full.Labels[nodeLabelKey] == naming.NodeLabelValue(full.Spec.NodeName),
-		completed: full.Status.Phase == corev1.PodSucceeded || full.Status.Phase == corev1.PodFailed,
+		Identity: identityOf(full),
+		node:     unique.Make(full.Spec.NodeName),
+		labels:   unique.Make(Labels("")),
+		labelled: full.Spec.NodeName != "" && full.Labels[nodeLabelKey] == naming.NodeLabelValue(full.Spec.NodeName),
 	}
 	if !p.labelled {
 		p.uid, p.labels = full.UID, unique.Make(labelsOf(full.Labels))
@@ -44,9 +42,6 @@ func (p *Pod) Labels() Labels { return p.labels.Value() }
 
 // Labelled reports whether the pod's node label is right.
 func (p *Pod) Labelled() bool { return p.labelled }
-
-// Completed reports whether the pod no longer serves anybody: all its containers have ended for good.
-func (p *Pod) Completed() bool { return p.completed }
 
 // GetUID returns the UID of a pod whose node label is not right.
 func (p *Pod) GetUID() types.UID { return p.uid }
