@@ -23,9 +23,6 @@ func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
 	return node, nil
 }
 
-// Lookup returns the value of a label, and whether there is one. It makes the node a plan.Labels.
-func (n *Node) Lookup(key string) (value string, exists bool) { return n.Labels.Lookup(key) }
-
 // same reports whether two states of a Node have the same labels. Heartbeats change other fields.
 func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
 
@@ -61,7 +58,7 @@ func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
 		if node == nil || !all && !plan.Selects(ls, node.Labels) {
 			return "", false
 		}
-		value, _ = node.Lookup(key)
+		value, _ = node.Labels.Lookup(key)
 		return value, true
 	}
 }

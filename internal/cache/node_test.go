@@ -36,7 +36,7 @@ func TestSelectedNodes(t *testing.T) {
 			for _, key := range []string{"zone", "other", ""} {
 				want := ""
 				if node := c.Nodes.Get("", name); node != nil && slices.Contains(named, name) {
-					want, _ = node.Lookup(key)
+					want, _ = node.Labels.Lookup(key)
 				}
 				if value, isNamed := label(name, key); isNamed != slices.Contains(named, name) || value != want {
 					t.Errorf("%s: label %q of %s: %q, %t; want %q", when, key, name, value, isNamed, want)

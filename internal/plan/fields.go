@@ -15,8 +15,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const defaultSessionAffinitySeconds int32 = 3 * 60 * 60
-
 // field is one thing that a LocalService decides about its Services. The functions that compute, compare and set it
 // stand side by side so that they cannot disagree: a field that never matches would be written forever.
 type field struct {
@@ -74,15 +72,12 @@ var fields = []field{
 	}, func(s *corev1.ServiceSpec) **bool { return &s.AllocateLoadBalancerNodePorts }),
 }
 
-const (
-	controllerField  = "controller"
-	annotationsField = "annotations"
-)
+const annotationsField = "annotations"
 
 // metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,
 // which drop the record of the labels to remove.
 var metadataFields = []field{
-	{name: controllerField, matches: controllerMatches, set: setController},
+	{name: "controller", matches: controllerMatches, set: setController},
 	{name: "labels", matches: labelsMatch, set: setLabels},
 	{name: annotationsField, matches: annotationsMatch, set: setAnnotations},
 }
@@ -205,7 +200,7 @@ func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinit
 	if in.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return nil
 	}
-	timeout := defaultSessionAffinitySeconds
+	timeout := corev1.DefaultClientIPServiceAffinitySeconds
 	if c := in.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 		timeout = *c.ClientIP.TimeoutSeconds
 	}

@@ -211,12 +211,9 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 	return Foreign
 }
 
-// Description names the holder of a Service for people: "LocalService a", "Deployment b (apps/v1)", "nothing".
+// Description names the holder of a Service for people: "LocalService a", "Deployment b (apps/v1)".
 func (c *Controller) Description() string {
-	switch {
-	case *c == Controller{}:
-		return "nothing"
-	case c.IsLocalService():
+	if c.IsLocalService() {
 		return v1alpha1.Kind + " " + c.Name
 	}
 	return cmp.Or(c.Kind, "object") + " " + c.Name + " (" + c.APIVersion + ")"

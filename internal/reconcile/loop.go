@@ -67,9 +67,6 @@ func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
 // Running reports whether Run has begun.
 func (l *Loop[K]) Running() bool { return l.running.Load() }
 
-// Len returns the number of keys that are waiting.
-func (l *Loop[K]) Len() int { return l.queue.Len() }
-
 // Run reconciles all keys, and then those that are added, with a number of workers, until ctx is done. It returns when
 // all workers have stopped: they finish keys under way, and do not begin waiting ones.
 func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) {

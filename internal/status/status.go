@@ -123,7 +123,8 @@ func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	case slices.ContainsFunc(r.Failed, isNotPermitted):
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
 	case len(r.Failed) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Failed)+triedAgain
+		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Failed)+
+			"; each is tried again within two minutes"
 		if n := r.Count(plan.Replace); n > 0 {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
 				Count(n, "Service"))
@@ -266,9 +267,6 @@ func (r *Report) contested() metav1.Condition {
 			"Change them in this LocalService, or exempt its Services and EndpointSlices from that webhook or policy",
 			strings.Join(fields, ", "))}
 }
-
-// triedAgain ends a message about writes that were refused.
-const triedAgain = "; each is tried again within two minutes"
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +
 	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +

@@ -84,10 +84,7 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 
 // RetryAfter returns how long an attempt still has to wait, 0 if it may be made now.
 func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
-	refusal, isRefused := r.Get(attempt)
-	if !isRefused {
-		return 0
-	}
+	refusal, _ := r.Get(attempt)
 	return max(time.Until(refusal.RetryAt), 0)
 }
 
