@@ -33,7 +33,7 @@ type hostnamesController struct {
 }
 
 func newHostnamesController(deps app.Dependencies) (*hostnamesController, error) {
-	writers := writer.NewDependencies(deps.Kube, deps.Metadata, deps.Caches, deps.Shuffle)
+	writers := writersOf(deps)
 	c := &hostnamesController{
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
@@ -44,6 +44,13 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
 		c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
+}
+
+// writersOf returns what the writers of a controller are made with.
+func writersOf(deps app.Dependencies) writer.Dependencies {
+	return writer.Dependencies{Kube: deps.Kube, Client: deps.Client, Metadata: deps.Metadata, Caches: deps.Caches,
+		Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: deps.Recorder.Record,
+		Shuffle: deps.Shuffle}
 }
 
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {

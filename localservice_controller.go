@@ -63,9 +63,9 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
-		services:     writer.NewServices(writers, deps.Options.WriteConcurrency, deps.Recorder.Record),
+		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
 		copies:       copies,
-		statuses:     writer.NewStatuses(writers, deps.Client, deps.Recorder.Record),
+		statuses:     &writer.Statuses{Dependencies: writers},
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)

@@ -57,9 +57,7 @@ func (f *fixture) startLocalServices() (stop func()) {
 
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
-	d := f.deps
-	writers := writer.NewDependencies(d.Kube, d.Metadata, d.Caches, d.Shuffle)
-	c, err := newLocalServiceController(d, &writer.Slices{Dependencies: writers})
+	c, err := newLocalServiceController(f.deps, &writer.Slices{Dependencies: writersOf(f.deps)})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -94,10 +94,10 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	}
 	f.cached = informer.GetIndexer()
 	f.cache(f.ls)
-	f.deps = NewDependencies(f.kube, metadata, caches, inOrder)
-	f.services = NewServices(f.deps, concurrency, func(_ runtime.Object, _, reason, _ string) {
-		f.events = append(f.events, reason)
-	})
+	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
+		Refusals: NewRefusals(), Shuffle: inOrder,
+		Record: func(_ runtime.Object, _, reason, _ string) { f.events = append(f.events, reason) }}
+	f.services = NewServices(f.deps, concurrency)
 	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey); err != nil {
 		t.Fatal(err)
 	}

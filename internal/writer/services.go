@@ -23,6 +23,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -43,32 +44,26 @@ var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
 // Dependencies are what writes are made with.
 type Dependencies struct {
 	Kube     kubernetes.Interface
+	Client   clientset.Interface
 	Metadata metadata.Interface
 	Caches   *cache.Caches
 	Observed *cache.Observed
 	Refusals *Refusals
+	// Record records an event.
+	Record func(regarding runtime.Object, eventType, reason, note string)
 	// Shuffle is rand.Shuffle, or one with a reproducible order.
 	Shuffle func(n int, swap func(i, j int))
-}
-
-// NewDependencies returns Dependencies with new Observed and Refusals.
-func NewDependencies(kube kubernetes.Interface, meta metadata.Interface, caches *cache.Caches,
-	shuffle func(n int, swap func(i, j int))) Dependencies {
-	return Dependencies{Kube: kube, Metadata: meta, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: NewRefusals(), Shuffle: shuffle}
 }
 
 // Services makes the changes of plans.
 type Services struct {
 	Dependencies
-	pool   *Pool
-	record func(regarding runtime.Object, eventType, reason, note string)
+	pool *Pool
 }
 
-// NewServices makes Services with a number of writes at a time, which record an event before a mass deletion.
-func NewServices(deps Dependencies, concurrency int,
-	record func(regarding runtime.Object, eventType, reason, note string)) *Services {
-	return &Services{Dependencies: deps, pool: NewPool(concurrency), record: record}
+// NewServices makes Services with a number of writes at a time.
+func NewServices(deps Dependencies, concurrency int) *Services {
+	return &Services{deps, NewPool(concurrency)}
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
@@ -101,7 +96,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 			}
 			isConfirmed = true
 			if note := status.MassDeletion(ls, p); note != "" {
-				s.record(ls, corev1.EventTypeWarning, eventDeletingServices, note)
+				s.Record(ls, corev1.EventTypeWarning, eventDeletingServices, note)
 			}
 		}
 		w.batch = batch{action: action}

@@ -12,7 +12,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -23,24 +22,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
 // NumbersInterval is the shortest time between status writes that change only numbers, as while nodes join.
 const NumbersInterval = time.Second
 
-// Statuses writes the status of LocalServices.
-type Statuses struct {
-	Dependencies
-	client clientset.Interface
-	record func(regarding runtime.Object, eventType, reason, note string)
-}
-
-// NewStatuses makes Statuses, which record events for the conditions that have begun to need attention.
-func NewStatuses(deps Dependencies, client clientset.Interface,
-	record func(regarding runtime.Object, eventType, reason, note string)) *Statuses {
-	return &Statuses{Dependencies: deps, client: client, record: record}
-}
+// Statuses writes the status of LocalServices, and records events for the conditions that have begun to need attention.
+type Statuses struct{ Dependencies }
 
 // Write writes the status that follows from a report about a LocalService, if it differs. If it is too early for that,
 // it returns how long to wait.
@@ -63,7 +51,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	}
 	warnings := status.Warnings(ls.Status.Conditions, after.Conditions)
 	for _, condition := range warnings {
-		s.record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
+		s.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 	for _, c := range append(warnings, status.Recovered(ls.Status.Conditions, after.Conditions)...) {
 		klog.FromContext(ctx).Info("Condition changed", "localService", klog.KObj(ls), "condition", c.Type,
@@ -78,7 +66,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	// own, and a LocalService that was changed: the API server does not check the UID.
 	object := apply.LocalService(ls.Name, ls.Namespace).WithResourceVersion(ls.ResourceVersion).
 		WithStatus(applyConfiguration(after))
-	written, err := s.client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
+	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
 		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {

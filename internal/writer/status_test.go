@@ -38,10 +38,12 @@ func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Sta
 		f.requests = append(f.requests, a.GetVerb())
 		return true, sent, *answer
 	})
-	events = new([]string)
-	return NewStatuses(f.deps, client, func(_ runtime.Object, eventType, reason, _ string) {
+	s, events = &Statuses{f.deps}, new([]string)
+	s.Client = client
+	s.Record = func(_ runtime.Object, eventType, reason, _ string) {
 		*events = append(*events, eventType+" "+reason)
-	}), events
+	}
+	return s, events
 }
 
 // TestStatus: a status is written whole, to the LocalService that it is about, and not to a successor of the same name.
