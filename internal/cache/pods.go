@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -24,9 +25,7 @@ type Pods struct {
 	needed   func() bool // reports whether labels on pods are needed
 	look     chan struct{}
 	changed  []func(before, after *Pod)
-
-	mu    sync.Mutex
-	store *Store[*Pod] // nil while pods are not watched
+	store    atomic.Pointer[Store[*Pod]] // nil while pods are not watched
 }
 
 func newPods(needed func() bool, newStore func() *Store[*Pod]) *Pods {
@@ -78,28 +77,20 @@ func (p *Pods) start(ctx context.Context) (stop func()) {
 	for _, changed := range p.changed {
 		utilruntime.Must(store.OnChange(changed)) // It can fail only after the store has begun to run.
 	}
-	p.setStore(store)
+	p.store.Store(store)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { store.run(ctx) })
 	return func() {
-		p.setStore(nil)
+		p.store.Store(nil)
 		cancel()
 		running.Wait()
 	}
 }
 
-func (p *Pods) setStore(store *Store[*Pod]) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.store = store
-}
-
 // current returns the store, an empty one while pods are not watched.
 func (p *Pods) current() *Store[*Pod] {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return cmp.Or(p.store, &Store[*Pod]{resource: podsResource})
+	return cmp.Or(p.store.Load(), &Store[*Pod]{resource: podsResource})
 }
 
 // HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began, if pods
