@@ -127,7 +127,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	switch change.Action {
 	case plan.Create:
 		if err = s.confirm(ctx, ls); err == nil {
-			err = s.isThere(ctx, names.Published)
+			_, err = s.live(ctx, names.Published)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -139,7 +139,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	default:
 		if err = s.confirm(ctx, ls); err == nil {
-			err = s.isThere(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
+			_, err = s.live(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
 		}
 		if err == nil && change.Current.Manager() == plan.KubernetesSliceManager {
 			err = s.selectsNothing(ctx, names.Published)
@@ -190,13 +190,6 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 }
 
-// isThere returns nil if the API server has the same Service as the cache, and it is not being deleted: the garbage
-// collector would delete what belongs to it as often as it is created.
-func (s *Slices) isThere(ctx context.Context, service plan.Service) error {
-	_, err := s.live(ctx, service)
-	return err
-}
-
 // selectsNothing returns nil if the API server has the same Service, without a selector: while it has one, Kubernetes
 // publishes pods as often as their EndpointSlices are deleted.
 func (s *Slices) selectsNothing(ctx context.Context, service plan.Service) error {
@@ -208,7 +201,8 @@ func (s *Slices) selectsNothing(ctx context.Context, service plan.Service) error
 }
 
 // live returns a Service as the API server has it. Its error is Stale if it is not the one in the cache, or is being
-// deleted. It uses a list request, which is permitted anyway.
+// deleted: the garbage collector would delete what belongs to it as often as it is created. It uses a list request,
+// which is permitted anyway.
 func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Service, error) {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
