@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -129,11 +128,11 @@ func (f *fixture) watch() {
 }
 
 // end shuts down the queue of a loop that does not run: it has goroutines of its own.
-func end[K comparable](t *testing.T, loop *reconcile.Loop[K]) {
+func end(t *testing.T, loop *reconcile.Loop) {
 	t.Cleanup(func() {
 		ctx, stop := context.WithCancel(context.Background())
 		stop()
-		loop.Run(ctx, 0, func() iter.Seq[K] { return func(func(K) bool) {} })
+		loop.Run(ctx, 0, func(func(types.NamespacedName) bool) {})
 	})
 }
 

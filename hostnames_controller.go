@@ -27,7 +27,7 @@ type hostnamesController struct {
 	caches       *cache.Caches
 	observed     *cache.Observed
 	copies       *writer.Slices
-	loop         *reconcile.Loop[types.NamespacedName]
+	loop         *reconcile.Loop
 	// report enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
 	report func(localService types.NamespacedName)
 }
@@ -40,7 +40,7 @@ func newHostnamesController(deps app.Dependencies) (*hostnamesController, error)
 		observed:     writers.Observed,
 		copies:       &writer.Slices{Dependencies: writers},
 	}
-	c.loop = reconcile.New("hostnames", deps.Clock, namespaceOf, c.sync)
+	c.loop = reconcile.New("hostnames", deps.Clock, c.sync)
 	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
 		c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
@@ -106,7 +106,7 @@ func (c *hostnamesController) addAll(localService types.NamespacedName) {
 
 // Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *hostnamesController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, c.caches.HostnameSlices.Keys)
+	c.loop.Run(ctx, workers, c.caches.HostnameSlices.Keys())
 }
 
 // sync brings the copy of an EndpointSlice up to date, or deletes one whose source is gone.

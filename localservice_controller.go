@@ -48,7 +48,7 @@ type localServiceController struct {
 	services     *writer.Services
 	copies       *writer.Slices // of mode Hostnames: which were refused, or are contested
 	statuses     *writer.Statuses
-	loop         *reconcile.Loop[types.NamespacedName]
+	loop         *reconcile.Loop
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
 	nodeWaits *metrics.Waits
 }
@@ -68,7 +68,7 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		statuses:     &writer.Statuses{Dependencies: writers},
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
-	c.loop = reconcile.New("localservice", deps.Clock, namespaceOf, c.sync)
+	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
 		c.caches.Nodes.OnChange(c.nodeChanged),
 		c.caches.Services.OnChange(c.serviceChanged),
@@ -147,7 +147,7 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 
 // Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *localServiceController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys)
+	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys())
 }
 
 // sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.

@@ -149,7 +149,7 @@ func TestEventsThatConcernNobody(t *testing.T) {
 				f := newFixture(t, ls)
 				c, syncs := f.newLocalServices(), 0
 				end(t, c.loop)
-				c.loop = reconcile.New("counted", f.deps.Clock, namespaceOf,
+				c.loop = reconcile.New("counted", f.deps.Clock,
 					func(ctx context.Context, key types.NamespacedName) error {
 						syncs++
 						return c.sync(ctx, key)

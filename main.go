@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 
@@ -73,6 +72,3 @@ func (c *controllers) run(ctx context.Context) {
 	running.Go(func() { c.pods.Run(ctx, c.options.WriteConcurrency) })
 	running.Wait()
 }
-
-// namespaceOf returns the tenant that a key belongs to.
-func namespaceOf(key types.NamespacedName) string { return key.Namespace }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -38,7 +37,7 @@ type podController struct {
 	nodeLabelKey string
 	all          bool // label all pods, not only those that a LocalService selects
 	caches       *cache.Caches
-	loop         *reconcile.Loop[types.NamespacedName]
+	loop         *reconcile.Loop
 	observed     *cache.Observed
 	refusals     *writer.Refusals
 	waits        *metrics.Waits // of pods since they were scheduled
@@ -55,7 +54,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		refusals:     writer.NewRefusals(),
 		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
-	c.loop = reconcile.New("pod", deps.Clock, namespaceOf, c.sync)
+	c.loop = reconcile.New("pod", deps.Clock, c.sync)
 	c.caches.Pods.OnChange(c.podChanged)
 	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
 }
@@ -107,12 +106,10 @@ func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService
 
 // Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *podController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, func() iter.Seq[types.NamespacedName] {
-		return func(yield func(types.NamespacedName) bool) {
-			for pod := range c.caches.Pods.All() {
-				if c.wantsLabel(pod) && !yield(cache.KeyOf(pod)) {
-					return
-				}
+	c.loop.Run(ctx, workers, func(yield func(types.NamespacedName) bool) {
+		for pod := range c.caches.Pods.All() {
+			if c.wantsLabel(pod) && !yield(cache.KeyOf(pod)) {
+				return
 			}
 		}
 	})

@@ -1,40 +1,43 @@
 package reconcile
 
-import "sync"
+import (
+	"sync"
 
-// fairQueue holds the keys that wait, for each tenant in the order of their arrival. The tenants take turns: behind one
-// with thousands of keys, the others wait for one of these at a time. No tenant gets all workers, however long its keys
-// take: when it has its share, its other keys wait until one is done. It is a workqueue.Queue.
-type fairQueue[K comparable] struct {
-	tenant func(K) string
+	"k8s.io/apimachinery/pkg/types"
+)
 
+// fairQueue holds the keys that wait, for each tenant, which is a namespace, in the order of their arrival. The tenants
+// take turns: behind one with thousands of keys, the others wait for one of these at a time. No tenant gets all
+// workers, however long its keys take: when it has its share, its other keys wait until one is done. It is a
+// workqueue.Queue.
+type fairQueue struct {
 	mu      sync.Mutex
-	share   int            // how many keys of a tenant may be under way
-	running map[string]int // by tenant; never 0
-	waiting map[string][]K // by tenant; never empty
-	turns   []string       // the tenants of which a key may be taken out
-	ready   int            // how many keys may be taken out; the rest wait for others of their tenant
+	share   int                               // how many keys of a tenant may be under way
+	running map[string]int                    // by tenant; never 0
+	waiting map[string][]types.NamespacedName // by tenant; never empty
+	turns   []string                          // the tenants of which a key may be taken out
+	ready   int                               // how many keys may be taken out; the rest wait for others of the tenant
 }
 
-func newFairQueue[K comparable](tenant func(K) string) *fairQueue[K] {
-	return &fairQueue[K]{tenant: tenant, share: 1, running: map[string]int{}, waiting: map[string][]K{}}
+func newFairQueue() *fairQueue {
+	return &fairQueue{share: 1, running: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
 }
 
 // setWorkers sets the number of workers. A tenant leaves one in four, and at least one, to the others. No key must be
 // waiting.
-func (q *fairQueue[K]) setWorkers(n int) {
+func (q *fairQueue) setWorkers(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.share = max(n-max(n/4, 1), 1)
 }
 
 // free returns how many keys of a tenant may be taken out.
-func (q *fairQueue[K]) free(tenant string) int {
+func (q *fairQueue) free(tenant string) int {
 	return min(len(q.waiting[tenant]), q.share-q.running[tenant])
 }
 
 // update makes a change that concerns one tenant. Its cost does not depend on the number of tenants.
-func (q *fairQueue[K]) update(tenant string, change func()) {
+func (q *fairQueue) update(tenant string, change func()) {
 	before := q.free(tenant)
 	change()
 	after := q.free(tenant)
@@ -45,25 +48,24 @@ func (q *fairQueue[K]) update(tenant string, change func()) {
 }
 
 // Touch leaves a key that is added again where it is.
-func (q *fairQueue[K]) Touch(K) {}
+func (q *fairQueue) Touch(types.NamespacedName) {}
 
 // Push adds a key.
-func (q *fairQueue[K]) Push(key K) {
+func (q *fairQueue) Push(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	tenant := q.tenant(key)
-	q.update(tenant, func() { q.waiting[tenant] = append(q.waiting[tenant], key) })
+	q.update(key.Namespace, func() { q.waiting[key.Namespace] = append(q.waiting[key.Namespace], key) })
 }
 
 // Len returns the number of keys that wait for a worker, and not for others of their tenant.
-func (q *fairQueue[K]) Len() int {
+func (q *fairQueue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ready
 }
 
 // Pop takes out the first key of the tenant whose turn it is. Len must not be 0. The key is under way until done.
-func (q *fairQueue[K]) Pop() K {
+func (q *fairQueue) Pop() types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	tenant := q.turns[0]
@@ -82,13 +84,12 @@ func (q *fairQueue[K]) Pop() K {
 }
 
 // done makes room for another key of the same tenant. It wakes no worker: its caller is free to take that key.
-func (q *fairQueue[K]) done(key K) {
+func (q *fairQueue) done(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	tenant := q.tenant(key)
-	q.update(tenant, func() {
-		if q.running[tenant]--; q.running[tenant] == 0 {
-			delete(q.running, tenant)
+	q.update(key.Namespace, func() {
+		if q.running[key.Namespace]--; q.running[key.Namespace] == 0 {
+			delete(q.running, key.Namespace)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -26,53 +27,54 @@ const (
 
 // Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error says what was
 // attempted on which object: the loop logs it and calls again later; see Stale for when.
-type Func[K comparable] func(ctx context.Context, key K) error
+type Func func(ctx context.Context, key types.NamespacedName) error
 
 // Loop calls a Func for every key that is added.
-type Loop[K comparable] struct {
+type Loop struct {
 	name      string
-	reconcile Func[K]
-	fair      *fairQueue[K]
-	queue     workqueue.TypedDelayingInterface[K]
-	failures  workqueue.TypedRateLimiter[K]
+	reconcile Func
+	fair      *fairQueue
+	queue     workqueue.TypedDelayingInterface[types.NamespacedName]
+	failures  workqueue.TypedRateLimiter[types.NamespacedName]
 	running   atomic.Bool
 }
 
-// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different tenants take turns, and no
-// tenant gets all workers.
-func New[K comparable](name string, clk clock.WithTicker, tenant func(K) string, reconcile Func[K]) *Loop[K] {
-	fair := newFairQueue(tenant)
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Clock: clk, Queue: fair})
-	return &Loop[K]{
+// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different namespaces take turns, and
+// no namespace gets all workers.
+func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
+	fair := newFairQueue()
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: name, Clock: clk,
+		Queue: fair})
+	return &Loop{
 		name:      name,
 		reconcile: reconcile,
 		fair:      fair,
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: name, Clock: clk,
-			Queue: queue}),
-		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[K](minBackoff, MaxBackoff),
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
+			Name: name, Clock: clk, Queue: queue}),
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, MaxBackoff),
 	}
 }
 
 // Add enqueues a key. A key that is already waiting is not added twice. Before Run it does nothing, because Run begins
 // with all keys: the queue of an instance that does not lead must not fill up.
-func (l *Loop[K]) Add(key K) { l.AddAfter(key, 0) }
+func (l *Loop) Add(key types.NamespacedName) { l.AddAfter(key, 0) }
 
 // AddAfter enqueues a key after a delay, or earlier if it is added for an earlier time. Before Run it does nothing.
-func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
+func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
 	}
 }
 
 // Running reports whether Run has begun.
-func (l *Loop[K]) Running() bool { return l.running.Load() }
+func (l *Loop) Running() bool { return l.running.Load() }
 
 // Run reconciles all keys, and then those that are added, with a number of workers, until ctx is done. It returns when
 // all workers have stopped: they finish keys under way, and do not begin waiting ones.
-func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) {
+func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.NamespacedName]) {
 	l.fair.setWorkers(workers)
 	l.running.Store(true) // Before the keys are listed, so that none added meanwhile is lost.
-	for key := range all() {
+	for key := range all {
 		l.queue.Add(key)
 	}
 	logger := klog.FromContext(ctx).WithValues("queue", l.name)
@@ -91,7 +93,7 @@ func (l *Loop[K]) Run(ctx context.Context, workers int, all func() iter.Seq[K]) 
 	logger.V(2).Info("Workers stopped")
 }
 
-func (l *Loop[K]) processNext(ctx context.Context) (more bool) {
+func (l *Loop) processNext(ctx context.Context) (more bool) {
 	key, shutdown := l.queue.Get()
 	if shutdown {
 		return false
@@ -112,7 +114,7 @@ func (l *Loop[K]) processNext(ctx context.Context) (more bool) {
 	return true
 }
 
-func (l *Loop[K]) handle(ctx context.Context, key K, err error) {
+func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) {
 	logger := klog.FromContext(ctx)
 	switch {
 	case err == nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -13,22 +12,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 )
 
 // start runs a loop in a bubble of fake time until the test ends.
-func start(t *testing.T, workers int, f Func[string]) *Loop[string] {
+func start(t *testing.T, workers int, f Func) *Loop {
 	loop, _ := startLogged(t, workers, f)
 	return loop
 }
 
 // startLogged runs a loop like start, and also returns a function that returns the log.
-func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func() string) {
+func startLogged(t *testing.T, workers int, f Func) (*Loop, func() string) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	loop := New("test", clock.RealClock{}, tenantOf, f)
+	loop := New("test", clock.RealClock{}, f)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -42,7 +42,13 @@ func startLogged(t *testing.T, workers int, f Func[string]) (*Loop[string], func
 	return loop, func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
 }
 
-func none() iter.Seq[string] { return slices.Values([]string(nil)) }
+func none(func(types.NamespacedName) bool) {}
+
+// key returns a key in the namespace that the name has before its dash.
+func key(name string) types.NamespacedName {
+	namespace, _, _ := strings.Cut(name, "-")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
 
 // TestLoopBeforeRun: a standby queues nothing. It starts with all keys when it becomes the leader.
 func TestLoopBeforeRun(t *testing.T) {
@@ -50,22 +56,22 @@ func TestLoopBeforeRun(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var mu sync.Mutex
 		var calls []string
-		loop := New("test", clock.RealClock{}, tenantOf, func(_ context.Context, key string) error {
+		loop := New("test", clock.RealClock{}, func(_ context.Context, key types.NamespacedName) error {
 			mu.Lock()
 			defer mu.Unlock()
-			calls = append(calls, key)
+			calls = append(calls, key.Name)
 			return nil
 		})
 		for i := range 1000 {
-			loop.Add(fmt.Sprint(i))
-			loop.AddAfter(fmt.Sprint(i), time.Second)
+			loop.Add(key(fmt.Sprint(i)))
+			loop.AddAfter(key(fmt.Sprint(i)), time.Second)
 		}
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			loop.Run(ctx, 1, func() iter.Seq[string] {
-				loop.Add("added while all are listed")
-				return slices.Values([]string{"all"})
+			loop.Run(ctx, 1, func(yield func(types.NamespacedName) bool) {
+				loop.Add(key("added while all are listed"))
+				yield(key("all"))
 			})
 		}()
 		time.Sleep(time.Minute)
@@ -89,11 +95,11 @@ func TestLoopRetries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int64
-				loop := start(t, 2, func(context.Context, string) error {
+				loop := start(t, 2, func(context.Context, types.NamespacedName) error {
 					calls.Add(1)
 					return c.err
 				})
-				loop.Add("key")
+				loop.Add(key("key"))
 				time.Sleep(time.Hour + time.Second) // fake time
 				synctest.Wait()
 				if got := calls.Load(); got < c.calls-2 || got > c.calls+2 || c.calls == 1 && got != 1 {
@@ -108,11 +114,11 @@ func TestLoopRetries(t *testing.T) {
 func TestLoopStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		loop, logs := startLogged(t, 1, func(context.Context, string) error {
+		loop, logs := startLogged(t, 1, func(context.Context, types.NamespacedName) error {
 			calls.Add(1)
 			return fmt.Errorf("sync: %w", Stale(errors.New("behind")))
 		})
-		loop.Add("key")
+		loop.Add(key("key"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := calls.Load(); got < 5 {
@@ -151,20 +157,20 @@ func TestLoopForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		var over atomic.Bool
-		loop := start(t, 1, func(context.Context, string) error {
+		loop := start(t, 1, func(context.Context, types.NamespacedName) error {
 			calls.Add(1)
 			if over.Swap(false) {
 				return nil
 			}
 			return errors.New("x")
 		})
-		loop.Add("key")
+		loop.Add(key("key"))
 		time.Sleep(10 * time.Minute)
 		over.Store(true)
-		loop.Add("key")
+		loop.Add(key("key"))
 		synctest.Wait()
 		calls.Store(0)
-		loop.Add("key")
+		loop.Add(key("key"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := calls.Load(); got < 5 {
@@ -177,16 +183,16 @@ func TestLoopForgets(t *testing.T) {
 func TestLoopRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var good, bad atomic.Int64
-		loop, logs := startLogged(t, 1, func(_ context.Context, key string) error {
-			if key == "bad" {
+		loop, logs := startLogged(t, 1, func(_ context.Context, key types.NamespacedName) error {
+			if key.Name == "bad" {
 				bad.Add(1)
 				panic("no such thing")
 			}
 			good.Add(1)
 			return nil
 		})
-		loop.Add("bad")
-		loop.Add("good")
+		loop.Add(key("bad"))
+		loop.Add(key("good"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if log := logs(); !strings.Contains(log, "no such thing") || !strings.Contains(log, "loop_test.go") {
@@ -203,7 +209,7 @@ func TestLoopStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var begun, finished atomic.Int64
-		loop := New("test", clock.RealClock{}, tenantOf, func(context.Context, string) error {
+		loop := New("test", clock.RealClock{}, func(context.Context, types.NamespacedName) error {
 			begun.Add(1)
 			time.Sleep(3 * time.Second)
 			finished.Add(1)
@@ -212,7 +218,7 @@ func TestLoopStops(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			loop.Run(ctx, 2, func() iter.Seq[string] { return slices.Values([]string{"a", "b", "c", "d"}) })
+			loop.Run(ctx, 2, slices.Values([]types.NamespacedName{key("a"), key("b"), key("c"), key("d")}))
 		}()
 		time.Sleep(time.Second)
 		stop()
@@ -227,17 +233,17 @@ func TestLoopStops(t *testing.T) {
 func TestLoopOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, calls atomic.Int64
-		loop := start(t, 4, func(context.Context, string) error {
+		loop := start(t, 4, func(context.Context, types.NamespacedName) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			calls.Add(1)
 			time.Sleep(time.Second)
 			return nil
 		})
-		loop.Add("key")
+		loop.Add(key("key"))
 		time.Sleep(time.Millisecond)
-		loop.Add("key")
-		loop.Add("key")
+		loop.Add(key("key"))
+		loop.Add(key("key"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if most.Load() != 1 || calls.Load() != 2 {
@@ -246,31 +252,25 @@ func TestLoopOneAtATime(t *testing.T) {
 	})
 }
 
-// tenantOf returns the part of a key before its dash.
-func tenantOf(key string) string {
-	tenant, _, _ := strings.Cut(key, "-")
-	return tenant
-}
-
 // TestTenantsTakeTurns: a tenant waits for at most one key of another tenant that has many. Each tenant has its keys in
 // order.
 func TestTenantsTakeTurns(t *testing.T) {
-	q := newFairQueue(tenantOf)
+	q := newFairQueue()
 	q.setWorkers(100)
 	var got []string
-	pop := func() { got = append(got, q.Pop()) }
-	for _, key := range []string{"a-1", "a-2", "a-3", "b-1", "a-4", "c-1"} {
-		q.Push(key)
+	pop := func() { got = append(got, q.Pop().Name) }
+	for _, name := range []string{"a-1", "a-2", "a-3", "b-1", "a-4", "c-1"} {
+		q.Push(key(name))
 	}
 	pop()
-	q.Push("b-2")
+	q.Push(key("b-2"))
 	for q.Len() > 0 {
 		pop()
 	}
-	q.Push("a-5")
+	q.Push(key("a-5"))
 	pop()
-	for _, key := range got {
-		q.done(key)
+	for _, name := range got {
+		q.done(key(name))
 	}
 	want := []string{"a-1", "b-1", "c-1", "a-2", "b-2", "a-3", "a-4", "a-5"}
 	if !slices.Equal(got, want) || len(q.waiting)+len(q.turns)+len(q.running) > 0 {
@@ -283,8 +283,8 @@ func TestTenantsLeaveWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := make(chan time.Time, 1)
 		var calls atomic.Int64
-		loop := start(t, 4, func(_ context.Context, key string) error {
-			if key == "b-1" {
+		loop := start(t, 4, func(_ context.Context, key types.NamespacedName) error {
+			if key.Name == "b-1" {
 				begun <- time.Now()
 				return nil
 			}
@@ -293,11 +293,11 @@ func TestTenantsLeaveWorkers(t *testing.T) {
 			return nil
 		})
 		for i := range 20 {
-			loop.Add(fmt.Sprintf("a-%d", i))
+			loop.Add(key(fmt.Sprintf("a-%d", i)))
 		}
 		time.Sleep(time.Second)
 		added := time.Now()
-		loop.Add("b-1")
+		loop.Add(key("b-1"))
 		if waited := (<-begun).Sub(added); waited > time.Second {
 			t.Errorf("waited %s", waited)
 		}
