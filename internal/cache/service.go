@@ -33,7 +33,7 @@ type Service struct {
 type sharedContent struct{ unique.Handle[string] }
 
 // trimService keeps only the fields of a Service that are read. Of one that a LocalService neither controls nor may
-// adopt, these are its identity, its controller, to find conflicts, and its addresses, to count them.
+// adopt, these are its identity and its controller, to find conflicts.
 func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 	controller := plan.ControllerOf(full)
 	s := &Service{
@@ -41,7 +41,7 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 		uid:         full.UID,
 		node:        unique.Make(""),
 		controller:  unique.Make(controller),
-		clusterIPs:  unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP)),
+		clusterIPs:  unique.Make(""),
 		created:     full.CreationTimestamp.Unix(),
 		terminating: full.DeletionTimestamp != nil,
 		content:     sharedContent{unique.Make("")},
@@ -51,6 +51,7 @@ func trimService(full *corev1.Service, nodeLabelKey string) (*Service, error) {
 		return s, nil
 	}
 	s.node = unique.Make(full.Annotations[v1alpha1.NodeAnnotationKey])
+	s.clusterIPs = unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP))
 	content := plan.ContentOf(full, nodeLabelKey)
 	encoded, err := (&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations,
