@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"sync"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,16 +47,17 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 // Named returns the labels of the nodes that have names in mode Hostnames: those that a LocalService selects. While it
 // selects none, these are all nodes, so that published names stay and follow the pods.
 func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
-	all := true
-	for node := range n.All() {
-		if plan.Selects(ls, node.Labels) {
-			all = false
-			break
+	selectsNone := sync.OnceValue(func() bool { // In mode Services, nobody asks.
+		for node := range n.All() {
+			if plan.Selects(ls, node.Labels) {
+				return false
+			}
 		}
-	}
+		return true
+	})
 	return func(name, key string) (value string, isNamed bool) {
 		node := n.Get("", name)
-		if node == nil || !all && !plan.Selects(ls, node.Labels) {
+		if node == nil || !plan.Selects(ls, node.Labels) && !selectsNone() {
 			return "", false
 		}
 		value, _ = node.Labels.Lookup(key)
