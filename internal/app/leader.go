@@ -57,10 +57,12 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 				}
 			},
 		},
-		WatchDog: health,
 	})
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
+	}
+	if health != nil {
+		health.SetLeaderElection(elector) // LeaderElectionConfig.WatchDog would only do this in RunOrDie.
 	}
 	// Once work has started, its return releases the Lease.
 	defer context.AfterFunc(ctx, func() {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -33,15 +34,6 @@ func holder(t *testing.T, kube kubernetes.Interface) string {
 	return *lease.Spec.HolderIdentity
 }
 
-func testServer(t *testing.T) *server {
-	t.Helper()
-	s, err := startServer(t.Context(), &Options{}, Dependencies{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // TestLeaseIsGivenBack: a leader that is stopped releases the Lease once its work has ended, and not before.
 func TestLeaseIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +41,7 @@ func TestLeaseIsGivenBack(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
 		worked := false
-		if err := Lead(ctx, kube, leaderOptions, testServer(t).electionHealth, func(ctx context.Context) {
+		if err := Lead(ctx, kube, leaderOptions, nil, func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(5 * time.Second)
 			worked = true
@@ -65,7 +57,8 @@ func TestLeaseIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestLeaseIsLost: a leader that cannot renew the Lease stops its work, and says why it stops.
+// TestLeaseIsLost: a leader that cannot renew the Lease stops its work, and says why it stops. If its work does not
+// end, it is not healthy.
 func TestLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := kubefake.NewClientset()
@@ -73,10 +66,18 @@ func TestLeaseIsLost(t *testing.T) {
 		kube.PrependReactor("update", "leases", func(core.Action) (bool, runtime.Object, error) {
 			return broken.Load(), nil, errors.New("no luck")
 		})
+		health := leaderelection.NewLeaderHealthzAdaptor(electionTolerance)
 		worked := false
-		if err := Lead(t.Context(), kube, leaderOptions, testServer(t).electionHealth, func(ctx context.Context) {
+		if err := Lead(t.Context(), kube, leaderOptions, health, func(ctx context.Context) {
 			broken.Store(true)
 			<-ctx.Done()
+			if err := health.Check(nil); err != nil {
+				t.Errorf("at once: %v", err)
+			}
+			time.Sleep(time.Minute)
+			if health.Check(nil) == nil {
+				t.Error("its work does not end, and it is healthy")
+			}
 			worked = true
 		}); err == nil || !worked {
 			t.Errorf("worked: %v, %v", worked, err)
@@ -94,7 +95,7 @@ func TestStandbyStops(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = Lead(ctx, kube, leaderOptions, testServer(t).electionHealth, func(ctx context.Context) {
+			_ = Lead(ctx, kube, leaderOptions, nil, func(ctx context.Context) {
 				close(leading)
 				<-ctx.Done()
 			})
@@ -103,7 +104,7 @@ func TestStandbyStops(t *testing.T) {
 		before := holder(t, kube)
 		standbyCtx, stopStandby := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stopStandby)
-		if err := Lead(standbyCtx, kube, leaderOptions, testServer(t).electionHealth, func(context.Context) {
+		if err := Lead(standbyCtx, kube, leaderOptions, nil, func(context.Context) {
 			t.Error("two instances work at the same time")
 		}); err != nil {
 			t.Errorf("standby: %v", err)
