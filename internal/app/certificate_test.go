@@ -1,8 +1,6 @@
 package app
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,7 +35,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	serves := func() string {
 		t.Helper()
-		return nameOf(t, c.get(t.Context()))
+		return c.get(t.Context()).Leaf.DNSNames[0]
 	}
 	if got := serves(); got != "first" {
 		t.Errorf("serves %s", got)
@@ -71,27 +69,11 @@ func TestSelfSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := c.get(t.Context())
-	if got := nameOf(t, pair); got != hostname {
+	leaf := c.get(t.Context()).Leaf
+	if got := leaf.DNSNames[0]; got != hostname {
 		t.Errorf("it is for %s, want %s", got, hostname)
-	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
 	}
 	if left := time.Until(leaf.NotAfter); left < selfSignedFor-2*time.Hour {
 		t.Errorf("it is valid for %s", left)
 	}
-}
-
-func nameOf(t *testing.T, pair *tls.Certificate) string {
-	t.Helper()
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(leaf.DNSNames) != 1 {
-		t.Fatalf("it is for %v", leaf.DNSNames)
-	}
-	return leaf.DNSNames[0]
 }
