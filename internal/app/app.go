@@ -73,7 +73,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return nil // Stopped while waiting.
 	}
 	var stopEvents func()
-	if deps.Recorder, stopEvents, err = newRecorder(context.WithoutCancel(ctx), deps.Kube); err != nil {
+	if deps.Recorder, stopEvents, err = newRecorder(ctx, deps.Kube); err != nil {
 		return err
 	}
 	defer stopEvents()
@@ -149,20 +149,16 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 		Shuffle: rand.Shuffle}, dyn, nil
 }
 
+// newRecorder makes a Recorder, and returns how to stop it. An event that is being written then is finished: a canceled
+// write would be logged as an error.
 func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func(), error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(kubescheme.AddToScheme(scheme), localservicescheme.AddToScheme(scheme)); err != nil {
 		return Recorder{}, nil, err
 	}
-	broadcaster := events.NewBroadcaster(finishingSink{&events.EventSinkImpl{Interface: kube.EventsV1()}})
-	ctx, cancel := context.WithCancel(ctx)
-	stop := func() {
-		broadcaster.Shutdown()
-		cancel()
-	}
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		stop()
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
 		return Recorder{}, nil, fmt.Errorf("record events: %w", err)
 	}
-	return Recorder{broadcaster.NewRecorder(scheme, v1alpha1.FieldManager)}, stop, nil
+	return Recorder{broadcaster.NewRecorder(scheme, v1alpha1.FieldManager)}, broadcaster.Shutdown, nil
 }

@@ -1,12 +1,10 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"strings"
 
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 )
@@ -17,17 +15,6 @@ const maxEventNote = 1024
 // Recorder records events.
 type Recorder struct {
 	events.EventRecorder
-}
-
-// finishingSink finishes writing an event when the program stops. The log would report a canceled write as an error.
-type finishingSink struct{ events.EventSink }
-
-func (s finishingSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.EventSink.Create(context.WithoutCancel(ctx), event)
-}
-
-func (s finishingSink) Patch(ctx context.Context, event *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	return s.EventSink.Patch(context.WithoutCancel(ctx), event, data)
 }
 
 // Record records an event. The recorder of client-go counts events that differ only in their notes as one event, and

@@ -40,6 +40,7 @@ func TestEventsAtAStop(t *testing.T) {
 	}
 	recorder.Record(testobject.LocalService(), corev1.EventTypeNormal, "Reason", "note")
 	<-begun
+	cancel()
 	stop()
 	close(stopped)
 	if err := <-finished; err != nil {
