@@ -30,7 +30,6 @@ type fixture struct {
 	kube          *kubefake.Clientset
 	localServices *fake.Clientset
 	metadata      *metadatafake.FakeMetadataClient
-	cordoned      []runtime.Object // Nodes
 	forward       func(ctx context.Context, namespace, pod string, port int32) (string, error)
 }
 
@@ -41,7 +40,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 		node.Name = fmt.Sprintf("n%d", i+1)
 		if i < 5 {
-			node.Labels = map[string]string{"disk": "ssd"}
+			node.Labels = map[string]string{"disk": "ssd", "zone": zones[i]}
 		}
 		nodes = append(nodes, node)
 	}
@@ -61,16 +60,9 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
 		metadata: metadatafake.NewSimpleMetadataClient(scheme, nodes...),
 	}
-	// The fake client does not support field selectors.
+	// The fake client does not support field selectors. No node is cordoned.
 	f.metadata.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty() {
-			return false, nil, nil
-		}
-		list := &metav1.List{}
-		for _, node := range f.cordoned {
-			list.Items = append(list.Items, runtime.RawExtension{Object: node})
-		}
-		return true, list, nil
+		return !action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty(), &metav1.List{}, nil
 	})
 	f.metadata.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		return !action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.Empty(), watch.NewFake(), nil

@@ -10,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -18,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
 
-// zones has the values of the label zone of n1 to n5; n6 is not selected.
+// zones has the values of the label zone of n1 to n5; n6 has no label.
 var zones = []string{"eu-a", "eu-a", "EU.b", "eu-c", ""}
 
 // newHostnamesFixture returns a plugin and the cluster that it inspects: LocalService demo has just been changed to
@@ -50,23 +49,7 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, names.Copy(&change),
 		pod("d", "n4", true)}...)
 	f.localServices = fake.NewClientset(ls)
-	for i, zone := range zones {
-		if zone != "" {
-			f.labelNode(t, i, zone)
-		}
-	}
 	return f
-}
-
-// labelNode gives a node its label zone.
-func (f *fixture) labelNode(t *testing.T, i int, zone string) {
-	t.Helper()
-	nodes := f.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	patch := []byte(`{"metadata":{"labels":{"zone":"` + zone + `"}}}`)
-	name := "n" + string(rune('1'+i))
-	if _, err := nodes.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // sourceSlice is an EndpointSlice in which Kubernetes publishes pods.
