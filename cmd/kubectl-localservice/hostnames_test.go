@@ -149,10 +149,7 @@ func TestHostnamesErrors(t *testing.T) {
 		{"zone", "n5", "has no name for a group of nodes n5: the node has no label zone, so that it has no name" + see},
 	} {
 		f := newHostnamesFixture(t, c.groupBy)
-		if code, stdout, stderr := f.run(t, "url", "demo", c.node); code != 1 || stdout != "" ||
-			stderr != "error: LocalService default/demo "+c.want {
-			t.Errorf("%d, %q, %q; want %q", code, stdout, stderr, c.want)
-		}
+		f.wantError(t, "error: LocalService default/demo "+c.want, "url", "demo", c.node)
 	}
 	f := newHostnamesFixture(t, "")
 	if err := f.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("services"), "default",
@@ -161,7 +158,5 @@ func TestHostnamesErrors(t *testing.T) {
 	}
 	const missing = "no name for a node n1: Service demo, which publishes the names: no such Service: the controller " +
 		"says " + v1alpha1.ReasonHostnamesNotPermitted
-	if _, _, stderr := f.run(t, "url", "demo", "n1"); !strings.Contains(stderr, missing) {
-		t.Errorf("%q; want %q", stderr, missing)
-	}
+	f.wantError(t, missing, "url", "demo", "n1")
 }

@@ -214,15 +214,9 @@ func TestWatchRefused(t *testing.T) {
 	for _, args := range [][]string{{"view"}, {"view", "demo"}, {"nodes", "demo", "-w"}} {
 		f := newFixture(t)
 		fail(&f.kube.Fake, "endpointslices", forbidden)
-		code, stdout, stderr := f.run(t, args...)
-		if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: you lack a permission: ") {
-			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
-		}
+		f.wantError(t, "error: you lack a permission: ", args...)
 	}
-	f := newFixture(t)
-	if code, _, stderr := f.run(t, "view", "demo", "-A"); code != 1 || !strings.Contains(stderr, "leave out either") {
-		t.Errorf("%d, %s", code, stderr)
-	}
+	newFixture(t).wantError(t, "leave out either", "view", "demo", "-A")
 }
 
 // TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns.
