@@ -164,6 +164,27 @@ func (f *fixture) cluster(namespace string) *cluster {
 		forward: f.forward}
 }
 
+// wantOutput executes command lines, by what they print. Beside a table, there are lines on stderr; beside what scripts
+// read, there are none.
+func (f *fixture) wantOutput(t *testing.T, besideTables string, outputs map[string]string) {
+	t.Helper()
+	for args, want := range outputs {
+		t.Run(args, func(t *testing.T) {
+			code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
+			wantErr := ""
+			if strings.HasPrefix(args, "nodes") && strings.Contains(stdout, ".svc.") {
+				wantErr = besideTables
+			}
+			if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+			if "\n"+stdout != want {
+				t.Errorf("got:\n%s\nwant:%s", stdout, want)
+			}
+		})
+	}
+}
+
 // wantError executes a command line, which must fail with an error that has the parts of want, between …, in order.
 func (f *fixture) wantError(t *testing.T, want string, args ...string) {
 	t.Helper()

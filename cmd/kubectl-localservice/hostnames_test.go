@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +72,7 @@ func TestHostnamesOutput(t *testing.T) {
 	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames " +
 		"needs the permission to write EndpointSlices"
 	const unlabelled = "the node has no label zone, so that it has no name"
-	for groupBy, commands := range map[string]map[string]string{
+	for groupBy, outputs := range map[string]map[string]string{
 		"": {
 			"nodes demo": `
 NODE   NAME      DNS-NAME                            ENDPOINTS   REASON
@@ -107,23 +106,9 @@ n5     <none>                 <none>                                           0
 			"url demo EU.b":        "\nhttp://eu-b-5p6vttgaff.demo.default.svc.cluster.local:8080\n",
 		},
 	} {
-		f := newHostnamesFixture(t, groupBy)
-		for args, want := range commands {
-			t.Run(groupBy+" "+args, func(t *testing.T) {
-				code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
-				wantErr := ""
-				if strings.HasPrefix(args, "nodes") && strings.Contains(stdout, "cluster.local ") {
-					wantErr = retiring + fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, "+
-						"status HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
-				}
-				if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
-					t.Errorf("exit code %d: %s", code, stderr)
-				}
-				if "\n"+stdout != want {
-					t.Errorf("got:\n%s\nwant:%s", stdout, want)
-				}
-			})
-		}
+		summary := fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
+			"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
+		newHostnamesFixture(t, groupBy).wantOutput(t, retiring+summary, outputs)
 	}
 }
 

@@ -24,10 +24,9 @@ import (
 )
 
 func TestOutput(t *testing.T) {
-	f := newFixture(t)
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const labels = "Node labels: set by the controller, after the binding; with the binding on 2 of 3 pods.\n"
-	for args, want := range map[string]string{
+	newFixture(t).wantOutput(t, summary+labels, map[string]string{
 		"nodes demo": `
 NODE   SERVICE   DNS-NAME                            ENDPOINTS   REASON
 n1     demo-n1   demo-n1.default.svc.cluster.local   2/2         
@@ -59,21 +58,7 @@ n2:PodsNotReady/n3:NoPods/n4:ServiceMissing/n5:NameConflict/`,
 		"__complete view demo ":  "\n:4\n",
 		"__complete completion ": "\n:4\n",
 		"completion":             "\n#!/bin/sh\nexec kubectl-localservice __complete \"$@\"\n",
-	} {
-		t.Run(args, func(t *testing.T) {
-			code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
-			wantErr := ""
-			if strings.HasPrefix(stdout, "NODE ") { // not beside what scripts read
-				wantErr = summary + labels
-			}
-			if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
-				t.Errorf("exit code %d: %s", code, stderr)
-			}
-			if "\n"+stdout != want {
-				t.Errorf("got:\n%s\nwant:%s", stdout, want)
-			}
-		})
-	}
+	})
 }
 
 // TestGolden holds the fields of -o json and -o yaml: scripts read them, so none may change its name or meaning.
