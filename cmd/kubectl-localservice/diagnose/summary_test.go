@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -37,14 +38,19 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestNoNodes: if no node is selected, the message names the selector, but not to a user who may not list nodes.
-func TestNoNodes(t *testing.T) {
+// TestMessage: the message is about all names. If no node is selected, it names the selector, but not to a user who may
+// not list nodes.
+func TestMessage(t *testing.T) {
 	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
 	kept := published(localService(groupBy("zone"), selecting,
 		ready(metav1.ConditionFalse, v1alpha1.ReasonNoNodesSelected, "no node")),
 		map[string]labels.Set{"n1": {"zone": "a", "disk": "sdd"}},
 		on("n1", endpoint("a", "10.0.0.1", true)))
 	kept.Nodes, kept.AllNodes = nil, true
+	onNode := func(change func(*v1alpha1.LocalService)) Input {
+		return Input{LocalService: localService(change), Nodes: nodes("n1"), AllNodes: true,
+			Pods: []*corev1.Pod{pod("a", "n1")}}
+	}
 	for name, c := range map[string]struct {
 		in   Input
 		want string
@@ -61,6 +67,12 @@ func TestNoNodes(t *testing.T) {
 		"names kept": {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published ` +
 			"name. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"},
 		"nodes not listed": {Input{LocalService: localService(selecting)}, ""},
+		"spec not observed, as while no controller runs": {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }),
+			"The controller has not acted on the last change of the LocalService: is it running?"},
+		"clients need another port": {onNode(func(ls *v1alpha1.LocalService) {
+			ls.Spec.ClusterIP = corev1.ClusterIPNone
+			ls.Spec.Ports = []v1alpha1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
+		}), "Clients must connect to port 8080 (not 80): a headless Service does not translate ports."},
 	} {
 		if got := Nodes(c.in).Message; got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
