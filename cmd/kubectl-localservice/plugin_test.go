@@ -219,11 +219,3 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}
 }
-
-// TestCompletionScript: kubectl runs the script, which must be executable.
-func TestCompletionScript(t *testing.T) {
-	info, err := os.Stat("kubectl_complete-localservice")
-	if err != nil || info.Mode()&0o111 != 0o111 {
-		t.Errorf("not executable: %v, %v", info, err)
-	}
-}
