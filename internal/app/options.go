@@ -33,7 +33,6 @@ type Options struct {
 	Namespaces []string
 
 	kubeconfig, master string
-	namespaces         string // the value of the flag
 	resyncPeriod       time.Duration
 	httpAddress        string
 	profiling          bool
@@ -89,8 +88,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`key` of the pod label that holds the name of the pod's node")
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
-	flags.StringVar(&o.namespaces, "namespaces", "", "`names` of the namespaces to work in, with commas between them; "+
-		"without it, all. Permissions are needed in these namespaces, and cluster-wide only for Nodes")
+	flags.Func("namespaces", "`names` of the namespaces to work in, with commas between them; without it, all. "+
+		"Permissions are needed in these namespaces, and cluster-wide only for Nodes", o.setNamespaces)
 	flags.IntVar(&o.Workers, "workers", 32,
 		"`number` of LocalServices that are synced at the same time, of which one namespace may have three quarters")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
@@ -144,11 +143,6 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if given["namespaces"] {
-		var err error
-		o.Namespaces, err = parseNamespaces(o.namespaces)
-		errs = append(errs, err)
-	}
 	if !given["leader-elect"] {
 		o.leaderElect = o.inCluster()
 	}
@@ -158,23 +152,22 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// parseNamespaces parses a list of namespaces. It refuses an empty one: a list means fewer than all.
-func parseNamespaces(list string) ([]string, error) {
+// setNamespaces parses a list of namespaces. It refuses an empty one: a list means fewer than all.
+func (o *Options) setNamespaces(list string) error {
 	names := strings.Split(list, ",")
 	for i, name := range names {
 		if name == "" {
-			return nil, fmt.Errorf("-namespaces=%s has an empty name: leave the flag out to work in all namespaces",
-				list)
+			return errors.New("it has an empty name: leave the flag out to work in all namespaces")
 		}
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return nil, fmt.Errorf("-namespaces=%s: %q cannot be the name of a namespace: %s", list, name,
-				strings.Join(problems, "; "))
+			return fmt.Errorf("%q cannot be the name of a namespace: %s", name, strings.Join(problems, "; "))
 		}
 		if slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("-namespaces=%s has %s twice", list, name)
+			return fmt.Errorf("it has %s twice", name)
 		}
 	}
-	return names, nil
+	o.Namespaces = names
+	return nil
 }
 
 // inCluster reports whether to use the credentials of the pod that the program runs in.
