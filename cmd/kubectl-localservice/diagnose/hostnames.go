@@ -31,23 +31,19 @@ type hostnames struct {
 
 func (v *view) newHostnames() *hostnames {
 	h := &hostnames{outdated: map[string]bool{}, stale: map[string][]string{}}
-	h.Names = plan.NewNames(v.LocalService, nil, func(node, key string) (string, bool) {
+	h.Names = plan.NamesOf(v.LocalService, v.nodeLabelKey, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
 		return set[key], found && plan.Selects(v.LocalService, set)
-	})
-	ours := map[plan.Purpose]plan.Service{}
-	for _, purpose := range []plan.Purpose{plan.Source, plan.Published} {
-		if reason, _ := v.serviceProblem(purpose, ""); reason != "" {
-			return h // That is reported instead.
+	}, func(name string) plan.Service {
+		if service := v.services[name]; service != nil {
+			return plan.FromAPI(service, v.nodeLabelKey)
 		}
-		service := v.services[plan.ServiceName(v.LocalService.Name, purpose, "")]
-		ours[purpose] = plan.FromAPI(service, v.nodeLabelKey)
-	}
-	bySlice := map[string]plan.EndpointSlice{}
+		return nil
+	})
+	h.Slices = map[string]plan.EndpointSlice{}
 	for _, slice := range v.EndpointSlices {
-		bySlice[slice.Name] = plan.SliceFromAPI(slice)
+		h.Slices[slice.Name] = plan.SliceFromAPI(slice)
 	}
-	h.Source, h.Published, h.Slices = ours[plan.Source], ours[plan.Published], bySlice
 	copies := h.Copies()
 	h.isPublished = copies.Sources > 0
 	if h.isPublished {
