@@ -40,10 +40,11 @@ func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalServic
 	return ls
 }
 
-func ready(status metav1.ConditionStatus, reason, message string) func(*v1alpha1.LocalService) {
+// readyCondition has the controller say that a LocalService is not ready.
+func readyCondition(reason, message string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
-		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason,
-			Message: message}}
+		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+			Reason: reason, Message: message}}
 	}
 }
 

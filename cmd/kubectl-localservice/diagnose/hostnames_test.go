@@ -146,11 +146,6 @@ func TestHostnameReasons(t *testing.T) {
 	}
 }
 
-// readyCondition has the controller say that a LocalService is not ready.
-func readyCondition(reason, message string) func(*v1alpha1.LocalService) {
-	return ready(metav1.ConditionFalse, reason, message)
-}
-
 // TestGroups: with groupBy there is an item for each group, and one for each node without a group.
 func TestGroups(t *testing.T) {
 	in := published(localService(groupBy("zone")),

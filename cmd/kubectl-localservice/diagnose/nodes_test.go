@@ -65,12 +65,11 @@ func TestStatusReasons(t *testing.T) {
 			"of an earlier LocalService demo", one},
 		"missing, never seen": {of(func(ls *v1alpha1.LocalService) { ls.Status = v1alpha1.LocalServiceStatus{} }),
 			ServiceMissing, notNoticed, none},
-		"missing, change not seen": {of(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, ""),
+		"missing, change not seen": {of(readyCondition(v1alpha1.ReasonWriteFailed, ""),
 			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, notNoticed, none},
 		"missing, not noticed": {Input{}, ServiceMissing, notNoticed, none},
-		"missing, refused": {of(ready(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed,
-			"1 writes failed: exceeded quota")), ServiceMissing,
-			"no such Service: the controller says WriteFailed: 1 writes failed: exceeded quota", none},
+		"missing, refused": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 writes failed: exceeded quota")),
+			ServiceMissing, "no such Service: the controller says WriteFailed: 1 writes failed: exceeded quota", none},
 		"missing, LocalService deleted": {of(func(ls *v1alpha1.LocalService) {
 			ls.DeletionTimestamp = new(metav1.Now())
 		}), ServiceMissing, "the LocalService is being deleted", none},

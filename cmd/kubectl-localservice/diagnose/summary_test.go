@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 func TestMessage(t *testing.T) {
 	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
 	kept := published(localService(groupBy("zone"), selecting,
-		ready(metav1.ConditionFalse, v1alpha1.ReasonNoNodesSelected, "no node")),
+		readyCondition(v1alpha1.ReasonNoNodesSelected, "no node")),
 		map[string]labels.Set{"n1": {"zone": "a", "disk": "sdd"}},
 		on("n1", endpoint("a", "10.0.0.1", true)))
 	kept.Nodes, kept.AllNodes = nil, true
