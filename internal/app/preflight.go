@@ -53,8 +53,7 @@ func (c *preflight) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	gv := v1alpha1.SchemeGroupVersion.String()
-	// Discovery takes no context; the path is small and fixed.
-	err := c.kube.Discovery().RESTClient().Get().AbsPath("/apis", gv).Do(ctx).Error()
+	_, err := c.kube.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gv)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the cluster does not know LocalServices (%s): %s", gv, installCRD)
