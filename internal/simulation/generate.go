@@ -16,8 +16,8 @@ const (
 	most   = 30
 )
 
-// Generator returns a generator of random histories. Shrink shortens them.
-func Generator() *rapid.Generator[*History] {
+// Random returns the random history of a seed.
+func Random(seed int) *History {
 	return rapid.Custom(func(t *rapid.T) *History {
 		d := &drawing{T: t, menu: drawMenu(t)}
 		h := &History{
@@ -37,7 +37,7 @@ func Generator() *rapid.Generator[*History] {
 			h.Steps = append(h.Steps, steps...)
 		}
 		return h
-	})
+	}).Example(seed)
 }
 
 // beginning returns what most histories begin with, so that something can go wrong.

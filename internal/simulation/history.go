@@ -54,9 +54,6 @@ func (h *History) String() string {
 	return out.String()
 }
 
-// GoString makes rapid print a history in the form of String.
-func (h *History) GoString() string { return "\n" + h.String() }
-
 // Parse reads a history in the form of String. Lines that begin with # are comments.
 func Parse(text string) (*History, error) {
 	h := &History{}
