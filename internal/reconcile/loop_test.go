@@ -83,19 +83,21 @@ func TestLoopBeforeRun(t *testing.T) {
 	})
 }
 
+// TestLoopRetries: a key that fails is retried with backoff. It is an error in the log unless only its cache lags.
 func TestLoopRetries(t *testing.T) {
 	for name, c := range map[string]struct {
-		err   error
-		calls int64 // within an hour
+		err     error
+		calls   int64 // within an hour
+		isError bool  // in the log
 	}{
-		"success": {nil, 1},
-		"error":   {errors.New("x"), 45}, // 5 ms doubled up to 2 min: 15 in the first 3 min, then 1 every 2 min
-		"stale":   {Stale(errors.New("x")), 45},
+		"success": {nil, 1, false},
+		"error":   {errors.New("x"), 45, true}, // 5 ms doubled up to 2 min: 15 in the first 3 min, then 1 every 2 min
+		"stale":   {fmt.Errorf("sync: %w", Stale(errors.New("behind"))), 45, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int64
-				loop := start(t, 2, func(context.Context, types.NamespacedName) error {
+				loop, logs := startLogged(t, 2, func(context.Context, types.NamespacedName) error {
 					calls.Add(1)
 					return c.err
 				})
@@ -105,29 +107,12 @@ func TestLoopRetries(t *testing.T) {
 				if got := calls.Load(); got < c.calls-2 || got > c.calls+2 || c.calls == 1 && got != 1 {
 					t.Errorf("%d calls within an hour, want %d", got, c.calls)
 				}
+				if log := logs(); strings.Contains(log, "err=") != c.isError {
+					t.Errorf("logged as an error: %t, want %t: %s", !c.isError, c.isError, log)
+				}
 			})
 		})
 	}
-}
-
-// TestLoopStale: a key whose cache lags is retried a few times within a second, without an error in the log.
-func TestLoopStale(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int64
-		loop, logs := startLogged(t, 1, func(context.Context, types.NamespacedName) error {
-			calls.Add(1)
-			return fmt.Errorf("sync: %w", Stale(errors.New("behind")))
-		})
-		loop.Add(key("key"))
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if got := calls.Load(); got < 5 {
-			t.Errorf("%d calls in a second", got)
-		}
-		if log := logs(); strings.Contains(log, "err=") {
-			t.Errorf("logged as an error: %s", log)
-		}
-	})
 }
 
 // TestIsStale: of several errors, one that is not Stale is worth an operator's attention.
