@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -34,15 +35,10 @@ type stateMetrics struct {
 	}
 }
 
-// crdSchema is the part of a schema in the CustomResourceDefinition that the test reads.
-type crdSchema struct {
-	Type       string
-	Properties map[string]crdSchema
-	Items      *crdSchema
-}
+type crdSchema = apiextensionsv1.JSONSchemaProps
 
 // at returns the schema of a path, or an error if there is no such field.
-func (s crdSchema) at(path []string) (crdSchema, error) {
+func at(s crdSchema, path []string) (crdSchema, error) {
 	for i, name := range path {
 		if strings.Join(path[:i], ".") == "metadata" { // Kubernetes defines it.
 			types := map[string]string{"name": "string", "namespace": "string", "generation": "integer"}
@@ -62,16 +58,9 @@ func (s crdSchema) at(path []string) (crdSchema, error) {
 func TestStateMetrics(t *testing.T) {
 	var file stateMetrics
 	read(t, "../../artifacts/kube-state-metrics/localservices.yaml", &file, yaml.UnmarshalStrict)
-	var crd struct {
-		Spec struct {
-			Versions []struct {
-				Name   string
-				Schema struct{ OpenAPIV3Schema crdSchema }
-			}
-		}
-	}
+	var crd apiextensionsv1.CustomResourceDefinition
 	read(t, "../../artifacts/examples/crd.yaml", &crd, yaml.Unmarshal)
-	root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	root := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 	resource := file.Spec.Resources[0]
 	gvk := v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind)
 	if got := resource.GroupVersionKind; got.Group != gvk.Group || got.Version != gvk.Version || got.Kind != gvk.Kind ||
@@ -80,7 +69,7 @@ func TestStateMetrics(t *testing.T) {
 	}
 	want := func(what string, from crdSchema, path []string, kind string) {
 		t.Helper()
-		if got, err := from.at(path); err != nil || got.Type != kind {
+		if got, err := at(from, path); err != nil || got.Type != kind {
 			t.Errorf("%s: %v is a %q, %v; want a %s", what, path, got.Type, err, kind)
 		}
 	}
@@ -96,13 +85,13 @@ func TestStateMetrics(t *testing.T) {
 			want(metric.Name, root, gauge.Path, "integer")
 			continue
 		}
-		list, err := root.at(gauge.Path)
+		list, err := at(root, gauge.Path)
 		if err != nil || list.Items == nil {
 			t.Fatalf("%s: %v is not a list: %v", metric.Name, gauge.Path, err)
 		}
-		want(metric.Name, *list.Items, gauge.ValueFrom, "string")
+		want(metric.Name, *list.Items.Schema, gauge.ValueFrom, "string")
 		for label, path := range gauge.LabelsFromPath {
-			want(metric.Name+" "+label, *list.Items, path, "string")
+			want(metric.Name+" "+label, *list.Items.Schema, path, "string")
 		}
 	}
 }
