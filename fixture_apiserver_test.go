@@ -159,13 +159,15 @@ func (f *fixture) set(object runtime.Object) {
 	}
 }
 
-// edit changes a LocalService at the API server.
+// edit changes the spec of the LocalService at the API server, and waits for the consequences.
 func (f *fixture) edit(change func(*v1alpha1.LocalService)) {
 	f.t.Helper()
 	synctest.Wait()
 	ls := f.localService()
+	ls.Generation++
 	change(ls)
 	f.set(ls)
+	settle()
 }
 
 // localService returns the LocalService that the API server has.

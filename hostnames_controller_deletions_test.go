@@ -14,16 +14,16 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
-func (w *hostnamesWorld) removeSlice(suffix string) {
-	w.t.Helper()
-	w.remove(w.slice(sourceName + "-" + suffix))
+func (f *fixture) removeSlice(suffix string) {
+	f.t.Helper()
+	f.remove(f.slice(sourceName + "-" + suffix))
 }
 
 // TestHostnamesSourceRecreated: the names of a deleted Source stay until Kubernetes has published all pods of the next
 // one, not only its first EndpointSlice.
 func TestHostnamesSourceRecreated(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b")},
-		func(w *hostnamesWorld) {
+		func(w *fixture) {
 			w.publish("1", "a")
 			w.publish("2", "b")
 			w.want("first", "a=10.0.0.1", "b=10.0.0.1")
@@ -43,7 +43,7 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 // TestHostnamesPublishedOrphans: after `kubectl delete service --cascade=orphan`, the Service that is created again
 // gets the EndpointSlices of the one before, and the names stay.
 func TestHostnamesPublishedOrphans(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *hostnamesWorld) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *fixture) {
 		w.publish("1", "a")
 		copied := plan.CopyName(sourceName + "-1")
 		w.editSlice(copied, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil })
@@ -57,34 +57,34 @@ func TestHostnamesPublishedOrphans(t *testing.T) {
 }
 
 // editSlice edits an EndpointSlice.
-func (w *hostnamesWorld) editSlice(name string, edit func(*discoveryv1.EndpointSlice)) {
-	slice := w.slice(name)
+func (f *fixture) editSlice(name string, edit func(*discoveryv1.EndpointSlice)) {
+	slice := f.slice(name)
 	edit(slice)
-	w.set(slice)
+	f.set(slice)
 }
 
 // TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names
 // stay, whatever else happens at that moment.
 func TestHostnamesSliceDeleted(t *testing.T) {
-	for name, c := range map[string]struct{ before, after func(*hostnamesWorld) }{
+	for name, c := range map[string]struct{ before, after func(*fixture) }{
 		"alone":               {},
-		"a node joins before": {before: func(w *hostnamesWorld) { w.set(testNode("c")) }},
-		"a node joins after":  {after: func(w *hostnamesWorld) { w.set(testNode("c")) }},
-		"a pod changes before": {before: func(w *hostnamesWorld) {
+		"a node joins before": {before: func(w *fixture) { w.set(testNode("c")) }},
+		"a node joins after":  {after: func(w *fixture) { w.set(testNode("c")) }},
+		"a pod changes before": {before: func(w *fixture) {
 			w.editSlice(sourceName+"-2", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9090)) })
 		}},
-		"somebody edits the source before": {before: func(w *hostnamesWorld) {
+		"somebody edits the source before": {before: func(w *fixture) {
 			w.editSlice(sourceName+"-2",
 				func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
 		}},
-		"somebody edits the copy after": {after: func(w *hostnamesWorld) {
+		"somebody edits the copy after": {after: func(w *fixture) {
 			w.editSlice(plan.CopyName(sourceName+"-2"),
 				func(s *discoveryv1.EndpointSlice) { delete(s.Labels, corev1.IsHeadlessService) })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := []runtime.Object{testNode("a"), testNode("b")}
-			inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
+			inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *fixture) {
 				w.publish("1", "a")
 				w.publish("2", "b")
 				time.Sleep(time.Minute) // The Source itself is not new.

@@ -22,27 +22,27 @@ import (
 )
 
 // withoutPermission makes the API server refuse to create EndpointSlices until that is permitted.
-func (w *hostnamesWorld) withoutPermission() (isPermitted *atomic.Bool) {
+func (f *fixture) withoutPermission() (isPermitted *atomic.Bool) {
 	isPermitted = &atomic.Bool{}
-	w.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
+	f.kube.PrependReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
 		review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
 		review.Status.Allowed = isPermitted.Load() || review.Spec.ResourceAttributes.Verb != "create"
 		return true, review, nil
 	})
-	w.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
+	f.kube.PrependReactor("create", "endpointslices", func(core.Action) (bool, runtime.Object, error) {
 		err := errors.New(`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" ` +
 			`in the namespace "default"`)
 		return !isPermitted.Load(), nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", err)
 	})
-	w.publish("1", "a")
-	w.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+	f.publish("1", "a")
+	f.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
 	return isPermitted
 }
 
 // TestHostnamesNotPermitted: without the permission to write EndpointSlices, one probe asks the API server for it from
 // time to time, however many LocalServices wait for it. The names are published once it is granted.
 func TestHostnamesNotPermitted(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *fixture) {
 		isPermitted := w.withoutPermission()
 		time.Sleep(5 * time.Minute) // The backoff of the refused write grows.
 		w.requests()
@@ -69,7 +69,7 @@ func TestHostnamesNotPermitted(t *testing.T) {
 // TestHostnamesNotPermittedAndDeleted: a LocalService that was deleted, and that a finalizer keeps, has nobody ask for
 // the permission: its status stays as it is.
 func TestHostnamesNotPermittedAndDeleted(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *hostnamesWorld) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), testNodes(1), func(w *fixture) {
 		w.withoutPermission()
 		w.edit(func(ls *v1alpha1.LocalService) {
 			ls.Finalizers, ls.DeletionTimestamp = []string{"example.com/kept"}, new(metav1.Now())
@@ -86,7 +86,7 @@ func TestHostnamesNotPermittedAndDeleted(t *testing.T) {
 // Kubernetes publishes afterwards is still written.
 func TestHostnamesContested(t *testing.T) {
 	nodes := []runtime.Object{testNode("a"), testNode("b")}
-	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *hostnamesWorld) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *fixture) {
 		var isMutated atomic.Bool
 		isMutated.Store(true)
 		for _, verb := range []string{"create", "update"} {
@@ -121,7 +121,7 @@ func TestHostnamesContested(t *testing.T) {
 // watch sends neither event.
 func TestCopyDeletedUnobserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &hostnamesWorld{newFixture(t, testNode("a"), testLocalService(hostnamesMode))}
+		w := newFixture(t, testNode("a"), testLocalService(hostnamesMode))
 		var mu sync.Mutex
 		var silent []*watch.FakeWatcher
 		w.kube.PrependWatchReactor("endpointslices", func(a core.Action) (bool, watch.Interface, error) {
@@ -133,13 +133,6 @@ func TestCopyDeletedUnobserved(t *testing.T) {
 				silent = append(silent, fake)
 			}
 			return true, fake, nil
-		})
-		w.kube.PrependReactor("list", "endpointslices", func(a core.Action) (bool, runtime.Object, error) {
-			_, object, err := core.ObjectReaction(w.kube.Tracker())(a)
-			if list, isList := object.(*discoveryv1.EndpointSliceList); isList {
-				list.ResourceVersion = w.nextVersion()
-			}
-			return true, object, err
 		})
 		w.runAll()
 		w.publish("1", "a")

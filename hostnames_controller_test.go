@@ -4,18 +4,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -23,63 +22,42 @@ var sourceName = plan.ServiceName("demo", plan.Source, "")
 
 func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
 
-// hostnamesWorld has an API server with a LocalService, a running controller, and the part of Kubernetes that publishes
-// pods.
-type hostnamesWorld struct{ *fixture }
-
-// inHostnamesWorld calls do in a bubble, once the controller has nothing to do.
-func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime.Object, do func(*hostnamesWorld)) {
+// inHostnamesWorld calls do in a bubble with a LocalService, once the running controllers have nothing to do.
+func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime.Object, do func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &hostnamesWorld{newFixture(t, append(objects, ls)...)}
-		w.runAll()
-		do(w)
+		f := newFixture(t, append(objects, ls)...)
+		f.runAll()
+		do(f)
 	})
 }
 
 // publish does what Kubernetes does for the pods of the source: one on each node, ready unless its name ends in !.
-func (w *hostnamesWorld) publish(suffix string, nodes ...string) {
-	w.t.Helper()
-	source := w.services()[sourceName]
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: sourceName + "-" + suffix, Namespace: "default",
-			ResourceVersion: w.nextVersion(),
-			Labels: map[string]string{discoveryv1.LabelServiceName: sourceName,
-				discoveryv1.LabelManagedBy: plan.KubernetesSliceManager},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(source,
-				corev1.SchemeGroupVersion.WithKind("Service"))}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
-	}
-	for key, value := range source.Labels {
-		slice.Labels[key] = value
-	}
-	for i, node := range nodes {
-		name, notReady := strings.CutSuffix(node, "!")
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &name,
-			Conditions: discoveryv1.EndpointConditions{Ready: new(!notReady)}})
-	}
-	w.set(slice)
+func (f *fixture) publish(suffix string, nodes ...string) {
+	f.t.Helper()
+	source := f.services()[sourceName]
+	slice := testobject.SourceSlice(source, sourceName+"-"+suffix, nodes...)
+	maps.Copy(slice.Labels, source.Labels)
+	f.set(slice)
 	settle()
 }
 
 // slice returns the EndpointSlice that the API server has.
-func (w *hostnamesWorld) slice(name string) *discoveryv1.EndpointSlice {
-	w.t.Helper()
-	slice, err := w.kube.DiscoveryV1().EndpointSlices("default").Get(w.t.Context(), name, metav1.GetOptions{})
+func (f *fixture) slice(name string) *discoveryv1.EndpointSlice {
+	f.t.Helper()
+	slice, err := f.kube.DiscoveryV1().EndpointSlices("default").Get(f.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return slice.DeepCopy()
 }
 
 // names returns the published names, with their addresses.
-func (w *hostnamesWorld) names() []string {
-	w.t.Helper()
-	list, err := w.kube.DiscoveryV1().EndpointSlices("default").List(w.t.Context(),
+func (f *fixture) names() []string {
+	f.t.Helper()
+	list, err := f.kube.DiscoveryV1().EndpointSlices("default").List(f.t.Context(),
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=demo"})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	var names []string
 	for _, slice := range list.Items {
@@ -95,37 +73,28 @@ func (w *hostnamesWorld) names() []string {
 	return names
 }
 
-func (w *hostnamesWorld) want(what string, names ...string) {
-	w.t.Helper()
-	if got := w.names(); !slices.Equal(got, names) {
-		w.t.Errorf("%s: %q, want %q", what, got, names)
+func (f *fixture) want(what string, names ...string) {
+	f.t.Helper()
+	if got := f.names(); !slices.Equal(got, names) {
+		f.t.Errorf("%s: %q, want %q", what, got, names)
 	}
 }
 
-func (w *hostnamesWorld) edit(edit func(*v1alpha1.LocalService)) {
-	w.t.Helper()
-	w.fixture.edit(func(ls *v1alpha1.LocalService) {
-		ls.Generation++
-		edit(ls)
-	})
-	settle()
-}
-
 // wantReady checks the condition Ready and the numbers, abbreviated.
-func (w *hostnamesWorld) wantReady(want string) {
-	w.t.Helper()
-	status := w.localService().Status
+func (f *fixture) wantReady(want string) {
+	f.t.Helper()
+	status := f.localService().Status
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	got := fmt.Sprintf("%s %s %s, %d Services", c.Status, c.Reason, status.Ready, status.Services)
 	if got != want {
-		w.t.Errorf("%s, want %s", got, want)
+		f.t.Errorf("%s, want %s", got, want)
 	}
 }
 
 // TestHostnames: there are two Services, a copy of each EndpointSlice, one write for each change, and none at rest.
 func TestHostnames(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b.example.com")},
-		func(w *hostnamesWorld) {
+		func(w *fixture) {
 			w.expect("writes", []string{"create services demo", "create services " + sourceName,
 				"patch localservices/status demo 2/2 not Ready: NoEndpointSlices, Progressing"}, w.writes())
 			w.publish("1", "a", "b.example.com!", "gone")
@@ -161,7 +130,7 @@ func TestHostnamesGroups(t *testing.T) {
 	})
 	nodes := []runtime.Object{testNode("a", "zone=x", "os=linux"), testNode("b", "zone=x", "os=linux"),
 		testNode("c", "zone=x", "os=other"), testNode("d", "os=linux"), testNode("e", "os=linux")}
-	inHostnamesWorld(t, ls, nodes, func(w *hostnamesWorld) {
+	inHostnamesWorld(t, ls, nodes, func(w *fixture) {
 		w.publish("1", "a", "b", "c", "d")
 		w.want("first", "x=10.0.0.1", "x=10.0.0.2")
 		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
@@ -183,7 +152,7 @@ func TestHostnamesGroups(t *testing.T) {
 func TestChangeOfMode(t *testing.T) {
 	retired := plan.RetireAfter + 2*time.Second
 	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a", "zone=x"), testNode("b", "zone=x")},
-		func(w *hostnamesWorld) {
+		func(w *fixture) {
 			w.set(testSlice("demo-a", true))
 			settle()
 			w.wantReady("True ServicesInPlace 1/2, 2 Services")

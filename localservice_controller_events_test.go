@@ -187,7 +187,7 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 		f.expect("writes", []string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
 			f.writes())
 		f.set(testNode("node2"))
-		f.edit(func(ls *v1alpha1.LocalService) { ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true })
+		f.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
 		time.Sleep(30 * time.Second)
 		f.expect("writes before they are observed", nil, f.writes())
 		services.Add(f.services()["demo-node1"])

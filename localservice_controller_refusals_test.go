@@ -127,7 +127,7 @@ func TestMostRefused(t *testing.T) {
 // TestTerminatingNamespace: while the namespace is being deleted, few writes are tried, and nothing is reported.
 func TestTerminatingNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(selectSSD))
+		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(onSSD))
 		terminating := apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("terminating"))
 		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {

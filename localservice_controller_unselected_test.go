@@ -10,29 +10,22 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func selectTypo(ls *v1alpha1.LocalService) {
-	ls.Generation, ls.Spec.NodeSelector = ls.Generation+1, map[string]string{"disk": "sdd"}
-}
-
-func selectSSD(ls *v1alpha1.LocalService) {
-	ls.Generation, ls.Spec.NodeSelector = ls.Generation+1, map[string]string{"disk": "ssd"}
-}
+func onTypo(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
 
 // TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes no Service
 // of a node that exists. When it matches again, everything continues as usual.
 func TestUnselected(t *testing.T) {
 	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(selectSSD))
+		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(onSSD))
 		stop := f.startLocalServices()
 		settle()
 		f.writes()
 		f.recorded()
 		f.edit(func(ls *v1alpha1.LocalService) {
-			selectTypo(ls)
+			onTypo(ls)
 			ls.Spec.Ports[0].Port = 81 // The Services stay unchanged.
 		})
-		settle()
 		f.expect("writes after a mistake", []string{kept}, f.writes())
 		f.expect("events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so the ` +
 			"Services of nodes that exist are kept, and their names still work (2). Correct spec.nodeSelector or the " +
@@ -48,8 +41,7 @@ func TestUnselected(t *testing.T) {
 			"delete services demo-b") {
 			t.Errorf("writes after a node was deleted: %v", writes)
 		}
-		f.edit(selectSSD)
-		settle()
+		f.edit(onSSD)
 		if s := f.services(); len(s) != 1 || s["demo-a"].Spec.Ports[0].Port != 81 {
 			t.Errorf("%d Services after the correction", len(s))
 		}
@@ -68,10 +60,10 @@ func TestUnselected(t *testing.T) {
 // TestUnselectedHostnames: no name is removed by a nodeSelector that matches no node, and all follow the pods. A new
 // LocalService that selects nothing publishes nothing.
 func TestUnselectedHostnames(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode, selectSSD), []runtime.Object{testNode("a", "disk=ssd"),
-		testNode("b", "disk=ssd")}, func(w *hostnamesWorld) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode, onSSD), []runtime.Object{testNode("a", "disk=ssd"),
+		testNode("b", "disk=ssd")}, func(w *fixture) {
 		w.publish("1", "a", "b")
-		w.edit(selectTypo)
+		w.edit(onTypo)
 		w.wantReady("False NoNodesSelected 0/0, 2 Services")
 		w.want("names after a mistake", "a=10.0.0.1", "b=10.0.0.2")
 		w.publish("1", "b!")
@@ -80,12 +72,12 @@ func TestUnselectedHostnames(t *testing.T) {
 		w.remove(testNode("b"))
 		settle()
 		w.want("names when a node is gone", "a=10.0.0.2!")
-		w.edit(selectSSD)
+		w.edit(onSSD)
 		w.want("names when it is corrected", "a=10.0.0.2!")
 		w.wantReady("True NoPodsReady 0/1, 2 Services")
 	})
-	inHostnamesWorld(t, testLocalService(hostnamesMode, selectTypo), []runtime.Object{testNode("a")},
-		func(w *hostnamesWorld) {
+	inHostnamesWorld(t, testLocalService(hostnamesMode, onTypo), []runtime.Object{testNode("a")},
+		func(w *fixture) {
 			w.wantReady("False NoNodesSelected 0/0, 0 Services")
 			w.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: NoNodesSelected"}, w.writes())
 		})

@@ -57,8 +57,6 @@ func TestPodsSyncWrites(t *testing.T) {
 		writes  []string
 	}{
 		"scheduled and selected": {false, []runtime.Object{testLocalService(), testPod("p")}, label("node1")},
-		"labelled already": {true, []runtime.Object{testPod("p",
-			withLabels(map[string]string{"vm/rack": "node1"}))}, nil},
 		"a stale label of the template": {false, []runtime.Object{testLocalService(),
 			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node2"}))}, label("node1")},
 		"not scheduled yet": {false, []runtime.Object{testLocalService(),
@@ -68,8 +66,6 @@ func TestPodsSyncWrites(t *testing.T) {
 		"no labels, and all are labelled": {true, []runtime.Object{testPod("p", withLabels(nil))}, label("node1")},
 		"selected in another namespace": {false, []runtime.Object{
 			testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
-		"all pods": {true, []runtime.Object{testPod("p",
-			withLabels(map[string]string{"app": "other"}))}, label("node1")},
 		"selected only in mode Hostnames, beside one that is invalid": {false, []runtime.Object{
 			testLocalService(hostnamesMode), testLocalService(func(ls *v1alpha1.LocalService) {
 				ls.Name, ls.Spec.Selector = "other", nil

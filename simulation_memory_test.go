@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing/synctest"
 	"unsafe"
 
@@ -39,7 +38,7 @@ type memory struct {
 }
 
 // looked has the packages whose types are searched.
-var looked = []string{"github.com/localservice-dev/", "k8s.io/client-go/util/workqueue", "golang.org/x/sync/"}
+var looked = []string{"github.com/localservice-dev/", "k8s.io/client-go/util/workqueue"}
 
 func (m *memory) walk(path string, v reflect.Value) {
 	switch v.Kind() {
@@ -82,20 +81,13 @@ func (m *memory) isCache(path string, v reflect.Value) bool {
 	if !v.CanAddr() {
 		return false
 	}
-	switch c := reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Interface().(type) {
-	case *sync.Map:
-		c.Range(func(key, _ any) bool {
-			m.check(path, reflect.ValueOf(key))
-			return true
-		})
-	case *utilcache.LRUExpireCache:
+	c, isCache := reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Interface().(*utilcache.LRUExpireCache)
+	if isCache {
 		for _, key := range c.Keys() { // without those that have expired
 			m.check(path, reflect.ValueOf(key))
 		}
-	default:
-		return false
 	}
-	return true
+	return isCache
 }
 
 // check checks whether the key of an entry is, or contains, that of a deleted object.

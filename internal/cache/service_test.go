@@ -17,8 +17,6 @@ import (
 
 const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
-var _ plan.Service = (*Service)(nil)
-
 // trimmed returns what the cache keeps of a Service. It does not change the Service.
 func trimmed(t *testing.T, full *corev1.Service) *Service {
 	t.Helper()
@@ -36,11 +34,6 @@ func wholeOf(t *testing.T, ls *v1alpha1.LocalService, node string) *corev1.Servi
 		t.Fatal(err)
 	}
 	return testobject.Stored(templates[0].Service(node))
-}
-
-func generated(t *testing.T, ls *v1alpha1.LocalService, node string) *Service {
-	t.Helper()
-	return trimmed(t, wholeOf(t, ls, node))
 }
 
 // TestServiceIsWhole: the cache keeps everything of our Services that plans read, and shares it between nodes.

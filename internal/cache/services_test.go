@@ -16,9 +16,9 @@ import (
 func TestOwned(t *testing.T) {
 	c := newCaches(t)
 	of := func(uid types.UID, namespace, node string) *Service {
-		return generated(t, testobject.LocalService(func(ls *v1alpha1.LocalService) {
+		return trimmed(t, wholeOf(t, testobject.LocalService(func(ls *v1alpha1.LocalService) {
 			ls.UID, ls.Namespace = uid, namespace
-		}), node)
+		}), node))
 	}
 	expect := func(when string, want ...string) {
 		t.Helper()

@@ -53,13 +53,11 @@ func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
 	return out
 }
 
-// newCollector registers a collector of LocalServices with a registry of its own.
-func newCollector(all ...*v1alpha1.LocalService) metrics.KubeRegistry {
-	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(&Collector{
+// collector returns a collector of LocalServices, and of when something was received for caches.
+func collector(received map[string]time.Time, all ...*v1alpha1.LocalService) *Collector {
+	return &Collector{
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) },
-		LastReceived:  func() map[string]time.Time { return nil }})
-	return registry
+		LastReceived:  func() map[string]time.Time { return received }}
 }
 
 func localService(name string, mode v1alpha1.Mode, nodes, services, ready int32,
@@ -76,7 +74,8 @@ func is(name, status, reason string) metav1.Condition {
 
 // TestCollector: the collector counts LocalServices, whatever their status contains.
 func TestCollector(t *testing.T) {
-	got := series(t, newCollector(
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(collector(nil,
 		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
 			is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
@@ -91,6 +90,7 @@ func TestCollector(t *testing.T) {
 		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
 			is("Progressing", "Unknown", "random-18")),
 	))
+	got := series(t, registry)
 	some := maps.Clone(got)
 	maps.DeleteFunc(some, func(_ string, value float64) bool { return value == 0 })
 	want := map[string]float64{
@@ -126,15 +126,12 @@ func TestCollector(t *testing.T) {
 
 // TestCacheAge: the age is the time since something was received. Before that there is none.
 func TestCacheAge(t *testing.T) {
-	registry := metrics.NewKubeRegistry()
-	var received map[string]time.Time
-	registry.CustomMustRegister(&Collector{
-		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return func(func(*v1alpha1.LocalService) bool) {} },
-		LastReceived:  func() map[string]time.Time { return received }})
+	registry, received := metrics.NewKubeRegistry(), map[string]time.Time{}
+	registry.CustomMustRegister(collector(received))
 	if _, there := series(t, registry)["cache_age_seconds{resource=nodes}"]; there {
 		t.Error("there is an age before anything was received")
 	}
-	received = map[string]time.Time{"nodes": time.Now().Add(-time.Minute)}
+	received["nodes"] = time.Now().Add(-time.Minute)
 	if age := series(t, registry)["cache_age_seconds{resource=nodes}"]; age < 60 || age > 120 {
 		t.Errorf("the age is %g s", age)
 	}
@@ -142,12 +139,8 @@ func TestCacheAge(t *testing.T) {
 
 // TestLint: names, units and help texts follow the rules of Prometheus, and every metric has a prefix and is ALPHA.
 func TestLint(t *testing.T) {
-	Register(&Collector{
-		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
-			return slices.Values([]*v1alpha1.LocalService{
-				localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))})
-		},
-		LastReceived: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} }})
+	Register(collector(map[string]time.Time{"nodes": time.Now()},
+		localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))))
 	families := gather(t, legacyregistry.DefaultGatherer)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/localservice-dev/local-service-controller/internal/testobject"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -25,21 +26,7 @@ func byName(all ...apiSlice) map[string]EndpointSlice {
 
 // sourceSlice returns an EndpointSlice as Kubernetes creates it for the Source, with a ready pod on each node.
 func sourceSlice(source Service, name string, nodes ...string) apiSlice {
-	s := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
-			Labels: map[string]string{discoveryv1.LabelManagedBy: KubernetesSliceManager},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-				&metav1.ObjectMeta{Name: source.GetName(), UID: source.GetUID()},
-				corev1.SchemeGroupVersion.WithKind("Service"))}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
-	}
-	for _, node := range nodes {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0." + node}, NodeName: &node,
-			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
-			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: "p" + node}})
-	}
-	return fromAPI(s)
+	return fromAPI(testobject.SourceSlice(source, name, nodes...))
 }
 
 // copies returns what makes the copy of an EndpointSlice, edited.

@@ -2,7 +2,11 @@
 package testobject
 
 import (
+	"fmt"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -27,25 +31,13 @@ func LocalService(edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
 	return ls
 }
 
-// Stored returns a Service as the API server stores it: with defaults, allocated addresses and ports, and a status that
-// somebody has written.
+// Stored returns a Service of a template, or one that was stored before, as the API server stores it: with families,
+// allocated addresses and ports, and a status that somebody has written. Templates have the API server's defaults.
 func Stored(service *corev1.Service) *corev1.Service {
 	s := service.DeepCopy()
 	s.UID = types.UID("uid-" + s.Name)
 	s.ResourceVersion = "7"
 	spec := &s.Spec
-	if spec.Type == "" {
-		spec.Type = corev1.ServiceTypeClusterIP
-	}
-	if spec.SessionAffinity == "" {
-		spec.SessionAffinity = corev1.ServiceAffinityNone
-	}
-	if spec.InternalTrafficPolicy == nil {
-		spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
-	}
-	if spec.IPFamilyPolicy == nil {
-		spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
-	}
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
@@ -78,6 +70,33 @@ func ForeignService(name string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
 		UID:    types.UID("foreign-" + name),
 		Labels: map[string]string{v1alpha1.OwnerLabelKey: "demo"}}}
+}
+
+// SourceSlice returns an EndpointSlice in which Kubernetes publishes the pods of a Service: one on each node, ready
+// unless the name ends in !.
+func SourceSlice(source interface {
+	GetName() string
+	GetUID() types.UID
+}, name string, nodes ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
+			Labels: map[string]string{discoveryv1.LabelServiceName: source.GetName(),
+				discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
+				&metav1.ObjectMeta{Name: source.GetName(), UID: source.GetUID()},
+				corev1.SchemeGroupVersion.WithKind("Service"))}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
+	}
+	for i, node := range nodes {
+		node, notReady := strings.CutSuffix(node, "!")
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &node,
+			Conditions: discoveryv1.EndpointConditions{Ready: new(!notReady), Serving: new(true),
+				Terminating: new(false)},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p" + node}})
+	}
+	return s
 }
 
 // Specs are changes to LocalServices that together use every field, by what is special about them.

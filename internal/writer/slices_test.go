@@ -50,15 +50,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	}
 	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, nil,
 		func(name string) plan.Service { return all[name] })
-	source := f.names.Source
-	s1 := plan.SliceFromAPI(&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "s1", Namespace: "default",
-			Labels: map[string]string{discoveryv1.LabelManagedBy: plan.KubernetesSliceManager},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-				&metav1.ObjectMeta{Name: source.GetName(), UID: source.GetUID()},
-				corev1.SchemeGroupVersion.WithKind("Service"))}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, NodeName: new("a")}}})
+	s1 := plan.SliceFromAPI(testobject.SourceSlice(f.names.Source, "s1", "a"))
 	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
 	create, _ := f.names.Change("s1")
 	f.live = f.names.Copy(&create)

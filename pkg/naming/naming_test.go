@@ -34,6 +34,8 @@ func TestNamesGolden(t *testing.T) {
 			"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo"},
 		{"demo", node253, "demo-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq",
 			"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-l7hqmxnvtq"},
+		{"demo", "rack1.row2." + node253, "demo-rack1-row2-" + strings.Repeat("a", 36) + "-6ygc2pb7ap",
+			"rack1.row2." + strings.Repeat("a", 41) + "-6ygc2pb7ap"},
 		{name52, "k8s03", name52 + "-k8s03", "k8s03"},
 		{name52, node63, "ssssssssssssssssssssssssssssssssssssssssssssssssssss-opoptfsboi", node63},
 	} {
@@ -61,22 +63,6 @@ func TestHostnamesGolden(t *testing.T) {
 		if got := Hostname(value); got != want {
 			t.Errorf("Hostname(%q) = %q, want %q", value, got, want)
 		}
-	}
-}
-
-// TestNamesReadable: a hashed name begins with as much of the node's name as fits.
-func TestNamesReadable(t *testing.T) {
-	if got := ServiceName("demo", "worker-0.example.com"); !strings.HasPrefix(got, "demo-worker-0-example-com-") {
-		t.Errorf("not readable: %s", got)
-	}
-	if got := ServiceName("demo", node253); len(got) != 63 {
-		t.Errorf("%q has %d characters, want all 63 used", got, len(got))
-	}
-	if got := NodeLabelValue(node253); len(got) != 63 {
-		t.Errorf("%q has %d characters, want all 63 used", got, len(got))
-	}
-	if got := NodeLabelValue("rack1.row2." + node253); !strings.HasPrefix(got, "rack1.row2.") {
-		t.Errorf("the dots are lost: %s", got)
 	}
 }
 
