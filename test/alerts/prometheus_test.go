@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -135,22 +134,6 @@ func (p *prometheus) get(ctx context.Context, path string, parameters url.Values
 		return fmt.Errorf("Prometheus: %s %v: %s", path, parameters, answer.Error)
 	}
 	return nil
-}
-
-// series is a time series: its labels, and its values by time.
-type series struct {
-	Metric map[string]string `json:"metric"`
-	Values [][2]any          `json:"values"`
-}
-
-// queryRange evaluates an expression over a time.
-func (p *prometheus) queryRange(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]series,
-	error) {
-	unix := func(at time.Time) string { return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64) }
-	var result struct{ Result []series }
-	err := p.get(ctx, "query_range", url.Values{"query": {expr}, "start": {unix(from)}, "end": {unix(to)},
-		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}}, &result)
-	return result.Result, err
 }
 
 // query evaluates an expression now, and returns how many series there are.
