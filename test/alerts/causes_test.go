@@ -115,32 +115,8 @@ func takenName(s *scene) (cure func()) {
 
 // contestedField creates a policy that sets a field of all Services.
 func contestedField(s *scene) (cure func()) {
-	s.Apply(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: NAMESPACE}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
-    resourceRules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [services]}]
-  reinvocationPolicy: Never
-  mutations:
-  - patchType: JSONPatch
-    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec/publishNotReadyAddresses", value: true}]'}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: NAMESPACE}
-spec: {policyName: NAMESPACE}
-`)
-	s.Eventually("the policy is in force", func(ctx context.Context) error {
-		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-		service, err := s.ServiceClient().Create(ctx, framework.NewForeignService("any", nil), dry)
-		if err == nil && !service.Spec.PublishNotReadyAddresses {
-			err = fmt.Errorf("it changes nothing")
-		}
-		return err
-	})
+	s.Mutate(`[JSONPatch{op: "add", path: "/spec/publishNotReadyAddresses", value: true}]`,
+		func(spec *corev1.ServiceSpec) bool { return spec.PublishNotReadyAddresses })
 	s.AddNodes("a", "b")
 	s.Create("demo")
 	return func() {
@@ -165,21 +141,7 @@ func manyServices(s *scene) (cure func()) {
 
 // refusedLabels makes a policy forbid the node label, while pods are created one after the other, as in a rollout.
 func refusedLabels(s *scene) (cure func()) {
-	allow := s.Apply(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAMESPACE-labels}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
-    resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
-  validations: [{expression: "!('vm/rack' in object.metadata.?labels.orValue({}))", message: no labels of others}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAMESPACE-labels}
-spec: {policyName: NAMESPACE-labels, validationActions: [Deny]}
-`)
+	allow := s.Deny("pods", "UPDATE", "!('vm/rack' in object.metadata.?labels.orValue({}))")
 	node := s.AddNodes("a")[0]
 	s.CreateReady("demo")
 	s.WaitServiceAccount()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -73,33 +71,13 @@ func TestReplacementIsRefused(t *testing.T) {
 	}
 }
 
-// denyingPolicy makes the API server refuse some requests in the scene's namespace.
-const denyingPolicy = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAMESPACE}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
-    resourceRules: [{operations: [OPERATION], apiGroups: [GROUP], apiVersions: ["*"], resources: [RESOURCE]}]
-  validations: [{expression: ALLOWED, message: refused by a policy}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAMESPACE}
-spec: {policyName: NAMESPACE, validationActions: [Deny]}
-`
-
-// deny makes the API server refuse requests for a resource in this scene's namespace for which a CEL expression is
-// false, until the function that it returns is called. The resource may have its group after a dot. Because policies
-// take a moment to come into force, both wait until a request that changes nothing is refused, or no longer is.
+// deny is Deny with waits: because policies take a moment to come into force, both wait until a request that changes
+// nothing is refused, or no longer is.
 func (s *scene) deny(
 	resource, operation, allowed string, try func(ctx context.Context, dryRun []string) error,
 ) (stop func()) {
 	s.T.Helper()
-	kind := schema.ParseGroupResource(resource)
-	undo := s.Apply(strings.NewReplacer("OPERATION", operation, "GROUP", strconv.Quote(kind.Group), "RESOURCE",
-		kind.Resource, "ALLOWED", strconv.Quote(allowed)).Replace(denyingPolicy))
+	undo := s.Deny(resource, operation, allowed)
 	waitUntil := func(refused bool) {
 		s.T.Helper()
 		s.Eventually(fmt.Sprintf("the policy is in force: %t", refused), func(ctx context.Context) error {
