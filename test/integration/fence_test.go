@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -24,11 +23,8 @@ type fence struct {
 
 const fenceName = "fence"
 
-// freeFences has the fences of the shared cluster that no test uses. Making one takes longer than passing it.
-var freeFences struct {
-	sync.Mutex
-	fences []*fence
-}
+// freeFences has fences of the shared cluster that no test uses. Making one takes longer than passing it.
+var freeFences = make(chan *fence, 100)
 
 // newFence returns a fence for this test. Call it some time before the fence is needed.
 func (s *scene) newFence() *fence {
@@ -36,30 +32,18 @@ func (s *scene) newFence() *fence {
 	if s.Cluster != shared {
 		return s.makeFence(newScene(s.T, s.Cluster, s.Namespace+"-fence"))
 	}
-	f := takeFence()
-	if f == nil {
+	var f *fence
+	select {
+	case f = <-freeFences:
+	default:
 		f = s.makeFence(&scene{s.KeepScene(s.T, fenceName)})
 	}
 	s.T.Cleanup(func() {
 		if !s.T.Failed() { // Otherwise it may be what has failed.
-			freeFences.Lock()
-			defer freeFences.Unlock()
-			freeFences.fences = append(freeFences.fences, f)
+			freeFences <- f
 		}
 	})
 	return &fence{scene: f.in(s.T), node: f.node}
-}
-
-func takeFence() *fence {
-	freeFences.Lock()
-	defer freeFences.Unlock()
-	last := len(freeFences.fences) - 1
-	if last < 0 {
-		return nil
-	}
-	f := freeFences.fences[last]
-	freeFences.fences = freeFences.fences[:last]
-	return f
 }
 
 func (s *scene) makeFence(in *scene) *fence {
