@@ -121,16 +121,10 @@ func (w *world) settle(what string) {
 func (w *world) readLog(audit *framework.Audit) {
 	requests := audit.Since(w.marks[audit])
 	w.marks[audit] += framework.Mark(len(requests))
-	for i := range requests {
-		r := &requests[i]
-		if r.ObjectRef.Namespace != w.Namespace || !framework.IsByController(r) ||
-			framework.Resource(r) != "services" ||
-			strings.Contains(r.RequestURI, "dryRun=") {
-			continue
-		}
+	for _, r := range requests.ByController().Namespace(w.Namespace).Resource("services").Writes() {
 		var b bounds
 		switch {
-		case !framework.Failed(r):
+		case !framework.Failed(&r):
 			b = bounds{1, 1}
 		case r.ResponseStatus.Code == http.StatusGatewayTimeout:
 			b = bounds{0, 1}

@@ -128,11 +128,8 @@ func (rs Requests) Where(keep func(*Request) bool) Requests {
 	return kept
 }
 
-// IsByController reports whether a request is one of a local-service-controller.
-func IsByController(r *Request) bool { return strings.HasPrefix(r.UserAgent, controllerAgent) }
-
 // ByController returns the requests of local-service-controllers.
-func (rs Requests) ByController() Requests { return rs.Where(IsByController) }
+func (rs Requests) ByController() Requests { return rs.By(controllerAgent) }
 
 // By returns the requests of clients whose user agent has this prefix.
 func (rs Requests) By(agent string) Requests {
