@@ -29,7 +29,7 @@ func TestFanOut(t *testing.T) {
 		if !slices.Contains(nodes, node) {
 			t.Errorf("Service %s is for no node", name)
 		}
-		s.checkFollows(ls, service, node)
+		s.Must(followsError(ls, service, node))
 		for _, entry := range service.ManagedFields {
 			if entry.Manager != "local-service-controller" {
 				t.Errorf("Service %s was also written by %s", name, entry.Manager)
