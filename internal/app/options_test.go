@@ -7,20 +7,42 @@ import (
 	"testing"
 )
 
-// TestUnparsableFlags: the error is in the last lines of the log, and no list of all flags follows it.
-func TestUnparsableFlags(t *testing.T) {
-	for arg, want := range map[string]string{
-		"-no-such-flag": "flag provided but not defined: -no-such-flag",
-		"-workers=many": `invalid value "many" for flag -workers: parse error`,
-		"-profiling=x":  `invalid boolean value "x" for -profiling: parse error`,
+// TestWrongFlags: the errors are in the last lines of the log, and no list of all flags is printed with them.
+func TestWrongFlags(t *testing.T) {
+	for _, test := range [][]string{ // the flags, and what is said about them
+		{"-no-such-flag", "flag provided but not defined: -no-such-flag"},
+		{"-workers=many", `invalid value "many" for flag -workers: parse error`},
+		{"-profiling=x", `invalid boolean value "x" for -profiling: parse error`},
+		{"-workers=0 -write-concurrency=0", "-workers=0 must be at least 1", "-write-concurrency=0 must be at least 1"},
+		{"--workers=0", "-workers=0 must be at least 1"},
+		{"-resync-period=-1s", "-resync-period=-1s must not be negative"},
+		{"-leader-election-lease-duration=2s", "-leader-election-lease-duration=2s must be at least 3s"},
+		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x",
+			"-metrics-tls-cert-file and -metrics-tls-key-file need each"},
+		{"-metrics-tls-cert-file=x -metrics-tls-key-file=y", "-metrics-tls-cert-file needs -metrics-secure-address"},
+		{"-namespaces=", "flag -namespaces: it has an empty name: leave the flag out to work in all namespaces"},
+		{"-namespaces=a,,b", "flag -namespaces: it has an empty name"},
+		{"-namespaces=a,b,a", "flag -namespaces: it has a twice"},
+		{"-namespaces=a,B", `flag -namespaces: "B" cannot be the name of a namespace`, "lower case"},
+		{"-node-label-key=a_/b", "-node-label-key=a_/b is no label key"},
+		{"-node-label-key=", "-node-label-key= is no label key"},
+		{"-node-label-key=owner", "-node-label-key=owner", "choose another one"},
+		{"-logging-format=xml", "xml"},
+		{"kubeconfig=FILE", `unexpected argument "kubeconfig=FILE"`, "flags begin with a dash"},
 	} {
 		var stdout, stderr strings.Builder
-		_, err := NewOptions([]string{arg}, &stdout, &stderr)
+		_, err := NewOptions(strings.Fields(test[0]), &stdout, &stderr)
 		if err == nil || errors.Is(err, flag.ErrHelp) {
-			t.Errorf("%s: the error is %v", arg, err)
+			t.Errorf("%s: the error is %v", test[0], err)
 		}
-		if got, want := stderr.String(), want+"\n"+seeHelp+"\n"; got != want || stdout.String() != "" {
-			t.Errorf("%s: printed\n%s\nwant\n%s", arg, got, want)
+		got := stderr.String()
+		for _, want := range test[1:] {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: the output lacks %q:\n%s", test[0], want, got)
+			}
+		}
+		if !strings.HasSuffix(got, "\n"+seeHelp+"\n") || strings.Contains(got, "\n  -") || stdout.String() != "" {
+			t.Errorf("%s: printed\n%s\n%s", test[0], stdout.String(), got)
 		}
 	}
 }

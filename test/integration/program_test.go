@@ -18,54 +18,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-func TestWrongFlags(t *testing.T) {
-	t.Parallel()
-	for _, test := range [][]string{ // the flags, and what is said about them
-		{"-workers=0 -write-concurrency=0", "-workers=0 must be at least 1", "-write-concurrency=0 must be at least 1"},
-		{"--workers=0", "-workers=0 must be at least 1"},
-		{"-resync-period=-1s", "-resync-period=-1s must not be negative"},
-		{"-leader-election-lease-duration=2s", "-leader-election-lease-duration=2s must be at least 3s"},
-		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x",
-			"-metrics-tls-cert-file and -metrics-tls-key-file need each"},
-		{"-metrics-tls-cert-file=x -metrics-tls-key-file=y", "-metrics-tls-cert-file needs -metrics-secure-address"},
-		{"-namespaces=", "flag -namespaces: it has an empty name: leave the flag out to work in all namespaces"},
-		{"-namespaces=a,,b", "flag -namespaces: it has an empty name"},
-		{"-namespaces=a,b,a", "flag -namespaces: it has a twice"},
-		{"-namespaces=a,B", `flag -namespaces: "B" cannot be the name of a namespace`, "lower case"},
-		{"-node-label-key=a_/b", "-node-label-key=a_/b is no label key"},
-		{"-node-label-key=", "-node-label-key= is no label key"},
-		{"-node-label-key=owner", "-node-label-key=owner", "choose another one"},
-		{"-logging-format=xml", "xml"},
-		{"kubeconfig=FILE", `unexpected argument "kubeconfig=FILE"`, "flags begin with a dash"},
-	} {
-		t.Run(test[0], func(t *testing.T) {
-			t.Parallel()
-			wantOutput(t, 2, nil, strings.Fields(test[0]),
-				append(test[1:], "\nRun local-service-controller -help for all flags.")...)
-		})
-	}
-}
-
-// wantOutput fails unless the program ends with an exit code, and prints these texts but no trace of a crash.
-func wantOutput(t *testing.T, wantCode int, env, args []string, texts ...string) {
-	t.Helper()
-	exitCode, out := framework.RunProgram(t, env, args...)
-	if exitCode != wantCode {
-		t.Errorf("exit code %d; want %d", exitCode, wantCode)
-	}
-	for _, text := range texts {
-		if !strings.Contains(out, text) {
-			t.Errorf("the output lacks %q", text)
-		}
-	}
-	if strings.Contains(out, "goroutine ") {
-		t.Error("the output has a stack trace")
-	}
-	if t.Failed() {
-		t.Logf("the output:\n%s", out)
-	}
-}
-
+// TestProgramEndsByItself tests when the program ends, its exit codes, and that it says why, without a stack trace.
 func TestProgramEndsByItself(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,6 +40,7 @@ func TestProgramEndsByItself(t *testing.T) {
 		{"help", 0, nil, []string{"-help"},
 			[]string{"gives every node a Service of its own", "-kubeconfig", "-leader-elect", "-logging-format"}},
 		{"version", 0, nil, []string{"-version"}, []string{"local-service-controller version v"}},
+		{"wrong flag", 2, nil, []string{"-workers=0"}, []string{"-workers=0 must be at least 1"}},
 		{"no cluster", 1, nil, nil,
 			[]string{"there is no cluster to work for: say which with -kubeconfig=FILE or $KUBECONFIG"}},
 		{"no such kubeconfig", 1, nil, []string{"-kubeconfig=/nonexistent/config"},
@@ -108,7 +62,21 @@ func TestProgramEndsByItself(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			wantOutput(t, test.exitCode, test.env, test.args, test.says...)
+			exitCode, out := framework.RunProgram(t, test.env, test.args...)
+			if exitCode != test.exitCode {
+				t.Errorf("exit code %d; want %d", exitCode, test.exitCode)
+			}
+			for _, text := range test.says {
+				if !strings.Contains(out, text) {
+					t.Errorf("the output lacks %q", text)
+				}
+			}
+			if strings.Contains(out, "goroutine ") {
+				t.Error("the output has a stack trace")
+			}
+			if t.Failed() {
+				t.Logf("the output:\n%s", out)
+			}
 		})
 	}
 }
