@@ -5,16 +5,24 @@ package browser
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
+
+// pictures is the folder for pictures of the page: docs has three of the tests here, and two of test/integration.
+var pictures = flag.String("pictures", "",
+	"whole path of the directory to put the pictures of `kubectl localservice view` in")
 
 // Page is an open page.
 type Page struct {
@@ -126,6 +134,22 @@ func Eventually[T any](p *Page, expression string, want T) {
 	})
 	if err != nil {
 		p.t.Fatalf("%v\nthe page says:\n%s\n%s", err, Eval[string](p, "document.body.innerText"), p.about())
+	}
+}
+
+// Picture takes one of the pictures in docs, if they are asked for, in a light or dark scheme.
+func (p *Page) Picture(name, scheme string) {
+	p.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	var png []byte
+	p.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Evaluate(`schedule(true)`, nil))
+	Eventually(p, `scheduled`, false)
+	p.Do(chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644); err != nil {
+		p.t.Fatal(err)
 	}
 }
 

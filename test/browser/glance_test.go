@@ -1,14 +1,10 @@
 package browser_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -16,9 +12,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 	"github.com/localservice-dev/local-service-controller/test/browser"
 )
-
-// pictures is the folder for pictures of the page: docs has three of them, and two of test/integration.
-var pictures = flag.String("pictures", "", "whole path of the directory to put pictures of the page in")
 
 // longName is as long as the name of a LocalService can be.
 const longName = "very-long-name-of-a-local-service-of-a-team-far-away"
@@ -79,7 +72,7 @@ func TestProblemsFirst(t *testing.T) {
 		"1|ImagePullBackOff|image-cache|n0007\n"+
 		"100|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
 	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
-	picture(t, page, "view-100", "light")
+	page.Picture("view-100", "light")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "11 of 100 nodes · 0 of 3 groups · 2 of 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
@@ -139,25 +132,9 @@ func TestMap(t *testing.T) {
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
 		"log-agent,dns-cache,image-cache,gpu-metrics")
-	picture(t, page, "view-5000", "dark")
+	page.Picture("view-5000", "dark")
 	page.Do(chromedp.Click(`#details .link`))
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "log-agent on n0009")
-}
-
-// picture takes one of the pictures in docs.
-func picture(t *testing.T, page *browser.Page, name, scheme string) {
-	t.Helper()
-	if *pictures == "" {
-		return
-	}
-	var png []byte
-	page.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Evaluate(`schedule(true)`, nil))
-	browser.Eventually(page, `scheduled`, false)
-	page.Do(chromedp.CaptureScreenshot(&png))
-	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestHeads: the names of LocalServices are never cut, in narrow columns and in wide ones, and opening details does not
@@ -198,7 +175,7 @@ func TestPhone(t *testing.T) {
 			t.Errorf("%s: the page is %d pixels wider than the screen", query, over)
 		}
 		if query == "view=table" {
-			picture(t, page, "view-phone", "light")
+			page.Picture("view-phone", "light")
 		}
 	}
 }

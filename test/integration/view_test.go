@@ -1,14 +1,10 @@
 package integration
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -20,10 +16,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/browser"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
-
-// pictures is the folder for pictures of the page: docs has two of them.
-var pictures = flag.String("pictures", "",
-	"whole path of the directory to put the pictures of `kubectl localservice view` in")
 
 // viewAddresses counts the addresses of pods.
 var viewAddresses atomic.Int32
@@ -145,23 +137,9 @@ func TestView(t *testing.T) {
 		})
 		browser.Eventually(page, fmt.Sprintf(`answering(columns.get(%q))`, s.Namespace+"/"+column), want)
 	}
-	if *pictures != "" {
-		picture(t, page)
-	}
+	page.Picture("view-light", "light")
+	page.Picture("view-dark", "dark")
 	// The page follows.
 	s.Must(s.PodClient().Delete(t.Context(), "image-cache-1", metav1.DeleteOptions{}))
 	browser.Eventually(page, cell("image-cache", nodes[0]), "Empty ")
-}
-
-// picture takes the pictures of the page.
-func picture(t *testing.T, page *browser.Page) {
-	for _, scheme := range []string{"light", "dark"} {
-		var png []byte
-		page.Do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: scheme}}),
-			chromedp.CaptureScreenshot(&png))
-		if err := os.WriteFile(filepath.Join(*pictures, "view-"+scheme+".png"), png, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
