@@ -46,7 +46,7 @@ test: test-unit ## Run all tests, and see that the benchmark works
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
 	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race -timeout 30m . ./internal/... ./pkg/... ./cmd/... ./artifacts/... ./hack/licenses
-	cd test && CGO_ENABLED=0 go test ./framework ./gitops ./browser
+	cd test && CGO_ENABLED=0 go test ./gitops ./browser
 	cd hack/bench && CGO_ENABLED=0 go test ./...
 
 .PHONY: simulate
