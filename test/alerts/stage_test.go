@@ -37,10 +37,8 @@ func newStage(t *testing.T) *stage {
 		ControlPlaneOnly: true,
 		Args:             []string{"--apiserver-flag=--service-cluster-ip-range=10.96.0.0/28"},
 	})}
-	deploy := framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml")
-	if out, err := st.Kubectl(t.Context(), "apply", "-f", deploy); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	st.RunKubectl(t, "apply", "-f",
+		framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml"))
 	return st
 }
 

@@ -32,21 +32,14 @@ func TestRecordForEachNode(t *testing.T) {
 	names := startServer(t, zone)
 	startExternalDNS(t, cluster, names.port)
 	recipe := framework.MustModuleFile(t, "artifacts", "examples", "recipes", "external-dns.yaml")
-	kubectl(t, cluster, "create", "--filename="+recipe)
+	cluster.RunKubectl(t, "create", "--filename="+recipe)
 
 	wantRecords(t, cluster, names, nodes...)
-	kubectl(t, cluster, "delete", "pod", "--selector=app=agents", "--field-selector=spec.nodeName="+nodes[1])
+	cluster.RunKubectl(t, "delete", "pod", "--selector=app=agents", "--field-selector=spec.nodeName="+nodes[1])
 	wantRecords(t, cluster, names, nodes...)
-	kubectl(t, cluster, "patch", "localservice", "agents", "--type=merge",
+	cluster.RunKubectl(t, "patch", "localservice", "agents", "--type=merge",
 		fmt.Sprintf(`--patch={"spec":{"nodeSelector":{%q:%q}}}`, corev1.LabelHostname, nodes[2]))
 	wantRecords(t, cluster, names, nodes[2])
-}
-
-func kubectl(t *testing.T, cluster *framework.Cluster, args ...string) {
-	t.Helper()
-	if _, err := cluster.Kubectl(t.Context(), args...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // startExternalDNS starts external-dns as the recipe says to, for a DNS server on loopback.

@@ -223,6 +223,16 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return stdout + stderr, err
 }
 
+// RunKubectl is Kubectl for a test.
+func (c *Cluster) RunKubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // Playground runs a command of the playground for this cluster, such as `run --node`.
 func (c *Cluster) Playground(ctx context.Context, stdin []byte, args ...string) (stdout, stderr string, err error) {
 	// Without KUBECONFIG, kubectl uses the one in the directory, and its caches are deleted with that.

@@ -28,21 +28,14 @@ func TestSecureMetrics(t *testing.T) {
 	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount
 	cluster := framework.NewCluster(t, controlPlane())
 	ctx := t.Context()
-	kubectl := func(args ...string) string {
-		t.Helper()
-		out, err := cluster.Kubectl(ctx, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
 	apply := func(name string) {
 		t.Helper()
-		kubectl("apply", "--validate=strict", "-f", framework.MustModuleFile(t, "artifacts", "deploy", name))
+		cluster.RunKubectl(t, "apply", "--validate=strict", "-f",
+			framework.MustModuleFile(t, "artifacts", "deploy", name))
 	}
 	apply("local-service-controller.yaml")
-	kubectl("create", "serviceaccount", "prometheus", "--namespace", namespace)
-	token := strings.TrimSpace(kubectl("create", "token", "prometheus", "--namespace", namespace))
+	cluster.RunKubectl(t, "create", "serviceaccount", "prometheus", "--namespace", namespace)
+	token := strings.TrimSpace(cluster.RunKubectl(t, "create", "token", "prometheus", "--namespace", namespace))
 
 	dir := t.TempDir()
 	certificate := func(host string) {
@@ -85,7 +78,7 @@ func TestSecureMetrics(t *testing.T) {
 	}
 	without("tokenreviews")
 	apply("metrics-secure.yaml")
-	kubectl("patch", "clusterrole", "local-service-metrics-auth", "--type=json",
+	cluster.RunKubectl(t, "patch", "clusterrole", "local-service-metrics-auth", "--type=json",
 		`--patch=[{"op": "test", "path": "/rules/1/resources/0", "value": "subjectaccessreviews"},
 			{"op": "remove", "path": "/rules/1"}]`)
 	without("subjectaccessreviews")
@@ -93,7 +86,7 @@ func TestSecureMetrics(t *testing.T) {
 	expect("no token", "", http.StatusUnauthorized, "first", "a bearer token is needed")
 	expect("no such token", "x", http.StatusUnauthorized, "first", "does not accept this token")
 	expect("no right", token, http.StatusForbidden, "first", "local-service-metrics-reader")
-	kubectl("create", "clusterrolebinding", "prometheus", "--clusterrole=local-service-metrics-reader",
+	cluster.RunKubectl(t, "create", "clusterrolebinding", "prometheus", "--clusterrole=local-service-metrics-reader",
 		"--serviceaccount="+namespace+":prometheus")
 	expect("all that it takes", token, http.StatusOK, "first", `localservice_objects{mode="Services"} 0`)
 	certificate("second")

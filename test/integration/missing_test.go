@@ -25,14 +25,8 @@ func TestWhatIsMissing(t *testing.T) {
 		"--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
 	cluster := framework.NewCluster(t, options)
 	ctx := t.Context()
-	kubectl := func(args ...string) {
-		t.Helper()
-		if _, err := cluster.Kubectl(ctx, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kubectl("create", "namespace", namespace)
-	kubectl("create", "serviceaccount", account, "--namespace", namespace)
+	cluster.RunKubectl(t, "create", "namespace", namespace)
+	cluster.RunKubectl(t, "create", "serviceaccount", account, "--namespace", namespace)
 	proxy := cluster.NewProxy(t, cluster.AccountKubeconfig(t, namespace, account))
 	proxy.Block()
 	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect",
@@ -85,7 +79,7 @@ func TestWhatIsMissing(t *testing.T) {
 		"grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)")
 
 	manifest := framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml")
-	kubectl("apply", "--validate=strict", "-f", manifest)
+	cluster.RunKubectl(t, "apply", "--validate=strict", "-f", manifest)
 	if err := controller.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
