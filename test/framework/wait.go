@@ -184,14 +184,6 @@ func (s *Scene) WaitServiceGone(name string) {
 	})
 }
 
-// WaitLocalServiceGone waits until there is no LocalService with a name.
-func (s *Scene) WaitLocalServiceGone(name string) {
-	s.T.Helper()
-	s.Eventually("LocalService "+name+" is gone", func(ctx context.Context) error {
-		return isGone(s.LocalServiceClient().Get(ctx, name, metav1.GetOptions{}))
-	})
-}
-
 // WaitNamespaceGone waits until the namespace of the scene is gone.
 func (s *Scene) WaitNamespaceGone() {
 	s.T.Helper()

@@ -179,9 +179,7 @@ func TestHostnamesDeletion(t *testing.T) {
 	before := s.MustOwn(s.CreateReady("demo", framework.WithHostnames), 2)
 	s.wantNames("a=10.1.0.1")
 	slice := s.published()
-	orphan := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}
-	s.Must(s.LocalServiceClient().Delete(t.Context(), "demo", orphan))
-	s.WaitLocalServiceGone("demo")
+	s.MustKubectl("delete", "localservice", "demo", "--cascade=orphan")
 	s.ResetCount()
 	pass()
 	s.WantNoWrites("of an orphan")

@@ -57,8 +57,7 @@ func TestNamespaces(t *testing.T) {
 	if denied := cluster.Audit.Since(began).ByController().Where(isForbidden); len(denied) > 0 {
 		t.Errorf("the controller was refused: %s", denied)
 	}
-	s.Must(s.Kube.CoreV1().Namespaces().Delete(t.Context(), later.Namespace, metav1.DeleteOptions{}))
-	later.WaitNamespaceGone()
+	s.MustKubectl("delete", "namespace", later.Namespace)
 	begin()
 	later.work("again")
 
