@@ -83,7 +83,6 @@ func newProxy(t testing.TB, c *framework.Cluster) *proxy {
 		},
 	}
 	server := httptest.NewServer(p)
-	server.Config.ErrorLog = nil
 	t.Cleanup(func() {
 		p.thaw()
 		server.CloseClientConnections()

@@ -16,8 +16,6 @@ import (
 
 // ControllerOptions say how to run a controller.
 type ControllerOptions struct {
-	// Path is the binary, by default the one that was built.
-	Path string
 	// Args are flags. The HTTP server uses a free port of 127.0.0.1, unless they name another address.
 	Args []string
 	// Env are additional variables. Of the test binary's own, only PATH is passed on: none may lead to a cluster. The
@@ -33,13 +31,11 @@ type Controller struct {
 // StartController runs the controller and returns at once. The caller stops it; Cluster.NewController does that at the
 // end of a test.
 func StartController(opts ControllerOptions) (*Controller, error) {
-	if opts.Path == "" {
-		var err error
-		if opts.Path, err = ControllerProgram.Path(); err != nil {
-			return nil, err
-		}
+	path, err := ControllerProgram.Path()
+	if err != nil {
+		return nil, err
 	}
-	cmd := exec.Command(opts.Path, append([]string{"-http-address=127.0.0.1:0"}, opts.Args...)...)
+	cmd := exec.Command(path, append([]string{"-http-address=127.0.0.1:0"}, opts.Args...)...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=/nonexistent", // There must be no ~/.kube/config to fall back to.

@@ -18,15 +18,11 @@ func Main(m *testing.M, setup func(ctx context.Context) (teardown func() error, 
 }
 
 func run(m *testing.M, setup func(ctx context.Context) (func() error, error)) (exitCode int) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", parallelTests); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
+	flag.Parse() // The command line may say otherwise.
 	teardown, err := setup(context.Background())
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "the tests cannot begin: %v\n", err)
