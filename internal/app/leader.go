@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
@@ -15,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is released
+// Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
 // only when work has returned, so that two instances never work at the same time. health, which may be nil, observes
 // whether the Lease is renewed in time.
 func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
@@ -24,8 +26,8 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	electionCtx, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
+	electionCtx, endElection := context.WithCancel(context.WithoutCancel(ctx))
+	defer endElection()
 	var started atomic.Bool
 	worked := make(chan struct{})
 
@@ -34,10 +36,9 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 		Lock: lock,
 		// A standby may notice a renewal one retry period late, and checks once per retry period whether the Lease has
 		// expired, both with jitter. All of this must fit into the duration that the operator chose.
-		LeaseDuration:   opts.leaseDuration * 25 / 30,
-		RenewDeadline:   opts.leaseDuration * 16 / 30,
-		RetryPeriod:     opts.leaseDuration / 30,
-		ReleaseOnCancel: true,
+		LeaseDuration: opts.leaseDuration * 25 / 30,
+		RenewDeadline: opts.renewDeadline(),
+		RetryPeriod:   opts.leaseDuration / 30,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				started.Store(true)
@@ -48,7 +49,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 				klog.FromContext(ctx).Info("Leading", "lease",
 					klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
 				work(leading)
-				release()
+				endElection()
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(leader string) {
@@ -64,21 +65,38 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	if health != nil {
 		health.SetLeaderElection(elector) // LeaderElectionConfig.WatchDog would only do this in RunOrDie.
 	}
-	// Once work has started, its return releases the Lease.
+	// Once work has started, its return ends the election.
 	defer context.AfterFunc(ctx, func() {
 		if !started.Load() {
-			release()
+			endElection()
 		}
 	})()
 	elector.Run(electionCtx)
 	if started.Load() {
 		<-worked
+		giveBack(ctx, lock, opts.renewDeadline())
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
 	return errors.New("the Lease was lost to another instance, or could not be renewed in time: this instance " +
 		"stops, so that it can be restarted as a standby")
+}
+
+// giveBack releases the Lease, if this instance still holds it. client-go would do so before it tells work to stop when
+// the Lease cannot be renewed, and would wait for an API server that does not answer in between.
+func giveBack(ctx context.Context, lock resourcelock.Interface, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	record, _, err := lock.Get(ctx)
+	if err == nil && record.HolderIdentity == lock.Identity() {
+		now := metav1.Now()
+		err = lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaderTransitions: record.LeaderTransitions,
+			LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now}) // The API server requires a duration.
+	}
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // Another instance has it, or nobody.
+		klog.FromContext(ctx).Error(err, "Lease not released, it expires later", "lease", lock.Describe())
+	}
 }
 
 // newLock makes the Lease of this instance.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -58,13 +59,14 @@ func TestLeaseIsGivenBack(t *testing.T) {
 }
 
 // TestLeaseIsLost: a leader that cannot renew the Lease stops its work, and says why it stops. If its work does not
-// end, it is not healthy.
+// end, it is not healthy, and does not release the Lease, although it could.
 func TestLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := kubefake.NewClientset()
 		var broken atomic.Bool
-		kube.PrependReactor("update", "leases", func(core.Action) (bool, runtime.Object, error) {
-			return broken.Load(), nil, errors.New("no luck")
+		kube.PrependReactor("update", "leases", func(a core.Action) (bool, runtime.Object, error) {
+			lease := a.(core.UpdateAction).GetObject().(*coordinationv1.Lease)
+			return broken.Load() && *lease.Spec.HolderIdentity != "", nil, errors.New("no luck")
 		})
 		health := leaderelection.NewLeaderHealthzAdaptor(electionTolerance)
 		worked := false
@@ -78,9 +80,15 @@ func TestLeaseIsLost(t *testing.T) {
 			if health.Check(nil) == nil {
 				t.Error("its work does not end, and it is healthy")
 			}
+			if holder(t, kube) == "" {
+				t.Error("the Lease was released while work was in progress")
+			}
 			worked = true
 		}); err == nil || !worked {
 			t.Errorf("worked: %v, %v", worked, err)
+		}
+		if got := holder(t, kube); got != "" {
+			t.Errorf("%s still holds the Lease", got)
 		}
 	})
 }

@@ -157,18 +157,21 @@ func (o *Options) setNamespaces(list string) error {
 	names := strings.Split(list, ",")
 	for i, name := range names {
 		if name == "" {
-			return errors.New("it has an empty name: leave the flag out to work in all namespaces")
+			return errors.New("the list has an empty name: leave the flag out to work in all namespaces")
 		}
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return fmt.Errorf("%q cannot be the name of a namespace: %s", name, strings.Join(problems, "; "))
 		}
 		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("it has %s twice", name)
+			return fmt.Errorf("the list has %s twice", name)
 		}
 	}
 	o.Namespaces = names
 	return nil
 }
+
+// renewDeadline is how long a leader tries to renew its Lease.
+func (o *Options) renewDeadline() time.Duration { return o.leaseDuration * 16 / 30 }
 
 // inCluster reports whether to use the credentials of the pod that the program runs in.
 func (o *Options) inCluster() bool {
