@@ -96,8 +96,10 @@ func (p *Pods) current() *Store[*Pod] {
 // HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began, if pods
 // are needed.
 func (p *Pods) HasSynced(namespace string) bool {
-	store := p.current()
-	return store.watched != nil && store.HasSynced(namespace) || !p.needed()
+	if store := p.current(); store.watched != nil {
+		return store.HasSynced(namespace)
+	}
+	return !p.needed() // That takes longer, the more LocalServices there are.
 }
 
 func (p *Pods) lastReceived() (resource string, at time.Time) { return p.current().lastReceived() }

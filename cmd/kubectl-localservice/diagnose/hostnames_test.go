@@ -82,6 +82,10 @@ func TestHostnameReasons(t *testing.T) {
 			"Service demo, which publishes the names: the name is taken by a Service without an owner", Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"Service demo, which publishes the names: the Service selects a=b instead of ", ready},
+		"selects pods, of which one is not ready any more": {func(in *Input) {
+			in.Services[1].Spec.Selector = labels.Set{"a": "b"}
+			in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false)
+		}, ServiceOutdated, "the Service selects a=b instead of ", Endpoints{0, 1}},
 		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
 			ServiceOutdated,
 			`Service demo, which publishes the names: the names go by groupBy: "zone" instead of ""`, ready},
