@@ -196,7 +196,12 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	outcome *writer.Outcome) error {
 	key := cache.KeyOf(ls)
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
-		c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
+		if outcome.HasNextTurn() {
+			summary += "; more follow"
+		}
+		if !outcome.HasNextTurn() || !status.WasWriting(ls) { // It is not a turn in the middle of a long fan-out.
+			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
+		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
 	}

@@ -33,9 +33,15 @@ type Report struct {
 	Invalid error
 }
 
-// isWriting reports whether there is something to write that was not refused.
-func (r *Report) isWriting() bool {
+// IsWriting reports whether there is something to write that was not refused.
+func (r *Report) IsWriting() bool {
 	return len(r.Failed) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
+}
+
+// WasWriting reports whether Services were being written for the same spec, according to the status of a LocalService.
+func WasWriting(ls *v1alpha1.LocalService) bool {
+	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
+	return c != nil && c.Reason == v1alpha1.ReasonWritingServices && c.ObservedGeneration == ls.Generation
 }
 
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
@@ -129,7 +135,7 @@ func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
 				Count(n, "Service"))
 		}
-	case r.isWriting():
+	case r.IsWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case r.Count(plan.Conflict) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.With(plan.Conflict))
@@ -227,7 +233,7 @@ func (r *Report) progressing(reason string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
 		Message: "nothing is being written"}
 	switch {
-	case r.isWriting() || r.Count(plan.Wait) > 0 ||
+	case r.IsWriting() || r.Count(plan.Wait) > 0 ||
 		len(r.Failed) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"

@@ -24,7 +24,7 @@ import (
 	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
 )
 
-// NumbersInterval is the shortest time between status writes that change only numbers, as while nodes join.
+// NumbersInterval is the shortest time between status writes that change only numbers, as while pods become ready.
 const NumbersInterval = time.Second
 
 // Statuses writes the status of LocalServices, and records events for the conditions that have begun to need attention.
@@ -40,7 +40,11 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
-	left := NumbersInterval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
+	interval := NumbersInterval
+	if report.IsWriting() {
+		interval = slowSyncTime // Turns are short: there is no need for a status in each.
+	}
+	left := interval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
 	if onlyNumbers && left > 0 {
 		return left, nil
 	}

@@ -124,6 +124,13 @@ func TestStatusNumbers(t *testing.T) {
 		expect("almost a second later", of(4, 4), 1, false)
 		time.Sleep(time.Nanosecond)
 		expect("a second later", of(4, 4), 0, true)
+		writing := of(4, 2)
+		writing.Unfinished = true
+		expect("writing", writing, 0, true)
+		writing.InPlace = 3
+		expect("writing more", writing, slowSyncTime, false)
+		time.Sleep(slowSyncTime)
+		expect("five seconds later", writing, 0, true)
 		refused := of(4, 3)
 		refused.Failed = []error{errors.New("no")}
 		expect("refused", refused, 0, true, "Warning WriteFailed")
