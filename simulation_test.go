@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -87,7 +88,7 @@ func replicate(ctx context.Context, r simulation.Replica) {
 	switch {
 	case !deps.Caches.WaitForSync(ctx):
 	case r.Elect:
-		_ = app.Lead(ctx, deps.Kube, simulated(), nil, work)
+		_ = app.Lead(ctx, deps.Kube, simulated(), leaderelection.NewLeaderHealthzAdaptor(0), work)
 	default:
 		work(ctx)
 	}

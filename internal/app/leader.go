@@ -18,8 +18,8 @@ import (
 )
 
 // Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
-// only when work has returned, so that two instances never work at the same time. health, which may be nil, observes
-// whether the Lease is renewed in time.
+// only when work has returned, so that two instances never work at the same time. health observes whether the Lease is
+// renewed in time.
 func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
 	work func(context.Context)) error {
 	lock, err := newLock(kube, opts)
@@ -62,9 +62,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	if health != nil {
-		health.SetLeaderElection(elector) // LeaderElectionConfig.WatchDog would only do this in RunOrDie.
-	}
+	health.SetLeaderElection(elector) // LeaderElectionConfig.WatchDog would only do this in RunOrDie.
 	// Once work has started, its return ends the election.
 	defer context.AfterFunc(ctx, func() {
 		if !started.Load() {

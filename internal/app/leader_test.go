@@ -21,6 +21,10 @@ import (
 var leaderOptions = &Options{leaderElectionNamespace: "kube-system", leaderElectionID: "demo",
 	leaseDuration: 15 * time.Second}
 
+func newHealth() *leaderelection.HealthzAdaptor {
+	return leaderelection.NewLeaderHealthzAdaptor(electionTolerance)
+}
+
 // holder returns the holder of the Lease, "" for none.
 func holder(t *testing.T, kube kubernetes.Interface) string {
 	t.Helper()
@@ -42,7 +46,7 @@ func TestLeaseIsGivenBack(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
 		worked := false
-		if err := Lead(ctx, kube, leaderOptions, nil, func(ctx context.Context) {
+		if err := Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(5 * time.Second)
 			worked = true
@@ -68,7 +72,7 @@ func TestLeaseIsLost(t *testing.T) {
 			lease := a.(core.UpdateAction).GetObject().(*coordinationv1.Lease)
 			return broken.Load() && *lease.Spec.HolderIdentity != "", nil, errors.New("no luck")
 		})
-		health := leaderelection.NewLeaderHealthzAdaptor(electionTolerance)
+		health := newHealth()
 		worked := false
 		if err := Lead(t.Context(), kube, leaderOptions, health, func(ctx context.Context) {
 			broken.Store(true)
@@ -103,7 +107,7 @@ func TestStandbyStops(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = Lead(ctx, kube, leaderOptions, nil, func(ctx context.Context) {
+			_ = Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
 				close(leading)
 				<-ctx.Done()
 			})
@@ -112,7 +116,7 @@ func TestStandbyStops(t *testing.T) {
 		before := holder(t, kube)
 		standbyCtx, stopStandby := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stopStandby)
-		if err := Lead(standbyCtx, kube, leaderOptions, nil, func(context.Context) {
+		if err := Lead(standbyCtx, kube, leaderOptions, newHealth(), func(context.Context) {
 			t.Error("two instances work at the same time")
 		}); err != nil {
 			t.Errorf("standby: %v", err)
