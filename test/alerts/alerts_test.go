@@ -76,8 +76,15 @@ func TestAlerts(t *testing.T) {
 	})
 
 	var alerts []string
+	known, err := st.prometheus.metrics(t.Context())
+	s.Must(err)
 	for _, rule := range readRules(t) {
 		alerts = append(alerts, rule.Alert)
+		for _, metric := range metricsOf(rule.Expr) {
+			if !slices.Contains(known, metric) {
+				t.Errorf("%s: the controller has no metric %s", rule.Alert, metric)
+			}
+		}
 	}
 	slices.Sort(alerts)
 	slices.Sort(fired)

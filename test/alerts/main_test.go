@@ -6,6 +6,8 @@ package alerts
 import (
 	"context"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -67,4 +69,40 @@ func readFile(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+var (
+	// Without these, an expression consists of the names of metrics, functions and operators.
+	notNames = regexp.MustCompile(`"(\\.|[^"\\])*"|\{[^{}]*\}|\[[^\]]*\]|\b[0-9][0-9a-z.]*\b|` +
+		`\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)`)
+	nameOf   = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*\b\s*\(?`)
+	keywords = regexp.MustCompile(`^(and|or|unless|bool|offset|on|ignoring|inf|nan)$`)
+)
+
+// metricsOf returns the names of the metrics in an expression of PromQL.
+func metricsOf(expr string) []string {
+	var names []string
+	for _, word := range nameOf.FindAllString(notNames.ReplaceAllString(expr, " "), -1) {
+		name := strings.TrimSpace(word)
+		if strings.HasSuffix(name, "(") || keywords.MatchString(name) {
+			continue // A function, an aggregation or an operator.
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestMetricsOf tests that the names of metrics are found, and no others.
+func TestMetricsOf(t *testing.T) {
+	for expr, want := range map[string]string{
+		`absent(up{job="x"} == 1)`:                                          "up",
+		`a == 0 or absent(b{c="d"}) and on() count(e) > 0`:                  "a b e",
+		`histogram_quantile(0.9, sum by (le) (rate(a_bucket[5m]))) > 1e3`:   "a_bucket",
+		`label_replace(rate(a{b!~"c|d"}[10m]), "e", "f", "", "") unless g`:  "a g",
+		`sum without (x) (a) / on (y) group_left (z) max(b offset 5m) < 10`: "a b",
+	} {
+		if got := strings.Join(metricsOf(expr), " "); got != want {
+			t.Errorf("%s: %q, want %q", expr, got, want)
+		}
+	}
 }

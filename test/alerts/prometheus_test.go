@@ -143,6 +143,12 @@ func (p *prometheus) query(ctx context.Context, expr string) (count int, err err
 	return len(result.Result), err
 }
 
+// metrics returns the names of all metrics that Prometheus has.
+func (p *prometheus) metrics(ctx context.Context) (names []string, err error) {
+	err = p.get(ctx, "label/__name__/values", nil, &names)
+	return names, err
+}
+
 // alert is an alert that fires, or will if its cause lasts.
 type alert struct {
 	Labels, Annotations map[string]string

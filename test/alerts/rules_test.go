@@ -2,7 +2,6 @@ package alerts
 
 import (
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,10 +44,6 @@ func testOf(tests, alert string) string {
 	return found.String()
 }
 
-// ofOthers matches the metrics that other programs have, too, with the job if they are selected by it.
-var ofOthers = regexp.MustCompile(
-	`\b(up|(?:go|process|workqueue|rest_client|leader_election)_[a-z_]+)\b(\{job="` + job + `")?`)
-
 // TestRulesAreComplete tests that each alert has the information that a person on call needs.
 func TestRulesAreComplete(t *testing.T) {
 	t.Parallel()
@@ -72,9 +67,9 @@ func TestRulesAreComplete(t *testing.T) {
 		if got, want := rule.Annotations["runbook_url"], runbookURL+rule.Alert+".md"; got != want {
 			t.Errorf("%s: runbook_url %s, want %s", rule.Alert, got, want)
 		}
-		for _, match := range ofOthers.FindAllStringSubmatch(rule.Expr, -1) {
-			if match[2] == "" {
-				t.Errorf("%s: other programs have %s, too: select it by job", rule.Alert, match[1])
+		for _, metric := range metricsOf(rule.Expr) {
+			if !strings.HasPrefix(metric, "localservice_") && !strings.Contains(rule.Expr, metric+`{job="`+job+`"`) {
+				t.Errorf("%s: other programs have %s, too: select it by job", rule.Alert, metric)
 			}
 		}
 	}

@@ -171,9 +171,6 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			wantRefusal(t, s.in(t).createFromYAML("demo", test[0], metav1.DryRunAll), test[1:]...)
 		})
 	}
-	for _, name := range []string{"a", "demo-v1-2", strings.Repeat("a", 52)} { // But these are good.
-		s.Must(s.createFromYAML(name, headless, metav1.DryRunAll))
-	}
 	for name, says := range map[string]string{
 		strings.Repeat("a", 53): "choose a name of at most 52 characters",
 		"demo.v1":               "it must start with a letter and hold only lower case letters, digits and '-'",
@@ -190,32 +187,12 @@ func annotation(value string) string {
 	return "clusterIP: None, serviceMetadata: {annotations: {a: " + value + "}}"
 }
 
-// goodSpecs returns fields of specs that the API server must accept: those that combine fields or take them to their
-// limits, those that only mode Hostnames accepts, and fields that have no effect there. Annotations may be large, but
-// not those with variables: they cost each node as much as others cost for all nodes together.
-func goodSpecs() []string {
-	var manyPorts []string
-	for i := range 100 {
-		manyPorts = append(manyPorts, fmt.Sprintf("{name: p%d, port: %d}", i, 1000+i))
-	}
-	const sticky = "ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: "
-	return []string{
-		"clusterIP: None",
-		"ports: [{port: 80}]",
-		`type: ClusterIP, clusterIP: "", sessionAffinity: None, ports: [{port: 80}]`,
-		"type: NodePort, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 0}]",
-		everyField,
-		sticky + "{clientIP: {}}",
-		sticky + "{clientIP: {timeoutSeconds: 1}}",
-		sticky + "{clientIP: {timeoutSeconds: 86400}}",
-		"clusterIP: None, ipFamilyPolicy: PreferDualStack",
-		"clusterIP: None, trafficDistribution: PreferClose",
-		`clusterIP: None, selector: {app.kubernetes.io/name: demo, empty: ""}`,
-		`clusterIP: None, serviceMetadata: {labels: {app.kubernetes.io/part-of: a, empty: ""}}`,
-		"clusterIP: None, serviceMetadata: {}",
-		"ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}, {name: s, port: 53, protocol: SCTP, " +
-			"targetPort: dns}]",
-		"clusterIP: None, ports: [" + strings.Join(manyPorts, ", ") + "]",
+// TestGoodSpecs tests specs that only mode Hostnames accepts, and fields that have no effect there. Annotations may be
+// large, but not those with variables: they cost each node as much as others cost for all nodes together.
+func TestGoodSpecs(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "good")
+	for _, fields := range []string{
 		"mode: Hostnames",
 		"mode: Hostnames, ports: []",
 		"mode: Hostnames, groupBy: topology.kubernetes.io/zone",
@@ -225,6 +202,54 @@ func goodSpecs() []string {
 		annotation(strings.Repeat("a", 49_999)),
 		annotation(strings.Repeat("a", 4_987) + v1alpha1.VariableNodeName),
 		annotation(strings.Repeat(v1alpha1.VariableNodeName, 16)),
+	} {
+		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
+			t.Errorf("%.200s: %v", fields, err)
+		}
+	}
+}
+
+// TestGoodSpecsBecomeServices tests specs that combine fields, or take them to their limits. Each field by itself has a
+// walk in TestEveryFieldSetChangedUnset.
+func TestGoodSpecsBecomeServices(t *testing.T) {
+	t.Parallel()
+	var manyPorts []string
+	for i := range 100 {
+		manyPorts = append(manyPorts, fmt.Sprintf("{name: p%d, port: %d}", i, 1000+i))
+	}
+	const sticky = "ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: "
+	for name, fields := range map[string]string{
+		"no-ports":         "clusterIP: None",
+		"default":          "ports: [{port: 80}]",
+		"default-said":     `type: ClusterIP, clusterIP: "", sessionAffinity: None, ports: [{port: 80}]`,
+		"node-port":        "type: NodePort, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 0}]",
+		"load-balancer":    everyField,
+		"no-timeout":       sticky + "{clientIP: {}}",
+		"shortest-timeout": sticky + "{clientIP: {timeoutSeconds: 1}}",
+		"longest-timeout":  sticky + "{clientIP: {timeoutSeconds: 86400}}",
+		"dual-stack":       "clusterIP: None, ipFamilyPolicy: PreferDualStack",
+		"close":            "clusterIP: None, trafficDistribution: PreferClose",
+		"labels":           `clusterIP: None, selector: {app.kubernetes.io/name: demo, empty: ""}`,
+		"metadata":         `clusterIP: None, serviceMetadata: {labels: {app.kubernetes.io/part-of: a, empty: ""}}`,
+		"empty-metadata":   "clusterIP: None, serviceMetadata: {}",
+		"protocols": "ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}, {name: s, port: 53, " +
+			"protocol: SCTP, targetPort: dns}]",
+		"ports-100":             "clusterIP: None, ports: [" + strings.Join(manyPorts, ", ") + "]",
+		strings.Repeat("a", 52): "clusterIP: None",
+		"a":                     "clusterIP: None",
+		"demo-v1-2":             "clusterIP: None",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, shared, "good")
+			node := s.AddNodes("a")[0]
+			s.Must(s.createFromYAML(name, fields))
+			ready := s.WaitReady(name)
+			for _, service := range s.MustOwn(ready, 1) {
+				s.checkFollows(ready, service, node)
+			}
+			s.WantWrites("services", "1 create services 201")
+		})
 	}
 }
 
