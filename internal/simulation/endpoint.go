@@ -151,10 +151,7 @@ func sleep(r *http.Request, d time.Duration) error {
 // latency returns half the duration of a request. Every request has its own, so that no two happen at the same moment.
 func (e *Endpoint) latency(r *request) time.Duration {
 	what := r.String()
-	e.faults.mu.Lock()
-	e.faults.received[what]++
-	n := e.faults.received[what]
-	e.faults.mu.Unlock()
+	n := e.faults.receive(what)
 	const least, spread = 700 * time.Microsecond, 3 * time.Millisecond
 	return least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
 }

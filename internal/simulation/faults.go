@@ -144,6 +144,14 @@ func (e *Endpoint) Requests(since time.Time) []Request {
 	return slices.Clone(all[i:])
 }
 
+// receive returns how often a request has been received, this one included.
+func (f *faults) receive(what string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.received[what]++
+	return f.received[what]
+}
+
 func (f *faults) record(r *request) {
 	if r.verb == "watch" {
 		return
