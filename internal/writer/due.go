@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,10 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueCha
 			continue
 		}
 		last, isRefused := w.Refusals.Get(w.attempt(change))
+		if !isRefused {
+			fresh = append(fresh, dueChange{Change: change})
+			continue
+		}
 		candidate := dueChange{change, last.Err}
 		if last.Untried {
 			candidate.refusal = nil
@@ -78,7 +83,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueCha
 		switch left := time.Until(last.RetryAt); {
 		case left > 0:
 			waiting = append(waiting, last)
-		case !isRefused, left < -minRefusedBackoff:
+		case left < -minRefusedBackoff:
 			fresh = append(fresh, candidate)
 		case last.Untried:
 			untried = append(untried, candidate)
@@ -90,9 +95,8 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueCha
 		if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
-		due = append(due, group...)
 	}
-	return due, waiting
+	return slices.Concat(fresh, untried, tried), waiting
 }
 
 // await records the refusals of changes that have to wait. Of those that were put off, one is enough.
