@@ -149,8 +149,8 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 		Shuffle: rand.Shuffle}, dyn, nil
 }
 
-// newRecorder makes a Recorder, and returns how to stop it. An event that is being written then is not cut off: a
-// canceled write would be logged as an error.
+// newRecorder makes a Recorder, and returns how to stop it. An event that is being written then is not canceled, which
+// would be logged as an error, but nobody waits for it: the last event may be lost at a stop.
 func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func(), error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(kubescheme.AddToScheme(scheme), localservicescheme.AddToScheme(scheme)); err != nil {

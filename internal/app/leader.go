@@ -18,8 +18,8 @@ import (
 )
 
 // Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
-// only when work has returned, so that two instances never work at the same time. health observes whether the Lease is
-// renewed in time.
+// only when work has returned, so that two instances do not work at the same time, unless somebody takes the Lease away
+// from its holder: that is noticed at the renew deadline. health observes whether the Lease is renewed in time.
 func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
 	work func(context.Context)) error {
 	lock, err := newLock(kube, opts)
@@ -70,7 +70,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 		}
 	})()
 	elector.Run(electionCtx)
-	if started.Load() {
+	if started.Load() || elector.IsLeader() { // A stop may have come before work was started, which then returns.
 		<-worked
 		giveBack(ctx, lock, opts.renewDeadline())
 	}

@@ -62,6 +62,29 @@ func TestLeaseIsGivenBack(t *testing.T) {
 	})
 }
 
+// TestStopWhileAcquiring: an instance that is stopped while it acquires the Lease waits for its work, and releases it.
+func TestStopWhileAcquiring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := kubefake.NewClientset()
+		ctx, stop := context.WithCancel(t.Context())
+		kube.PrependReactor("create", "leases", func(core.Action) (bool, runtime.Object, error) {
+			stop()
+			time.Sleep(time.Second) // until it answers
+			return false, nil, nil
+		})
+		worked := false
+		if err := Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
+			<-ctx.Done()
+			worked = true
+		}); err != nil || !worked {
+			t.Errorf("worked: %v, %v", worked, err)
+		}
+		if got := holder(t, kube); got != "" {
+			t.Errorf("%s still holds the Lease", got)
+		}
+	})
+}
+
 // TestLeaseIsLost: a leader that cannot renew the Lease stops its work, and says why it stops. If its work does not
 // end, it is not healthy, and does not release the Lease, although it could.
 func TestLeaseIsLost(t *testing.T) {
