@@ -194,12 +194,17 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 // report reports what a sync found and did, in an event, the status and its error.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
-	key := cache.KeyOf(ls)
+	failed := slices.Concat(outcome.Refused, outcome.Failed)
+	if p.IsHostnames {
+		failed = append(failed, c.copies.Refused(ls, p.Copies.Changes)...)
+	}
+	report := status.Report{Plan: *p, Written: outcome.Written(), Unfinished: !outcome.IsComplete(),
+		HasNextTurn: outcome.HasNextTurn(), Failed: failed, Contested: outcome.Contested}
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
-		if outcome.HasNextTurn() {
+		if report.HasNextTurn {
 			summary += "; more follow"
 		}
-		if !outcome.HasNextTurn() || !status.WasWriting(ls) { // It is not a turn in the middle of a long fan-out.
+		if !report.IsMiddle(ls) {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
@@ -211,14 +216,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if outcome.Stopped != nil {
 		return outcome.Stopped // The plan is out of date. The next sync, or the next leader, makes another.
 	}
-	report := status.Report{Plan: *p, Written: outcome.Written(), Unfinished: !outcome.IsComplete(),
-		Failed: slices.Concat(outcome.Refused, outcome.Failed), Contested: outcome.Contested}
-	if p.IsHostnames {
-		report.Failed = append(report.Failed, c.copies.Refused(ls, p.Copies.Changes)...)
-	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	c.syncAgain(ls, p, outcome, later)
-	return errors.Join(statusErr, outcome.Err(key))
+	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls)))
 }
 
 // syncAgain enqueues a LocalService for what no event triggers. Of several times, the queue keeps the earliest.

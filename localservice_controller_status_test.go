@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	core "k8s.io/client-go/testing"
@@ -19,35 +22,57 @@ import (
 )
 
 // TestProgress: a sync writes for half a second, and the status reports the progress of a long fan-out about every five
-// seconds. Its first part and its last have an event.
+// seconds. Its first part and its last have an event, and so has the part in which the first Service is refused.
 func TestProgress(t *testing.T) {
 	for name, c := range map[string]struct {
-		nodes       int
-		each        time.Duration // time to create one Service
-		least, most int           // reports of progress
-		events      int
+		nodes            int
+		each             time.Duration // time to create one Service
+		refused, accepts int           // the first creation that is refused, and how many are accepted after it
+		least, most      int           // reports of progress
+		events, followed int           // how many there are, and how many end with "more follow"
 	}{
-		"short":            {90, 5 * time.Millisecond, 0, 0, 1},
-		"long":             {600, 20 * time.Millisecond, 2, 3, 2},
-		"one hangs, often": {6, 5 * time.Second, 5, 6, 2},
+		"short":            {90, 5 * time.Millisecond, 0, 0, 0, 0, 1, 0},
+		"long":             {600, 20 * time.Millisecond, 0, 0, 2, 3, 2, 1},
+		"one hangs, often": {6, 5 * time.Second, 0, 0, 5, 6, 2, 1},
+		"one is refused":   {400, 20 * time.Millisecond, 50, 400, 3, 4, 3, 2},
+		"a quota":          {600, 20 * time.Millisecond, 320, 0, 2, 5, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, append(testNodes(c.nodes), testLocalService())...)
 				f.deps.Options.WriteConcurrency = 1
+				refusedName, creations := "", 0
+				f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+					name := a.(core.CreateAction).GetObject().(*corev1.Service).Name
+					if creations++; creations == c.refused {
+						refusedName = name
+					}
+					isRefused := name == refusedName || c.refused > 0 && creations > c.refused+c.accepts
+					return isRefused, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), name, errors.New("no"))
+				})
 				f.slowCreates(c.each)
 				var reported []int32
 				f.statuses(func(s v1alpha1.LocalServiceStatus) { reported = append(reported, s.Services) })
 				f.runLocalServices()
 				time.Sleep(time.Minute)
 				last := len(reported) - 1
-				if last < c.least || last > c.most || !slices.IsSorted(reported) || reported[last] != int32(c.nodes) {
+				if last < c.least || last > c.most || !slices.IsSorted(reported) ||
+					int(reported[last]) != len(f.services()) {
 					t.Errorf("reported %v, want %d to %d reports of progress", reported, c.least, c.most)
 				}
-				events := f.recorded()
-				isFollowed := func(event string) bool { return strings.HasSuffix(event, "; more follow") }
-				if len(events) != c.events || isFollowed(events[0]) != (c.events > 1) || isFollowed(events[c.events-1]) {
-					t.Errorf("%d events, want %d: %q", len(events), c.events, events)
+				var events, followed int
+				all := f.recorded()
+				for _, event := range all {
+					if strings.Contains(event, eventServicesWritten) {
+						events++
+					}
+					if strings.HasSuffix(event, "; more follow") {
+						followed++
+					}
+				}
+				if events != c.events || followed != c.followed {
+					t.Errorf("%d events, want %d, and %d, want %d, that others follow: %q", events, c.events, followed,
+						c.followed, all)
 				}
 			})
 		})

@@ -23,8 +23,8 @@ type Report struct {
 	plan.Plan
 	// Written is the number of Services that are in place and up to date because the sync has written them.
 	Written int
-	// Unfinished is true if not all changes of the plan were made.
-	Unfinished bool
+	// Unfinished is true if not all changes of the plan were made, and HasNextTurn if the rest follows at once.
+	Unfinished, HasNextTurn bool
 	// Failed are the writes that were refused or failed otherwise, of Services and, in mode Hostnames, EndpointSlices.
 	Failed []error
 	// Contested are the names of the fields that the API server stored differently than they were written.
@@ -38,10 +38,12 @@ func (r *Report) IsWriting() bool {
 	return len(r.Failed) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
 }
 
-// WasWriting reports whether Services were being written for the same spec, according to the status of a LocalService.
-func WasWriting(ls *v1alpha1.LocalService) bool {
-	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
-	return c != nil && c.Reason == v1alpha1.ReasonWritingServices && c.ObservedGeneration == ls.Generation
+// IsMiddle reports whether the sync is neither the first nor the last turn of a fan-out, nor the first with a refusal:
+// the status of the LocalService says of the same spec that Services are being written, for the same reason.
+func (r *Report) IsMiddle(ls *v1alpha1.LocalService) bool {
+	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
+	return r.HasNextTurn && before != nil && before.ObservedGeneration == ls.Generation &&
+		before.Status == metav1.ConditionTrue && before.Reason == r.progressing("").Reason
 }
 
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.

@@ -125,7 +125,7 @@ func TestStatusNumbers(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		expect("a second later", of(4, 4), 0, true)
 		writing := of(4, 2)
-		writing.Unfinished = true
+		writing.Unfinished, writing.HasNextTurn = true, true
 		expect("writing", writing, 0, true)
 		writing.InPlace = 3
 		expect("writing more", writing, slowSyncTime, false)
