@@ -48,7 +48,8 @@ func TestProgress(t *testing.T) {
 						refusedName = name
 					}
 					isRefused := name == refusedName || c.refused > 0 && creations > c.refused+c.accepts
-					return isRefused, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), name, errors.New("no"))
+					return isRefused, nil,
+						apierrors.NewForbidden(a.GetResource().GroupResource(), name, errors.New("no"))
 				})
 				f.slowCreates(c.each)
 				var reported []int32
