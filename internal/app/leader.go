@@ -104,35 +104,39 @@ func newLock(kube kubernetes.Interface, opts *Options) (resourcelock.Interface, 
 		LeaseMeta:  metav1.ObjectMeta{Namespace: opts.leaderElectionNamespace, Name: opts.leaderElectionID},
 		Client:     kube.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname + "_" + string(uuid.NewUUID())},
-	}}, err
+	}, opts.renewDeadline()}, err
 }
 
 // finishingLock finishes the Lease request that is under way at a stop. Cut off, it would be logged as an error, and
-// would leave unknown who holds the Lease, so that it could not be released.
-type finishingLock struct{ resourcelock.Interface }
+// would leave unknown who holds the Lease, so that it could not be released. No request takes longer than the timeout.
+type finishingLock struct {
+	resourcelock.Interface
+	timeout time.Duration
+}
 
 // finish returns a context with the deadline of another one, but not its cancellation.
-func finish(ctx context.Context) (context.Context, context.CancelFunc) {
-	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
-		return context.WithDeadline(context.WithoutCancel(ctx), deadline)
+func (l finishingLock) finish(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, hasDeadline := ctx.Deadline()
+	if !hasDeadline { // client-go sets none while it acquires the Lease.
+		deadline = time.Now().Add(l.timeout)
 	}
-	return context.WithCancel(context.WithoutCancel(ctx))
+	return context.WithDeadline(context.WithoutCancel(ctx), deadline)
 }
 
 func (l finishingLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	ctx, cancel := finish(ctx)
+	ctx, cancel := l.finish(ctx)
 	defer cancel()
 	return l.Interface.Get(ctx)
 }
 
 func (l finishingLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	ctx, cancel := finish(ctx)
+	ctx, cancel := l.finish(ctx)
 	defer cancel()
 	return l.Interface.Create(ctx, record)
 }
 
 func (l finishingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	ctx, cancel := finish(ctx)
+	ctx, cancel := l.finish(ctx)
 	defer cancel()
 	return l.Interface.Update(ctx, record)
 }

@@ -166,11 +166,12 @@ func TestFinishing(t *testing.T) {
 		defer cancel()
 		for name, c := range map[string]struct {
 			ctx  context.Context
-			want error
-		}{"stopped": {stopped, nil}, "late": {late, context.DeadlineExceeded}} {
-			ctx, cancel := finish(c.ctx)
-			if got := ctx.Err(); !errors.Is(got, c.want) {
-				t.Errorf("%s: %v, want %v", name, got, c.want)
+			left time.Duration
+		}{"stopped": {stopped, leaderOptions.renewDeadline()}, "late": {late, 0}} {
+			ctx, cancel := lock.(finishingLock).finish(c.ctx)
+			deadline, _ := ctx.Deadline()
+			if left := time.Until(deadline); left != c.left || (ctx.Err() != nil) != (left == 0) {
+				t.Errorf("%s: %v, %s left, want %s", name, ctx.Err(), left, c.left)
 			}
 			cancel()
 		}
