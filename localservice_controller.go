@@ -194,6 +194,9 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 // report reports what a sync found and did, in an event, the status and its error.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *writer.Outcome) error {
+	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
+		return nil // The LocalService will be deleted, too, and no event can be recorded.
+	}
 	failed := slices.Concat(outcome.Refused, outcome.Failed)
 	if p.IsHostnames {
 		failed = append(failed, c.copies.Refused(ls, p.Copies.Changes)...)
@@ -209,9 +212,6 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
-	}
-	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
-		return nil // The LocalService will be deleted, too.
 	}
 	if outcome.Stopped != nil {
 		return outcome.Stopped // The plan is out of date. The next sync, or the next leader, makes another.
