@@ -63,55 +63,56 @@ func TestCopies(t *testing.T) {
 		published   Service
 		isContested bool
 		want        []string
-		ready       int
+		upToDate    int // nodes
+		answering   int
 	}{
-		"in place": {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, false, nil, 3},
-		"missing":  {[]apiSlice{one, copyOf(one), two}, source, published, false, []string{create2}, 2},
+		"in place": {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, false, nil, 3, 3},
+		"missing":  {[]apiSlice{one, copyOf(one), two}, source, published, false, []string{create2}, 2, 2},
 		"a source is gone": {[]apiSlice{one, copyOf(one), copyOf(two)}, source, published, false, []string{delete2},
-			2},
-		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, false, nil, 0},
-		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, false, nil, 0},
-		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, false, nil, 0},
+			2, 2},
+		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, false, nil, 0, 0},
+		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, false, nil, 0, 0},
+		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, false, nil, 0, 0},
 		"not ready": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions.Ready = new(false)
-		})), copyOf(one)}, source, published, false, []string{update1}, 0},
+		})), copyOf(one)}, source, published, false, []string{update1}, 0, 1},
 		"not known whether ready": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions = discoveryv1.EndpointConditions{}
-		})), copyOf(one)}, source, published, false, []string{update1}, 0},
+		})), copyOf(one)}, source, published, false, []string{update1}, 0, 2},
 		"terminating": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions.Terminating = new(true)
-		})), copyOf(one)}, source, published, false, []string{update1}, 0},
+		})), copyOf(one)}, source, published, false, []string{update1}, 0, 2},
 		"hints": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
-		})), copyOf(one)}, source, published, false, []string{update1}, 0},
+		})), copyOf(one)}, source, published, false, []string{update1}, 0, 2},
 		"another port": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9)) }),
-			copyOf(one)}, source, published, false, []string{update1}, 0},
+			copyOf(one)}, source, published, false, []string{update1}, 0, 2},
 		"another order": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { slices.Reverse(s.Endpoints) }),
-			copyOf(one)}, source, published, false, []string{update1}, 0},
+			copyOf(one)}, source, published, false, []string{update1}, 0, 2},
 		"a hostname was edited": {[]apiSlice{one, copyOf(one, endpoint(renamed))},
-			source, published, false, []string{update1}, 0},
+			source, published, false, []string{update1}, 0, 2},
 		"edited, as each time": {[]apiSlice{one, copyOf(one, endpoint(renamed))},
-			source, published, true, nil, 2},
+			source, published, true, nil, 2, 2},
 		"an address was added": {[]apiSlice{one, copyOf(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Addresses = append(e.Addresses, "10.9.9.9")
-		}))}, source, published, false, []string{update1}, 0},
+		}))}, source, published, false, []string{update1}, 0, 2},
 		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			delete(s.Labels, corev1.IsHeadlessService)
-		})}, source, published, false, []string{update1}, 0},
+		})}, source, published, false, []string{update1}, 0, 2},
 		"a label was added": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })},
-			source, published, false, nil, 2},
+			source, published, false, nil, 2, 2},
 		"of a Service that is gone": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "gone"
-		})}, source, published, false, []string{"Wait s1-named"}, 0},
+		})}, source, published, false, []string{"Wait s1-named"}, 0, 0},
 		"somebody's": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "another"
-		})}, source, published, false, nil, 2},
+		})}, source, published, false, nil, 2, 2},
 		"without a controller": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].Controller = nil
-		})}, source, published, false, nil, 2},
+		})}, source, published, false, nil, 2, 2},
 		"by hand": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = "me"
-		})}, source, published, false, nil, 2},
+		})}, source, published, false, nil, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := NewNames(ls, c.published, nil)
@@ -122,8 +123,10 @@ func TestCopies(t *testing.T) {
 			for _, change := range out.Changes {
 				got = append(got, string(change.Action)+" "+change.Name)
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" || len(out.readyNodes) != c.ready {
-				t.Errorf("%d ready nodes, want %d; changes (-want +got):\n%s", len(out.readyNodes), c.ready, diff)
+			if diff := cmp.Diff(c.want, got); diff != "" || len(out.upToDate) != c.upToDate ||
+				len(out.answering) != c.answering {
+				t.Errorf("%d nodes up to date, want %d; %d answering, want %d; changes (-want +got):\n%s",
+					len(out.upToDate), c.upToDate, len(out.answering), c.answering, diff)
 			}
 			checkEachChange(t, names, out)
 			for i := range out.Changes {

@@ -117,8 +117,11 @@ type Copies struct {
 	Changes []CopyChange
 	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left unchanged.
 	Sources, Contested int
-	// readyNodes are the nodes with a name and a ready endpoint, in a copy that is in place.
-	readyNodes sets.Set[string]
+	// IsNew is true until the status of the LocalService says that it is Ready with the names of its spec.
+	IsNew bool
+	// answering are the nodes with a name and a ready endpoint, of which there is a copy; and upToDate those of them
+	// whose copy needs no change.
+	answering, upToDate sets.Set[string]
 }
 
 const (
@@ -133,27 +136,30 @@ const (
 // Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
 // Source, and changes only what the Published Service controls: anybody may write labels.
 func (n *Names) Copies() Copies {
-	out := Copies{readyNodes: sets.Set[string]{}}
+	out := Copies{answering: sets.Set[string]{}, upToDate: sets.Set[string]{}}
 	if n == nil || n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
+	ready := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionReady)
+	out.IsNew = ready == nil || ready.Status != metav1.ConditionTrue ||
+		ready.ObservedGeneration != n.localService.Generation
 	for name, slice := range n.Slices {
 		if !n.IsSource(slice) {
 			continue
 		}
 		out.Sources++
 		change, isContested := n.copyOf(name, slice)
+		switch change.Action {
+		case "":
+			n.addReady(out.answering, slice)
+			n.addReady(out.upToDate, slice)
+		case Update:
+			n.addReady(out.answering, slice)
+		}
 		if change.Action != "" {
 			out.Changes = append(out.Changes, change)
-			continue
-		}
-		if isContested {
+		} else if isContested {
 			out.Contested++
-		}
-		for _, endpoint := range slice.Sum().Endpoints {
-			if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
-				out.readyNodes.Insert(node)
-			}
 		}
 	}
 	for name, slice := range n.Slices {
@@ -162,6 +168,15 @@ func (n *Names) Copies() Copies {
 		}
 	}
 	return out
+}
+
+// addReady adds the nodes with a name and a ready endpoint in a source.
+func (n *Names) addReady(nodes sets.Set[string], source EndpointSlice) {
+	for _, endpoint := range source.Sum().Endpoints {
+		if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
+			nodes.Insert(node)
+		}
+	}
 }
 
 // Change returns what to do about the copy of an EndpointSlice of the Source, or to delete another EndpointSlice, by
@@ -252,6 +267,20 @@ func (c *Copies) Count(action Action) (n int) {
 // IsComplete reports whether everything that Kubernetes has published has a copy, even an outdated one.
 func (c *Copies) IsComplete() bool {
 	return c.Sources > 0 && c.Contested == 0 && c.Count(Create)+c.Count(Wait) == 0
+}
+
+// BeingPublished reports whether the names of a new spec are still to be published. Later, copies only follow the pods:
+// to wait until none is outdated could take forever.
+func (c *Copies) BeingPublished() bool {
+	return c.IsNew && (c.Count(Create) > 0 || 2*c.Count(Update) > c.Sources)
+}
+
+// readyNodes returns the nodes whose name has a ready endpoint. A copy that a pod has just outdated counts.
+func (c *Copies) readyNodes() []string {
+	if c.BeingPublished() {
+		return c.upToDate.UnsortedList()
+	}
+	return c.answering.UnsortedList()
 }
 
 // copySuffix ends the name of a copy. The name follows from that of its source, so that no copy is made twice.

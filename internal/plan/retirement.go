@@ -77,10 +77,9 @@ func (p *Plan) unanswered(in *Input) (n int) {
 		name := ServiceName(in.Templates[0].owner.Name, ForNode, node)
 		_, exists := in.Owned[name] // EndpointSlices may be left of a Service that is gone.
 		byService := exists && in.Ready[name]
-		byHostname := p.Copies.readyNodes.Has(node)
-		isLost := byHostname && !byService
+		isLost := p.Copies.answering.Has(node) && !byService
 		if p.IsHostnames {
-			isLost = byService && !byHostname && in.Names.Of(node) != ""
+			isLost = byService && !p.Copies.upToDate.Has(node) && in.Names.Of(node) != ""
 		}
 		if isLost {
 			n++

@@ -53,6 +53,13 @@ func changingMode(t *testing.T, ls *v1alpha1.LocalService, ready, named []string
 	return in
 }
 
+// outdate makes the copy of an EndpointSlice differ from it.
+func outdate(in *Input) {
+	copied := in.Names.Slices["s1-named"].(apiSlice).DeepCopy()
+	renamedTo("x")(copied)
+	in.Names.Slices[copied.Name] = fromAPI(copied)
+}
+
 // TestRetireServices: when the Services of nodes are deleted after a change to mode Hostnames.
 func TestRetireServices(t *testing.T) {
 	both, one := []string{"a", "b"}, []string{"a"}
@@ -89,10 +96,9 @@ func TestRetireServices(t *testing.T) {
 		}, nil, -1, 0},
 		"a copy is contested": {answeringFor(due), both, both, func(in *Input) {
 			contested(in.Names)
-			c := fromAPI(in.Names.Slices["s1-named"].(apiSlice).DeepCopy())
-			renamedTo("x")(c.EndpointSlice)
-			in.Names.Slices[c.Name] = fromAPI(c.EndpointSlice)
+			outdate(in)
 		}, nil, -1, 0},
+		"a copy is outdated": {answeringFor(due), both, both, outdate, nil, 2, 0},
 		"a Service is to be updated": {answeringFor(due), both, both, func(in *Input) {
 			s := Whole(in.Owned["demo"], nodeLabelKey).DeepCopy()
 			s.Spec.Selector = map[string]string{"x": "y"}
@@ -135,7 +141,9 @@ func TestRetireNames(t *testing.T) {
 	}{
 		"due":                 {both, both, nil, []string{"Retire demo"}, Retirement{Services: 2}},
 		"one does not answer": {one, both, nil, nil, Retirement{Services: 2, Unanswered: 1}},
-		"one is not named":    {one, one, nil, []string{"Retire demo"}, Retirement{Services: 2}},
+		"one does not answer, and the copy is outdated": {one, both, outdate, nil,
+			Retirement{Services: 2, Unanswered: 1}},
+		"one is not named": {one, one, nil, []string{"Retire demo"}, Retirement{Services: 2}},
 		"a Service is missing": {both, both, func(in *Input) { delete(in.Owned, "demo-b") },
 			[]string{"Create demo-b"}, Retirement{Services: 2, Unanswered: -1}},
 		"the names are being deleted": {both, both, func(in *Input) {

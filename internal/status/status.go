@@ -35,11 +35,10 @@ type Report struct {
 
 // IsWriting reports whether there is something to write that was not refused.
 func (r *Report) IsWriting() bool {
-	return len(r.Failed) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.Count(plan.Create) > 0)
+	return len(r.Failed) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.BeingPublished())
 }
 
-// IsMiddle reports whether the sync is neither the first nor the last turn of a fan-out, nor the first with a refusal:
-// the status of the LocalService says of the same spec that Services are being written, for the same reason.
+// IsMiddle reports whether another turn follows, and the status of the LocalService says why already, for this spec.
 func (r *Report) IsMiddle(ls *v1alpha1.LocalService) bool {
 	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
 	return r.HasNextTurn && before != nil && before.ObservedGeneration == ls.Generation &&
@@ -311,7 +310,7 @@ func sameMessage(a, b *metav1.Condition) bool {
 	switch a.Reason {
 	case v1alpha1.ReasonWriteFailed: // It does not matter which Services were tried, and how many.
 		return causes(a.Message).Equal(causes(b.Message))
-	case v1alpha1.ReasonNoNodesSelected:
+	case v1alpha1.ReasonNoNodesSelected, v1alpha1.ReasonChangingMode:
 		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}
 	return a.Message == b.Message

@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,11 @@ func TestStatus(t *testing.T) {
 		for _, action := range actions {
 			out.Changes = append(out.Changes, plan.CopyChange{Action: action})
 		}
+		return out
+	}
+	fresh := func(sources int, actions ...plan.Action) plan.Copies {
+		out := copies(sources, actions...)
+		out.IsNew = true
 		return out
 	}
 	names := func(copies plan.Copies) found {
@@ -103,8 +109,14 @@ func TestStatus(t *testing.T) {
 		"nothing to copy, because the name is taken": {
 			Report{Plan: found{Nodes: 3, IsHostnames: true, Changes: conflicts("demo")}},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo"},
-		"to copy": {Report{Plan: names(copies(2, plan.Create))}, "False WritingServices", "True WritingServices", "",
+		"to copy": {Report{Plan: names(fresh(2, plan.Create))}, "False WritingServices", "True WritingServices", "",
 			"being written"},
+		"to copy, as there are more pods": {Report{Plan: names(copies(2, plan.Create))}, "True HostnamesInPlace",
+			"False HostnamesInPlace", "", "every name"},
+		"to update most copies for a new spec": {Report{Plan: names(fresh(3, plan.Update, plan.Update))},
+			"False WritingServices", "True WritingServices", "", "being written"},
+		"to update few copies for a new spec, most likely because of pods": {
+			Report{Plan: names(fresh(2, plan.Update))}, "True HostnamesInPlace", "False HostnamesInPlace", "", "every"},
 		"to update, or delete, a copy": {Report{Plan: names(copies(2, plan.Update, plan.Delete))},
 			"True HostnamesInPlace", "False HostnamesInPlace", "", "every name"},
 		"a copy is refused": {Report{Plan: names(copies(2, plan.Create)), Failed: []error{no}}, "False WriteFailed",
@@ -210,6 +222,10 @@ func TestRetiring(t *testing.T) {
 		want("the new ones are not there", 0, false, "until all new names are published")
 		retire(3, 2)
 		want("some do not answer", 0, false, "because only they have the pods of 2 nodes")
+		before := slices.Clone(ls.Status.Conditions)
+		if retire(3, 4); len(Changed(before, ls.Status.Conditions)) > 0 {
+			t.Error("another number is a change, which would be written at once")
+		}
 		retire(3, 0)
 		want("all answer", plan.RetireAfter, true, "the new names answer")
 		time.Sleep(20 * time.Second)
