@@ -183,7 +183,7 @@ func (r *Report) answering(ls *v1alpha1.LocalService, noun string) string {
 		saysWhy = fmt.Sprintf("kubectl get pods -n %s -l %s -o wide shows the pods, and %s", ls.Namespace, pods,
 			saysWhy)
 	}
-	return ", and no pod that spec.selector selects is ready on a selected node: " + saysWhy
+	return ", and none has a ready endpoint: " + saysWhy
 }
 
 // translating says on which other ports clients find the pods.

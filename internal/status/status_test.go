@@ -55,7 +55,7 @@ func TestStatus(t *testing.T) {
 			"False ServicesInPlace", "", "every selected node has its Service$"},
 		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True NoPodsReady",
 			"False NoPodsReady", "",
-			"every selected node has its Service, and no pod that spec.selector selects is ready on a selected node: " +
+			"every selected node has its Service, and none has a ready endpoint: " +
 				"kubectl get pods -n default -l app=demo -o wide shows the pods, and kubectl localservice nodes " +
 				"-n default demo says why$"},
 		"all in place, and few pods": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 1}}, "True ServicesInPlace",
