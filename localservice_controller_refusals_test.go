@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -130,18 +131,21 @@ func TestTerminatingNamespace(t *testing.T) {
 		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b"), testLocalService(onSSD))
 		terminating := apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("terminating"))
 		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		var acceptsOne atomic.Bool
 		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
-			return true, nil, terminating
+			return !acceptsOne.CompareAndSwap(true, false), nil, terminating
 		})
 		f.runLocalServices()
 		f.expect("writes", []string{"create services demo-a"}, f.writes())
 		f.remove(testNode("b"))
 		settle()
 		f.expect("writes when another node is gone", nil, f.writes())
+		acceptsOne.Store(true)
 		f.set(testNode("c", "disk=ssd"))
 		settle()
-		if writes := f.writes(); len(writes) != 1 || !strings.HasPrefix(writes[0], "create services ") {
-			t.Errorf("writes for another node: %v, want one, and no status", writes)
+		isOther := func(write string) bool { return !strings.HasPrefix(write, "create services ") }
+		if writes := f.writes(); len(writes) < 2 || len(writes) > 3 || slices.ContainsFunc(writes, isOther) {
+			t.Errorf("writes for another node: %v, want creations, and no status", writes)
 		}
 		f.expect("events", nil, f.recorded())
 	})

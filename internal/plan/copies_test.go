@@ -187,3 +187,32 @@ func TestCopy(t *testing.T) {
 		t.Errorf("-want +got, or the source was changed:\n%s", diff)
 	}
 }
+
+// TestReadyNames: names whose copy a pod has just outdated count as ready, but none while a new spec is published.
+func TestReadyNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		condition metav1.Condition
+		ready     int
+	}{
+		"never reported": {metav1.Condition{}, 0},
+		"ready":          {metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: 2}, 2},
+		"not ready":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, 0},
+		"another spec":   {metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: 1}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ls := localService(hostnamesMode)
+			ls.Generation = 2
+			c.condition.Type = v1alpha1.ConditionReady
+			ls.Status.Conditions = []metav1.Condition{c.condition}
+			in := changingMode(t, ls, nil, []string{"a", "b"})
+			if plan := Compute(in); plan.Ready != 2 || plan.Copies.BeingPublished() {
+				t.Errorf("%d ready, want 2; being published: %v", plan.Ready, plan.Copies.BeingPublished())
+			}
+			outdate(&in)
+			if plan := Compute(in); plan.Ready != c.ready || plan.Copies.BeingPublished() != (c.ready == 0) {
+				t.Errorf("outdated: %d ready, want %d; being published: %v", plan.Ready, c.ready,
+					plan.Copies.BeingPublished())
+			}
+		})
+	}
+}
