@@ -195,14 +195,17 @@ func TestReadyNames(t *testing.T) {
 		ready     int
 	}{
 		"never reported": {metav1.Condition{}, 0},
-		"ready":          {metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: 2}, 2},
-		"not ready":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, 0},
-		"another spec":   {metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: 1}, 0},
+		"writing": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWritingServices,
+			ObservedGeneration: 2}, 0},
+		"changing the mode": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonChangingMode,
+			ObservedGeneration: 2}, 2},
+		"written":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, 2},
+		"another spec": {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(hostnamesMode)
 			ls.Generation = 2
-			c.condition.Type = v1alpha1.ConditionReady
+			c.condition.Type = v1alpha1.ConditionProgressing
 			ls.Status.Conditions = []metav1.Condition{c.condition}
 			in := changingMode(t, ls, nil, []string{"a", "b"})
 			if plan := Compute(in); plan.Ready != 2 || plan.Copies.BeingPublished() {

@@ -117,7 +117,7 @@ type Copies struct {
 	Changes []CopyChange
 	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left unchanged.
 	Sources, Contested int
-	// IsNew is true until the status of the LocalService says that it is Ready with the names of its spec.
+	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
 	IsNew bool
 	// answering are the nodes with a name and a ready endpoint, of which there is a copy; and upToDate those of them
 	// whose copy needs no change.
@@ -140,9 +140,9 @@ func (n *Names) Copies() Copies {
 	if n == nil || n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
-	ready := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionReady)
-	out.IsNew = ready == nil || ready.Status != metav1.ConditionTrue ||
-		ready.ObservedGeneration != n.localService.Generation
+	writing := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionProgressing)
+	out.IsNew = writing == nil || writing.ObservedGeneration != n.localService.Generation ||
+		writing.Status == metav1.ConditionTrue && writing.Reason != v1alpha1.ReasonChangingMode
 	for name, slice := range n.Slices {
 		if !n.IsSource(slice) {
 			continue
