@@ -41,7 +41,9 @@ func (g *guard) update(w Write) {
 				g.gone[w.Before.GetUID()] = time.Now()
 			}
 		}
-		g.edited[w.Key] = time.Now()
+		if w.Before == nil || w.After == nil || w.Before.GetGeneration() != w.After.GetGeneration() {
+			g.edited[w.Key] = time.Now() // and not only its status
+		}
 	}
 	g.changed = time.Now()
 	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}

@@ -31,7 +31,7 @@ type guard struct {
 	names map[types.NamespacedName]*demand
 	// traces are the last creations and deletions of Services by replicas.
 	traces map[types.NamespacedName]trace
-	// spoiled is when a user last changed an EndpointSlice.
+	// spoiled is when a user last changed an EndpointSlice, or a Service whose EndpointSlices are copied.
 	spoiled time.Time
 	// edited is when a LocalService was last edited: the previous spec may still be carried out for a while.
 	edited  map[types.NamespacedName]time.Time
@@ -158,10 +158,10 @@ func (g *guard) look(w Write) {
 	switch w.Resource {
 	case "localservices", "nodes", "services":
 		g.update(w)
-	case "endpointslices":
-		if w.By == userName {
-			g.spoiled = time.Now()
-		}
+	}
+	isSource := w.Resource == "services" && strings.Contains(w.Key.Name, "-hostnames-")
+	if w.By == userName && (isSource || w.Resource == "endpointslices") {
+		g.spoiled = time.Now()
 	}
 }
 
