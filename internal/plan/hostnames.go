@@ -119,9 +119,8 @@ type Copies struct {
 	Sources, Contested int
 	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
 	IsNew bool
-	// answering are the nodes with a name and a ready endpoint, of which there is a copy; and upToDate those of them
-	// whose copy needs no change.
-	answering, upToDate sets.Set[string]
+	// answering has the nodes with a name and a ready endpoint that is copied, and whether the copy is up to date.
+	answering map[string]bool
 }
 
 const (
@@ -136,7 +135,7 @@ const (
 // Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
 // Source, and changes only what the Published Service controls: anybody may write labels.
 func (n *Names) Copies() Copies {
-	out := Copies{answering: sets.Set[string]{}, upToDate: sets.Set[string]{}}
+	out := Copies{answering: map[string]bool{}}
 	if n == nil || n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
@@ -149,17 +148,14 @@ func (n *Names) Copies() Copies {
 		}
 		out.Sources++
 		change, isContested := n.copyOf(name, slice)
-		switch change.Action {
-		case "":
-			n.addReady(out.answering, slice)
-			n.addReady(out.upToDate, slice)
-		case Update:
-			n.addReady(out.answering, slice)
-		}
 		if change.Action != "" {
 			out.Changes = append(out.Changes, change)
-		} else if isContested {
+		}
+		if isContested {
 			out.Contested++
+		}
+		if change.Action == "" || change.Action == Update {
+			n.addReady(out.answering, slice, change.Action == "")
 		}
 	}
 	for name, slice := range n.Slices {
@@ -170,11 +166,11 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// addReady adds the nodes with a name and a ready endpoint in a source.
-func (n *Names) addReady(nodes sets.Set[string], source EndpointSlice) {
+// addReady adds the nodes with a name and a ready endpoint in a source, and whether its copy needs no change.
+func (n *Names) addReady(nodes map[string]bool, source EndpointSlice, isUpToDate bool) {
 	for _, endpoint := range source.Sum().Endpoints {
 		if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
-			nodes.Insert(node)
+			nodes[node] = nodes[node] || isUpToDate
 		}
 	}
 }
@@ -276,11 +272,14 @@ func (c *Copies) BeingPublished() bool {
 }
 
 // readyNodes returns the nodes whose name has a ready endpoint. A copy that a pod has just outdated counts.
-func (c *Copies) readyNodes() []string {
-	if c.BeingPublished() {
-		return c.upToDate.UnsortedList()
+func (c *Copies) readyNodes() (nodes []string) {
+	isNew := c.BeingPublished()
+	for node, isUpToDate := range c.answering {
+		if isUpToDate || !isNew {
+			nodes = append(nodes, node)
+		}
 	}
-	return c.answering.UnsortedList()
+	return nodes
 }
 
 // copySuffix ends the name of a copy. The name follows from that of its source, so that no copy is made twice.

@@ -77,9 +77,10 @@ func (p *Plan) unanswered(in *Input) (n int) {
 		name := ServiceName(in.Templates[0].owner.Name, ForNode, node)
 		_, exists := in.Owned[name] // EndpointSlices may be left of a Service that is gone.
 		byService := exists && in.Ready[name]
-		isLost := p.Copies.answering.Has(node) && !byService
+		isUpToDate, byHostname := p.Copies.answering[node]
+		isLost := byHostname && !byService
 		if p.IsHostnames {
-			isLost = byService && !p.Copies.upToDate.Has(node) && in.Names.Of(node) != ""
+			isLost = byService && !isUpToDate && in.Names.Of(node) != ""
 		}
 		if isLost {
 			n++
