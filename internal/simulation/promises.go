@@ -109,10 +109,28 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 			isLater && (isSoonAfter || isDelayed || time.Since(d.since) < overlap+reaction) {
 			continue // Nothing answers, or somebody has deleted the new Service, or a limitation that is documented.
 		}
-		if successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap {
+		switch {
+		case successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap:
 			g.fail("a name was taken away before its successor was known", "%s: %s, for %s", w.By, w.Key, key)
+		case time.Since(g.spoiled) < overlap+reaction || time.Since(g.changed) < reaction:
+			// Somebody has changed what the Services publish, or the names.
+		default:
+			for _, pod := range answering {
+				if s.isPublishedBy(service, pod) && !s.isPublishedBy(successor, pod) &&
+					(s.hasName(ls, pod) || s.hasNoNames(ls)) {
+					g.fail("a name was taken away whose successor does not answer", "%s: %s, for pod %s of %s", w.By,
+						w.Key, pod.Name, key)
+				}
+			}
 		}
 	}
+}
+
+// isPublishedBy reports whether an EndpointSlice of a Service has the address of a pod.
+func (s *snapshot) isPublishedBy(service *corev1.Service, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool {
+		return metav1.IsControlledBy(slice, service) && publishes(slice, pod.Status.PodIP)
+	})
 }
 
 // checkCopyDeleted checks that no address that answers by a name is removed.
@@ -130,10 +148,8 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 	}
 	for _, e := range slice.Endpoints {
 		for _, pod := range s.answering(ls, ptr.Deref(e.NodeName, "")) {
-			isHeld := slices.ContainsFunc(s.slices, func(other *discoveryv1.EndpointSlice) bool {
-				return metav1.IsControlledBy(other, published) && publishes(other, pod.Status.PodIP)
-			})
-			if slices.Contains(e.Addresses, pod.Status.PodIP) && s.hasName(ls, pod) && !isHeld {
+			if slices.Contains(e.Addresses, pod.Status.PodIP) && s.hasName(ls, pod) &&
+				!s.isPublishedBy(published, pod) {
 				g.fail("an address was taken away that answers", "%s: %s: %s of pod %s", w.By, w.Key,
 					pod.Status.PodIP, pod.Name)
 			}

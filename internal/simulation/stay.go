@@ -19,7 +19,14 @@ import (
 func (s *snapshot) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	_, isWanted := s.names(ls)[service.Name]
 	return isWanted || s.isKept(ls, service) ||
-		modeOfService(ls.Name, service.Name) != modeOf(ls) && (s.isTaken(ls) || s.hasOwnPods(ls))
+		modeOfService(ls.Name, service.Name) != modeOf(ls) && (s.isTaken(ls) || s.hasOwnPods(ls) || s.hasNoNames(ls))
+}
+
+// hasNoNames reports whether no node has a name, because the cluster has no node, or none has the groupBy label.
+func (s *snapshot) hasNoNames(ls *v1alpha1.LocalService) bool {
+	return modeOf(ls) == v1alpha1.ModeHostnames && !slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool {
+		return isSelected(ls, node) && hostname(ls, node) != ""
+	})
 }
 
 // isTaken reports whether somebody else has a name that a LocalService wants.
