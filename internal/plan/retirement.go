@@ -37,7 +37,8 @@ func (p *Plan) retire(in *Input) {
 	ls := in.Templates[0].owner
 	r.Unanswered = -1
 	isInPlace := p.Count(Create, Adopt, Replace, Wait, Conflict) == 0 // What is only to be updated answers.
-	if isInPlace && (!p.IsHostnames || p.Copies.IsComplete()) {
+	hasNames := p.Nodes > 0 && p.Copies.IsComplete()                  // No node may have the groupBy label.
+	if isInPlace && (!p.IsHostnames || hasNames) {
 		r.Unanswered = p.unanswered(in)
 	}
 	remaining, known := RemainingRetirement(ls, in.Now)
@@ -54,9 +55,9 @@ func (p *Plan) retire(in *Input) {
 	p.Retirement = r
 	// As long as the names are published, the Source keeps them up to date.
 	source := ServiceName(ls.Name, Source, "")
-	hasNames := in.Names.Published != nil
+	isPublished := in.Names.Published != nil
 	p.Changes = p.where(func(change *Change) bool {
-		return change.Action != Retire || isDue && !(hasNames && change.Name == source)
+		return change.Action != Retire || isDue && !(isPublished && change.Name == source)
 	})
 }
 

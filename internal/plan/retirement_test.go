@@ -99,6 +99,9 @@ func TestRetireServices(t *testing.T) {
 			outdate(in)
 		}, nil, -1, 0},
 		"a copy is outdated": {answeringFor(due), both, both, outdate, nil, 2, 0},
+		"no node has the label that groupBy names": {answeringFor(due), both, both, func(in *Input) {
+			in.Names.groupBy, in.Names.label = "zone", func(string, string) (string, bool) { return "", true }
+		}, nil, -1, 0},
 		"a Service is to be updated": {answeringFor(due), both, both, func(in *Input) {
 			s := Whole(in.Owned["demo"], nodeLabelKey).DeepCopy()
 			s.Spec.Selector = map[string]string{"x": "y"}
