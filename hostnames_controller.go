@@ -28,8 +28,8 @@ type hostnamesController struct {
 	observed     *cache.Observed
 	copies       *writer.Slices
 	loop         *reconcile.Loop
-	// report enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
-	report func(localService types.NamespacedName)
+	// syncStatus enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
+	syncStatus func(localService types.NamespacedName)
 }
 
 func newHostnamesController(deps app.Dependencies) (*hostnamesController, error) {
@@ -99,7 +99,7 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 
 // addAll enqueues the EndpointSlices of a LocalService.
 func (c *hostnamesController) addAll(localService types.NamespacedName) {
-	for name := range c.caches.Hostnames(localService) {
+	for name := range c.caches.HostnameSlicesOf(localService) {
 		c.add(localService.Namespace, name, batchPeriod)
 	}
 }
@@ -133,12 +133,12 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 			return nil
 		}
 	}
-	again, report, err := c.copies.Write(ctx, ls, &change, names)
+	again, isNews, err := c.copies.Write(ctx, ls, &change, names)
 	if again == 0 && change.Action != plan.Delete {
 		again = batchPeriod // The watch may never show a copy that is deleted at once, as with Services.
 	}
-	if report {
-		c.report(cache.KeyOf(ls))
+	if isNews {
+		c.syncStatus(cache.KeyOf(ls))
 	}
 	if err != nil {
 		return fmt.Errorf("publish the names of LocalService %s: %w", cache.KeyOf(ls), err)
@@ -166,7 +166,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 func namesOf(caches *cache.Caches, copies *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
 	names := plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
-	names.Slices = caches.Hostnames(cache.KeyOf(ls))
+	names.Slices = caches.HostnameSlicesOf(cache.KeyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {
 		return copies.IsContested(ls, current, want)
 	}

@@ -80,11 +80,11 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 // likely this controller has written, is enqueued much later, to repair what others write: if the cause of a failure
 // reads differently each time, syncs would follow each other at once, in spite of their backoff.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	isGone := before != nil && (after == nil || after.UID != before.UID)
-	if isGone {
+	isUpdate := before != nil && after != nil && after.UID == before.UID
+	if before != nil && !isUpdate {
 		c.services.Refusals.Forget(before.UID)
 	}
-	if before != nil && !isGone && before.Generation == after.Generation &&
+	if isUpdate && before.Generation == after.Generation &&
 		before.ResourceVersion != after.ResourceVersion { // They are the same at a resync.
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
@@ -97,21 +97,17 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	for ls := range c.caches.LocalServices.All() {
 		was := before != nil && plan.Selects(ls, before.Labels)
 		is := after != nil && plan.Selects(ls, after.Labels)
-		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
+		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // Its names may depend on any label.
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// Names of mode Hostnames may depend on any label. A LocalService that selects no node any more keeps the
-		// Services of nodes that exist, so the deletion of a node counts, too.
-		if was != is || isHostnames || after == nil && c.hasService(ls, before.GetName()) {
+		// A LocalService that selects no node any more keeps the Services of nodes that exist.
+		isOrphaned := after == nil && c.caches.Services.Get(ls.Namespace,
+			plan.ServiceName(ls.Name, plan.ForNode, before.GetName())) != nil
+		if was != is || isHostnames || isOrphaned {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
-}
-
-// hasService reports whether the cache has a Service with the name that a node's Service has.
-func (c *localServiceController) hasService(ls *v1alpha1.LocalService, node string) bool {
-	return c.caches.Services.Lookup(ls.Namespace, plan.ServiceName(ls.Name, plan.ForNode, node)) != nil
 }
 
 // serviceChanged enqueues the LocalServices that control the Service or want its name.
@@ -240,6 +236,7 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 		}
 	}
 	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		c.loop.AddAfter(key, reconcile.MaxBackoff) // Others may want fewer Services by then.
+		// Others may want fewer Services by then. The event of the write that adds the condition leads here, too.
+		c.loop.AddAfter(key, reconcile.MaxBackoff)
 	}
 }

@@ -54,7 +54,7 @@ func makeControllers(deps app.Dependencies) (*controllers, error) {
 	c.hostnames, errs[0] = newHostnamesController(deps)
 	c.localServices, errs[1] = newLocalServiceController(deps, c.hostnames.copies)
 	c.pods, errs[2] = newPodController(deps)
-	c.hostnames.report = c.localServices.loop.Add
+	c.hostnames.syncStatus = c.localServices.loop.Add
 	return c, errors.Join(errs[:]...)
 }
 

@@ -57,7 +57,7 @@ func TestEndpointSlicesOf(t *testing.T) {
 	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["default"] {
 		t.Errorf("ready: %v", ready)
 	}
-	if named := c.Hostnames(KeyOf(ls)); len(named) != 1 || named["of-default"] == nil {
+	if named := c.HostnameSlicesOf(KeyOf(ls)); len(named) != 1 || named["of-default"] == nil {
 		t.Errorf("of mode Hostnames: %v", named)
 	}
 }

@@ -45,7 +45,7 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		s.packed, err = pack(full)
 		return s, err
 	}
-	s.localService = unique.Make(plan.CopyOf(full))
+	s.localService = unique.Make(plan.LocalServiceOfCopy(full))
 	s.sum.Endpoints = nil
 	return s, nil
 }

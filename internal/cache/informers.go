@@ -203,8 +203,8 @@ func (c *Caches) Selecting(p *Pod) bool {
 	return false
 }
 
-// Hostnames returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
-func (c *Caches) Hostnames(ls types.NamespacedName) map[string]plan.EndpointSlice {
+// HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
+func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.EndpointSlice {
 	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
 	byName := make(map[string]plan.EndpointSlice, len(objs))
 	for _, slice := range objs {

@@ -136,7 +136,7 @@ const (
 // Source, and changes only what the Published Service controls: anybody may write labels.
 func (n *Names) Copies() Copies {
 	out := Copies{answering: map[string]bool{}}
-	if n == nil || n.Source == nil || n.Published == nil {
+	if n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
 	writing := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionProgressing)
@@ -299,8 +299,9 @@ func IsCopy(slice EndpointSlice, published types.UID) bool {
 		strings.HasSuffix(slice.GetName(), copySuffix) && slice.Manager() == v1alpha1.EndpointSliceManager
 }
 
-// CopyOf returns the name of the LocalService of a copy. Its Service has the same name, even if the labels are lost.
-func CopyOf(slice *discoveryv1.EndpointSlice) string {
+// LocalServiceOfCopy returns the name of the LocalService of a copy. Its Service has the same name, even if the labels
+// are lost.
+func LocalServiceOfCopy(slice *discoveryv1.EndpointSlice) string {
 	return cmp.Or(ControllerOf(slice).Name, slice.Labels[v1alpha1.OwnerLabelKey])
 }
 

@@ -41,7 +41,7 @@ type Change struct {
 	Template *Template
 	// Name of the Service.
 	Name string
-	// Node is the name of the node that the Service is for; "" in mode Hostnames, and for deletions: see Current.
+	// Node is the name of the node that the Service is, or was, for; "" in mode Hostnames.
 	Node string
 	// Current is the Service as the cache has it, nil for Create.
 	Current Service
@@ -104,8 +104,8 @@ func Compute(in Input) Plan {
 	var name []byte
 	selectsNothing := in.selectsNothing()
 	for _, template := range in.Templates {
-		if selectsNothing && in.createsNothing() {
-			break
+		if selectsNothing && in.Names.Source == nil && in.Names.Published == nil {
+			break // In mode Hostnames, both are created when a node is first selected, and kept from then on.
 		}
 		c := comparison{template, map[SharedContent]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
@@ -164,7 +164,8 @@ func unwanted(in Input) []Change {
 		if in.Templates.isOfOtherMode(name) {
 			action = Retire
 		}
-		changes = append(changes, Change{Action: action, Template: in.Templates[0], Name: name, Current: current})
+		changes = append(changes, Change{Action: action, Template: in.Templates[0], Name: name, Node: current.Node(),
+			Current: current})
 	}
 	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	return changes

@@ -48,19 +48,13 @@ type Templates []*Template
 // NewTemplates returns the templates of a LocalService. The error says what is wrong with a spec that the API's own
 // validation accepted, in words for the LocalService's author.
 func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string) (Templates, error) {
-	purposes := []Purpose{ForNode}
+	if err := validate(ls, nodeLabelKey); err != nil {
+		return nil, err
+	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		purposes = []Purpose{Source, Published}
+		return Templates{newTemplate(ls, Source, nodeLabelKey), newTemplate(ls, Published, nodeLabelKey)}, nil
 	}
-	var templates Templates
-	for _, purpose := range purposes {
-		template, err := newTemplate(ls, purpose, nodeLabelKey)
-		if err != nil {
-			return nil, err
-		}
-		templates = append(templates, template)
-	}
-	return templates, nil
+	return Templates{newTemplate(ls, ForNode, nodeLabelKey)}, nil
 }
 
 // nodes returns the selected nodes if each has its own Service, otherwise "" alone.
@@ -107,13 +101,7 @@ type appliedMetadata struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string) (*Template, error) {
-	if reason, unreadable := ls.Annotations[unreadableKey]; unreadable {
-		return nil, fmt.Errorf("the spec cannot be read, and would be refused today: %s", reason)
-	}
-	if err := validate(ls, nodeLabelKey); err != nil {
-		return nil, err
-	}
+func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string) *Template {
 	t := &Template{owner: ls, purpose: purpose, nodeLabelKey: nodeLabelKey}
 	for i := range fields {
 		fields[i].fill(&ls.Spec, &t.want.Spec)
@@ -125,13 +113,10 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 		maps.Copy(t.want.Labels, m.Labels)
 		maps.Copy(t.want.Annotations, m.Annotations)
 		t.hasVariables = purpose == ForNode && hasVariables(m)
-		applied, err := json.Marshal(appliedMetadata{
+		applied, _ := json.Marshal(appliedMetadata{ // Strings always have a JSON form.
 			Labels:      slices.Sorted(maps.Keys(m.Labels)),
 			Annotations: slices.Sorted(maps.Keys(m.Annotations)),
 		})
-		if err != nil {
-			return nil, fmt.Errorf("spec.serviceMetadata: %w", err)
-		}
 		t.want.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = string(applied)
 	}
 	t.want.Labels[v1alpha1.OwnerLabelKey] = ls.Name
@@ -150,7 +135,7 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 		t.want.Spec.ClusterIP = corev1.ClusterIPNone
 		t.want.Labels[v1alpha1.HostnamesLabelKey] = string(purpose)
 	}
-	return t, nil
+	return t
 }
 
 func (t *Template) name(node string) string { return ServiceName(t.owner.Name, t.purpose, node) }
@@ -171,6 +156,9 @@ func (t *Template) Wants(node string, labels Labels, name string) bool {
 // validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it
 // may be older than this controller.
 func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
+	if reason, unreadable := ls.Annotations[unreadableKey]; unreadable {
+		return fmt.Errorf("the spec cannot be read, and would be refused today: %s", reason)
+	}
 	if len(ls.Name) > naming.MaxLocalServiceLength {
 		return fmt.Errorf("metadata.name has %d characters, of which %d fit into the names of its Services: choose "+
 			"a shorter one", len(ls.Name), naming.MaxLocalServiceLength)

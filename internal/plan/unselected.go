@@ -47,14 +47,3 @@ func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
 
 // localService returns the LocalService that the plan is for.
 func (in *Input) localService() *v1alpha1.LocalService { return in.Templates[0].owner }
-
-// createsNothing reports whether a LocalService that selects no node has nothing to bring up to date. In mode Hostnames
-// its two Services are created when it first selects a node, and kept up to date from then on.
-func (in *Input) createsNothing() bool {
-	for _, template := range in.Templates {
-		if _, isOwned := in.Owned[template.name("")]; isOwned && template.purpose != ForNode {
-			return false
-		}
-	}
-	return true
-}

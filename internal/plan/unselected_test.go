@@ -65,7 +65,8 @@ func TestUnselected(t *testing.T) {
 				NodeExists:    func(node string) bool { return slices.Contains(c.exist, node) },
 				Lookup:        func(string) Service { return nil },
 				LocalServices: slices.Values([]*v1alpha1.LocalService{c.ls}),
-				Names:         NewNames(c.ls, nil, func(string, string) (string, bool) { return "", false })})
+				Names: NamesOf(c.ls, nodeLabelKey, func(string, string) (string, bool) { return "", false },
+					func(name string) Service { return owned[name] })})
 			var changes []string
 			for _, change := range got.Changes {
 				text := string(change.Action) + " " + change.Name

@@ -34,8 +34,7 @@ type Loop struct {
 	name      string
 	reconcile Func
 	fair      *fairQueue
-	queue     workqueue.TypedDelayingInterface[types.NamespacedName]
-	failures  workqueue.TypedRateLimiter[types.NamespacedName]
+	queue     workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	running   atomic.Bool
 }
 
@@ -45,13 +44,15 @@ func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
 	fair := newFairQueue()
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: name, Clock: clk,
 		Queue: fair})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
+		Name: name, Clock: clk, Queue: queue})
 	return &Loop{
 		name:      name,
 		reconcile: reconcile,
 		fair:      fair,
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
-			Name: name, Clock: clk, Queue: queue}),
-		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, MaxBackoff),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, MaxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{DelayingQueue: delaying}),
 	}
 }
 
@@ -118,15 +119,15 @@ func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) 
 	logger := klog.FromContext(ctx)
 	switch {
 	case err == nil:
-		l.failures.Forget(key)
+		l.queue.Forget(key)
 	case IsStale(err):
-		l.queue.AddAfter(key, l.failures.When(key))
+		l.queue.AddRateLimited(key)
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
 	case ctx.Err() != nil:
 		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
 	default:
-		l.queue.AddAfter(key, l.failures.When(key))
-		logger.Error(err, "Trying again", "key", key, "failures", l.failures.NumRequeues(key))
+		l.queue.AddRateLimited(key)
+		logger.Error(err, "Trying again", "key", key, "failures", l.queue.NumRequeues(key))
 	}
 }
 

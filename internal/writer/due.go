@@ -99,11 +99,11 @@ func (w *execution) due(action plan.Action, changes []plan.Change) (due []dueCha
 	return slices.Concat(fresh, untried, tried), waiting
 }
 
-// await records the refusals of changes that have to wait. Of those that were put off, one is enough.
-func (w *execution) await(waiting []Refusal) {
+// tellWaiting records the refusals of changes that have to wait. Of those that were put off, one is enough.
+func (w *execution) tellWaiting(waiting []Refusal) {
 	var putOff error
 	for _, last := range waiting {
-		w.wait(time.Until(last.RetryAt))
+		w.retryIn(time.Until(last.RetryAt))
 		if last.Untried && classOf(last.Err) != contested {
 			putOff = last.Err
 		} else {
@@ -115,8 +115,8 @@ func (w *execution) await(waiting []Refusal) {
 	}
 }
 
-// wait records how long a change has to wait. It may have become due a moment ago.
-func (w *execution) wait(left time.Duration) {
+// retryIn records how long a change has to wait. It may have become due a moment ago.
+func (w *execution) retryIn(left time.Duration) {
 	if left = max(left, 1); w.out.RetryAfter == 0 || left < w.out.RetryAfter {
 		w.out.RetryAfter = left
 	}
@@ -158,7 +158,7 @@ func (w *execution) remember(ctx context.Context) {
 			w.Refusals.Add(r.attempt, r.err)
 			errs = append(errs, r.err)
 		}
-		w.wait(w.Refusals.RetryAfter(r.attempt))
+		w.retryIn(w.Refusals.RetryAfter(r.attempt))
 	}
 	if len(errs) > 0 {
 		klog.FromContext(ctx).Error(errors.New(status.Summarize(errs)), "Services refused, trying again later",

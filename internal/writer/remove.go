@@ -72,13 +72,12 @@ func (w *execution) delete(ctx context.Context, change *plan.Change) error {
 	if change.Action == plan.Retire {
 		return w.remove(ctx, change.Current) // Nobody wants it, whatever nodes there are.
 	}
-	node := change.Current.Node()
-	labels, err := w.nodeLabels(ctx, node)
+	labels, err := w.nodeLabels(ctx, change.Node)
 	if err != nil {
 		return err
 	}
-	if labels != nil && (change.IfNodeGone || change.Template.Wants(node, labels, change.Name)) {
-		return reconcile.Stale(fmt.Errorf("its node %s is there", node))
+	if labels != nil && (change.IfNodeGone || change.Template.Wants(change.Node, labels, change.Name)) {
+		return reconcile.Stale(fmt.Errorf("its node %s is there", change.Node))
 	}
 	return w.remove(ctx, change.Current)
 }

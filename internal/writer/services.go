@@ -82,7 +82,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	isConfirmed := false
 	for _, action := range actions {
 		due, waiting := w.due(action, p.Changes)
-		w.await(waiting)
+		w.tellWaiting(waiting)
 		if action == plan.Replace && w.out.hasFailed() {
 			w.remind(due) // Nothing is replaced until a sync in which nothing fails.
 			continue
@@ -157,11 +157,8 @@ func (w *execution) ended(change *plan.Change, written *corev1.Service, err erro
 }
 
 func (w *execution) failure(change *plan.Change, err error) error {
-	node := change.Node
-	if change.Current != nil {
-		node = cmp.Or(node, change.Current.Node())
-	}
-	return &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name, Node: node, Err: err}
+	return &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name, Node: change.Node,
+		Err: err}
 }
 
 // write makes one change, and returns the Service as the API server has it then.

@@ -169,7 +169,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 // isInSight reports whether the cache sees an EndpointSlice as a copy of a LocalService.
 func isInSight(slice *discoveryv1.EndpointSlice, localService string) bool {
 	_, isLabelled := slice.Labels[v1alpha1.HostnamesLabelKey]
-	return isLabelled && plan.CopyOf(slice) == localService
+	return isLabelled && plan.LocalServiceOfCopy(slice) == localService
 }
 
 // isGone returns nil if the source of a copy is gone from the API server: the cache does not see a source that has lost
