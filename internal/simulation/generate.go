@@ -55,7 +55,8 @@ var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second,
 	150 * time.Second}
 
-// step returns what happens next: one thing or, often, a burst of things while some watch is stalled or late.
+// step returns what happens next: one thing or, often, a burst of things while some watch is stalled or late, or some
+// requests fail.
 func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 	usual := offered(d.menu, "do", often)
 	kinds := usual
@@ -73,7 +74,7 @@ func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 			out = append(out, s)
 		}
 		if !isCalm && len(out) > 1 {
-			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags}).Draw(t, "late")
+			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails}).Draw(t, "late")
 			out = append([]Step{late(d)}, out...)
 			out[0].After, out[1].After = out[1].After, 0
 		}
