@@ -59,5 +59,5 @@ func isPure(path string) bool {
 		return false
 	}
 	return !strings.Contains(path, ".") || strings.HasPrefix(path, "k8s.io/api/") ||
-		strings.HasPrefix(path, "k8s.io/apimachinery/pkg/")
+		strings.HasPrefix(path, "k8s.io/apimachinery/pkg/") || path == "k8s.io/utils/ptr"
 }

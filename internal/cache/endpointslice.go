@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -24,7 +25,7 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 		Service:      full.Labels[discoveryv1.LabelServiceName],
 		LocalService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return e.Conditions.Ready == nil || *e.Conditions.Ready // The API treats unknown as ready.
+			return plan.IsReady(&e)
 		}),
 	}, nil
 }

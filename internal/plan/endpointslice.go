@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // KubernetesSliceManager manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
@@ -85,13 +86,13 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		sum.Rest++
 	}
 	for _, endpoint := range slice.Endpoints {
-		hostname, node := value(endpoint.Hostname), value(endpoint.NodeName)
+		hostname, node := ptr.Deref(endpoint.Hostname, ""), ptr.Deref(endpoint.NodeName, "")
 		endpoint.Hostname = nil
 		if encoded, err = endpoint.Marshal(); err != nil {
 			return SliceSum{}, err
 		}
 		of := EndpointSum{Sum: maphash.Bytes(seed, encoded) &^ 1, Node: unique.Make(node)}
-		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready { // The API treats unknown as ready.
+		if IsReady(&endpoint) {
 			of.Sum |= 1
 		}
 		sum.Endpoints = append(sum.Endpoints, of)
@@ -105,9 +106,5 @@ func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
 }
 
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
+// IsReady reports whether an endpoint is ready. The API treats unknown as ready.
+func IsReady(endpoint *discoveryv1.Endpoint) bool { return ptr.Deref(endpoint.Conditions.Ready, true) }

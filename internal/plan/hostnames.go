@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -321,7 +322,7 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	}
 	var kept []discoveryv1.Endpoint
 	for _, endpoint := range out.Endpoints {
-		if hostname := n.Of(value(endpoint.NodeName)); hostname != "" {
+		if hostname := n.Of(ptr.Deref(endpoint.NodeName, "")); hostname != "" {
 			endpoint.Hostname = &hostname
 			kept = append(kept, endpoint)
 		}

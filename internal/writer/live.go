@@ -22,9 +22,8 @@ func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) e
 	defer cancel()
 	live, err := d.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
-	isSame := err == nil && live.UID == ls.UID && live.DeletionTimestamp == nil && live.Generation == ls.Generation
 	switch {
-	case isSame:
+	case err == nil && isSameSpec(live, ls):
 		return nil
 	case err == nil, apierrors.IsNotFound(err):
 		err = reconcile.Stale(errors.New("it was changed or deleted"))
@@ -52,9 +51,14 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 // isCurrent returns nil while the cache has no other spec of a LocalService.
 func (d *Dependencies) isCurrent(ls *v1alpha1.LocalService) error {
 	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
-	if current == nil || current.UID != ls.UID || current.DeletionTimestamp != nil ||
-		current.Generation != ls.Generation {
+	if current == nil || !isSameSpec(current, ls) {
 		return reconcile.Stale(errors.New("the LocalService has changed"))
 	}
 	return nil
+}
+
+// isSameSpec reports whether a LocalService is the one that was planned for, with the same spec, and not being deleted.
+func isSameSpec(current, planned metav1.Object) bool {
+	return current.GetUID() == planned.GetUID() && current.GetGeneration() == planned.GetGeneration() &&
+		current.GetDeletionTimestamp() == nil
 }

@@ -58,11 +58,15 @@ func hashedServiceName(localService, node string) string {
 		// Not the name of a LocalService that the API accepts. Keep the result valid and distinct all the same.
 		hashed = localService + "/" + node
 	}
-	readable := cut(sanitize(node), MaxLocalServiceLength-len(prefix)-1)
+	return prefix + "-" + withHash(cut(sanitize(node), MaxLocalServiceLength-len(prefix)-1), hashed)
+}
+
+// withHash adds the hash of a whole name to what is readable of it, if anything is.
+func withHash(readable, whole string) string {
 	if readable == "" {
-		return prefix + "-" + hash(hashed)
+		return hash(whole)
 	}
-	return prefix + "-" + readable + "-" + hash(hashed)
+	return readable + "-" + hash(whole)
 }
 
 // Hostname returns the hostname that a node, or with groupBy the value of a node label, has in a LocalService with
@@ -73,11 +77,7 @@ func Hostname(value string) string {
 	if isLabel(value, false) {
 		return value
 	}
-	readable := cut(sanitize(value), validation.DNS1123LabelMaxLength-1-hashLength)
-	if readable == "" {
-		return hash(value)
-	}
-	return readable + "-" + hash(value)
+	return withHash(cut(sanitize(value), validation.DNS1123LabelMaxLength-1-hashLength), value)
 }
 
 // NodeLabelValue returns the value of the node label for the node named node: the name itself where that is a valid
@@ -87,11 +87,7 @@ func NodeLabelValue(node string) string {
 	if isLabel(node, true) {
 		return node
 	}
-	readable := cut(sanitize(node, '.'), validation.LabelValueMaxLength-1-hashLength)
-	if readable == "" {
-		return hash(node)
-	}
-	return readable + "-" + hash(node)
+	return withHash(cut(sanitize(node, '.'), validation.LabelValueMaxLength-1-hashLength), node)
 }
 
 // isDNS1035Label reports whether s is a valid Service name: a DNS label that begins with a letter.

@@ -60,7 +60,7 @@ func (v *view) markStale(h *hostnames) {
 	alive := map[string]bool{}
 	for _, slice := range v.EndpointSlices {
 		for _, e := range slice.Endpoints {
-			if h.IsSource(h.Slices[slice.Name]) && isReady(&e) {
+			if h.IsSource(h.Slices[slice.Name]) && plan.IsReady(&e) {
 				for _, address := range e.Addresses {
 					alive[address] = true
 				}
@@ -70,7 +70,7 @@ func (v *view) markStale(h *hostnames) {
 	for name, endpoints := range v.endpoints {
 		for i := range endpoints {
 			e := &endpoints[i]
-			if e.Hostname == nil || !isReady(e) || len(e.Addresses) == 0 || alive[e.Addresses[0]] {
+			if e.Hostname == nil || !plan.IsReady(e) || len(e.Addresses) == 0 || alive[e.Addresses[0]] {
 				continue
 			}
 			e.Conditions.Ready = new(false) // of the view's copy
@@ -79,9 +79,6 @@ func (v *view) markStale(h *hostnames) {
 		slices.Sort(h.stale[name])
 	}
 }
-
-// isReady reports whether an endpoint is ready. The API treats unknown as ready.
-func isReady(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 // addOutdated adds the names that a change is about.
 func (h *hostnames) addOutdated(change *plan.CopyChange) {

@@ -264,7 +264,7 @@ func endpoints(published []discoveryv1.Endpoint) (_ Endpoints, addresses []strin
 	all, ready := sets.New[string](), sets.New[string]() // of pods, or addresses where there is none
 	addresses = []string{}
 	for _, e := range published {
-		if len(e.Addresses) == 0 || !isReady(&e) && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+		if len(e.Addresses) == 0 || !plan.IsReady(&e) && e.Conditions.Terminating != nil && *e.Conditions.Terminating {
 			continue
 		}
 		id := e.Addresses[0]
@@ -272,7 +272,7 @@ func endpoints(published []discoveryv1.Endpoint) (_ Endpoints, addresses []strin
 			id = e.TargetRef.Kind + "/" + e.TargetRef.Name
 		}
 		all.Insert(id)
-		if isReady(&e) {
+		if plan.IsReady(&e) {
 			ready.Insert(id)
 			addresses = append(addresses, e.Addresses...)
 		}
