@@ -28,7 +28,7 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	}
 	electionCtx, endElection := context.WithCancel(context.WithoutCancel(ctx))
 	defer endElection()
-	var started atomic.Bool
+	var started atomic.Bool // It is set once work begins, or never will.
 	worked := make(chan struct{})
 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -41,8 +41,10 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 		RetryPeriod:   opts.leaseDuration / 30,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				started.Store(true)
 				defer close(worked)
+				if started.Swap(true) {
+					return
+				}
 				leading, cancel := context.WithCancel(leading)
 				defer cancel()
 				defer context.AfterFunc(ctx, cancel)()
@@ -70,8 +72,11 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 		}
 	})()
 	elector.Run(electionCtx)
-	if started.Load() || elector.IsLeader() { // A stop may have come before work was started, which then returns.
+	isWorking := started.Swap(true) // Otherwise a stop has come before work was started.
+	if isWorking {
 		<-worked
+	}
+	if isWorking || elector.IsLeader() {
 		giveBack(ctx, lock, opts.renewDeadline())
 	}
 	if ctx.Err() != nil {

@@ -62,27 +62,39 @@ func TestLeaseIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestStopWhileAcquiring: an instance that is stopped while it acquires the Lease waits for its work, and releases it.
+// TestStopWhileAcquiring: an instance that is stopped while it acquires the Lease releases it, even if it does not know
+// that it has it, and does not wait for work that has not begun.
 func TestStopWhileAcquiring(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kube := kubefake.NewClientset()
-		ctx, stop := context.WithCancel(t.Context())
-		kube.PrependReactor("create", "leases", func(core.Action) (bool, runtime.Object, error) {
-			stop()
-			time.Sleep(time.Second) // until it answers
-			return false, nil, nil
+	for name, c := range map[string]struct {
+		stopAfter time.Duration
+		lost      error
+	}{
+		"the answer is late": {time.Second, nil},
+		"the answer is lost": {5 * time.Second, errors.New("no answer")}, // and no update is answered
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				kube := kubefake.NewClientset()
+				ctx, stop := context.WithTimeout(t.Context(), c.stopAfter)
+				defer stop()
+				kube.PrependReactor("create", "leases", func(a core.Action) (bool, runtime.Object, error) {
+					_ = kube.Tracker().Create(a.GetResource(), a.(core.CreateAction).GetObject(), a.GetNamespace())
+					time.Sleep(2 * time.Second)
+					return true, a.(core.CreateAction).GetObject(), c.lost
+				})
+				kube.PrependReactor("update", "leases", func(core.Action) (bool, runtime.Object, error) {
+					return c.lost != nil, nil, c.lost
+				})
+				began := time.Now()
+				if err := Lead(ctx, kube, leaderOptions, newHealth(), func(context.Context) {}); err != nil {
+					t.Error(err)
+				}
+				if got := holder(t, kube); got != "" && c.lost == nil || time.Since(began) > time.Minute {
+					t.Errorf("after %s, %q holds the Lease", time.Since(began), got)
+				}
+			})
 		})
-		worked := false
-		if err := Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
-			<-ctx.Done()
-			worked = true
-		}); err != nil || !worked {
-			t.Errorf("worked: %v, %v", worked, err)
-		}
-		if got := holder(t, kube); got != "" {
-			t.Errorf("%s still holds the Lease", got)
-		}
-	})
+	}
 }
 
 // TestLeaseIsLost: a leader that cannot renew the Lease stops its work, and says why it stops. If its work does not
