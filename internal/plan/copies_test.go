@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -194,7 +195,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestReadyNames: names whose copy a pod has just outdated count as ready, but none while a new spec is published.
+// TestReadyNames: names whose copy a pod has just outdated count as ready, but none while a new spec is published, or
+// something is refused.
 func TestReadyNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		condition metav1.Condition
@@ -207,6 +209,8 @@ func TestReadyNames(t *testing.T) {
 			ObservedGeneration: 2}, 2},
 		"written":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, 2},
 		"another spec": {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 1}, 0},
+		"refused": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWriteFailed,
+			ObservedGeneration: 2}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(hostnamesMode)
@@ -220,6 +224,12 @@ func TestReadyNames(t *testing.T) {
 			outdate(&in)
 			if plan := Compute(in); plan.Ready != c.ready || plan.Copies.BeingPublished() != (c.ready == 0) {
 				t.Errorf("outdated: %d ready, want %d; being published: %v", plan.Ready, c.ready,
+					plan.Copies.BeingPublished())
+			}
+			other := sourceSlice(in.Names.Source, "s2")
+			maps.Copy(in.Names.Slices, byName(other, copies(in.Names)(other)))
+			if plan := Compute(in); plan.Ready != c.ready || plan.Copies.BeingPublished() {
+				t.Errorf("one of two outdated: %d ready, want %d; being published: %v", plan.Ready, c.ready,
 					plan.Copies.BeingPublished())
 			}
 		})

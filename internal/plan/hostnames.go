@@ -274,9 +274,8 @@ func (c *Copies) BeingPublished() bool {
 
 // readyNodes returns the nodes whose name has a ready endpoint. A copy that a pod has just outdated counts.
 func (c *Copies) readyNodes() (nodes []string) {
-	isNew := c.BeingPublished()
 	for node, isUpToDate := range c.answering {
-		if isUpToDate || !isNew {
+		if isUpToDate || !c.IsNew {
 			nodes = append(nodes, node)
 		}
 	}
