@@ -143,8 +143,12 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 	}
 	ls := s.owner(published)
 	if ls == nil || modeOf(ls) != v1alpha1.ModeHostnames || isInvalid(&ls.Spec) || g.isSlow() ||
-		time.Since(g.edited[keyOf(ls)]) < reaction || time.Since(g.spoiled) < overlap {
+		time.Since(g.spoiled) < overlap {
 		return
+	}
+	edited := time.Since(g.edited[keyOf(ls)])
+	if edited < reaction || g.isExcused() && edited < overlap {
+		return // While a cache lags, a spec may be carried out longer than it lasted.
 	}
 	for _, e := range slice.Endpoints {
 		for _, pod := range s.answering(ls, ptr.Deref(e.NodeName, "")) {
