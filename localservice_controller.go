@@ -203,7 +203,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if report.HasNextTurn {
 			summary += "; more follow"
 		}
-		if !report.IsMiddle(ls) {
+		if outcome.GaveUp || !report.IsMiddle(ls) { // Otherwise a next turn has an event.
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,

@@ -88,6 +88,34 @@ func TestRefusalsDoNotSpin(t *testing.T) {
 	})
 }
 
+// TestQuotaRaised: each Service that a quota has room for is in an event, however little room there is at a time.
+func TestQuotaRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, append(testNodes(100), testLocalService())...)
+		var room atomic.Int64
+		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			return room.Add(-1) < 0, nil,
+				apierrors.NewForbidden(a.GetResource().GroupResource(), "x", errors.New("exceeded quota: quota"))
+		})
+		f.runLocalServices()
+		told := 0
+		for _, more := range []int64{0, 30, 1, 1, 20} {
+			room.Store(more)
+			time.Sleep(5 * time.Minute)
+			for _, event := range f.recorded() {
+				if _, made, isMade := strings.Cut(event, "created "); isMade {
+					var n int
+					_, _ = fmt.Sscanf(made, "%d", &n)
+					told += n
+				}
+			}
+			if got := len(f.services()); told != got || got == 0 && more > 0 {
+				t.Errorf("room for %d more: %d Services, and events of %d", more, got, told)
+			}
+		}
+	})
+}
+
 // TestMostRefused: the Services that a policy accepts, by their names, are created within minutes, however many others
 // it refuses. Once all have been tried, nothing else is reported.
 func TestMostRefused(t *testing.T) {

@@ -130,6 +130,7 @@ func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 	}
 	w.remember(ctx)
 	b := &w.batch
+	w.out.GaveUp = w.out.GaveUp || b.isGivenUp()
 	// Most were refused and none accepted, until the batch was given up, or until the time was over, with no other
 	// writes in the turn.
 	isHopeless := b.accepted == 0 && 2*len(b.refused) > b.failed && (b.isGivenUp() || b.failed == w.writes)

@@ -32,6 +32,9 @@ type Outcome struct {
 	Failed, Stale []error
 	// More is true if the turn ended before all changes were tried.
 	More bool
+	// GaveUp is true if the writes of an action were given up, because too many had failed in a row: a next turn may
+	// make nothing.
+	GaveUp bool
 	// Stopped is why no more changes were tried: the error of the context or of the live read, ErrNamespaceTerminating,
 	// or one that is Stale, because the LocalService was changed.
 	Stopped error
