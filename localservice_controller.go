@@ -25,7 +25,7 @@ import (
 const (
 	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync, here and in the
 	// hostnames controller. A change in the readiness of pods affects mostly numbers in the status, and waits for
-	// writer.NumbersInterval.
+	// writer.NumbersInterval; so does a Service that is new, about which nothing is left to do.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
@@ -110,11 +110,18 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	}
 }
 
-// serviceChanged enqueues the LocalServices that control the Service or want its name.
+// serviceChanged enqueues the LocalServices that control the Service or want its name. A new one that a LocalService
+// controls was created by a sync, most likely.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
+	delay := batchPeriod
+	if before == nil {
+		if controller := after.Controller(); controller.IsLocalService() {
+			delay = writer.NumbersInterval
+		}
+	}
 	for _, service := range []*cache.Service{before, after} {
 		for _, key := range c.caches.LocalServicesOf(service) {
-			c.loop.AddAfter(key, batchPeriod)
+			c.loop.AddAfter(key, delay)
 		}
 	}
 }
@@ -227,7 +234,7 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 	if outcome.Written() > 0 {
 		// The watch may never show a Service that is deleted at once. The next sync waits until the cache is newer than
 		// the write, and then sees that the Service is missing.
-		c.loop.AddAfter(key, batchPeriod)
+		c.loop.AddAfter(key, writer.NumbersInterval)
 	}
 	// A status write that was too early, the retry of a refused write, the deletion of the previous mode's names.
 	for _, again := range []time.Duration{statusLater, outcome.RetryAfter, p.Retirement.Again} {

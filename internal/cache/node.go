@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"sync"
 	"unique"
 
@@ -34,7 +33,7 @@ func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
 // Nodes is the cache of Nodes.
 type Nodes struct{ *Store[*Node] }
 
-// Selected returns the names of the nodes that a LocalService selects, sorted.
+// Selected returns the names of the nodes that a LocalService selects, in no order.
 func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 	var names []string
 	for node := range n.All() {
@@ -42,7 +41,6 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 			names = append(names, node.GetName())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -28,7 +28,7 @@ func TestSelectedNodes(t *testing.T) {
 	})
 	expect := func(when string, selected, named []string) {
 		t.Helper()
-		if got := c.Nodes.Selected(ls); !slices.Equal(got, selected) {
+		if got := slices.Sorted(slices.Values(c.Nodes.Selected(ls))); !slices.Equal(got, selected) {
 			t.Errorf("%s: selected %v, want %v", when, got, selected)
 		}
 		label := c.Nodes.Named(ls)

@@ -61,19 +61,19 @@ func TestComputeHostnames(t *testing.T) {
 		want  []string
 		stay  int
 	}{
-		"new":          {hostnames, nil, []string{"Create " + source, "Create demo"}, 0},
+		"new":          {hostnames, nil, []string{"Create demo", "Create " + source}, 0},
 		"in place":     {hostnames, of(hostnames), nil, 0},
-		"to hostnames": {hostnames, of(ls), []string{"Create " + source, "Create demo"}, 2},
+		"to hostnames": {hostnames, of(ls), []string{"Create demo", "Create " + source}, 2},
 		"to Services":  {ls, of(hostnames), []string{"Create demo-a", "Create demo-b"}, 2},
-		"orphans":      {hostnames, of(hostnames, uncontrolled), []string{"Adopt " + source, "Adopt demo"}, 0},
+		"orphans":      {hostnames, of(hostnames, uncontrolled), []string{"Adopt demo", "Adopt " + source}, 0},
 		"a stranger's": {hostnames, []*corev1.Service{foreign("demo")},
-			[]string{"Create " + source, "Conflict demo"}, 0},
+			[]string{"Conflict demo", "Create " + source}, 0},
 		"selects by itself": {hostnames, of(hostnames, func(s *corev1.Service) {
 			s.Spec.Selector = map[string]string{"x": "y"}
-		}), []string{"Update " + source, "Update demo"}, 0},
+		}), []string{"Update demo", "Update " + source}, 0},
 		"the other's purpose": {hostnames, of(hostnames, uncontrolled, func(s *corev1.Service) {
 			delete(s.Labels, v1alpha1.HostnamesLabelKey)
-		}), []string{"Conflict " + source, "Conflict demo"}, 0},
+		}), []string{"Conflict demo", "Conflict " + source}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := templates(t, c.ls)

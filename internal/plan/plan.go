@@ -53,8 +53,7 @@ type Change struct {
 
 // Plan is what to do to bring the Services of a LocalService in line with its spec.
 type Plan struct {
-	// Changes has what to do, and what is in the way, in the order of the nodes; then, sorted by name, the removals of
-	// Services that are not wanted. What has to stay for now is left out.
+	// Changes has what to do, and what is in the way, sorted by name. What has to stay for now is left out.
 	Changes []Change
 	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
 	Owned, InPlace int
@@ -76,7 +75,7 @@ type Plan struct {
 // Input is what a plan is computed from.
 type Input struct {
 	Templates Templates
-	// Nodes are the names of the selected nodes, sorted, each once.
+	// Nodes are the names of the selected nodes, each once.
 	Nodes []string
 	// Owned are the Services that the LocalService controls, by name. Those that are not wanted are deleted.
 	Owned map[string]Service
@@ -133,6 +132,7 @@ func Compute(in Input) Plan {
 	if selectsNothing {
 		plan.Changes, plan.Unselected = in.keepUnselected(plan.Changes)
 	}
+	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	if plan.InPlace == 0 && plan.Count(Wait) > 0 {
 		// A finalizer keeps the first Service to be replaced: until one is in place, no other that serves is deleted.
 		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
@@ -167,7 +167,6 @@ func unwanted(in Input) []Change {
 		changes = append(changes, Change{Action: action, Template: in.Templates[0], Name: name, Node: current.Node(),
 			Current: current})
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 	return changes
 }
 

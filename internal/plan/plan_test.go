@@ -35,7 +35,7 @@ func TestCompute(t *testing.T) {
 	}{
 		"nothing to do": {newCluster(ours("a"), ours("b")), []string{"a", "b"}, nil, 2},
 		"no nodes":      {newCluster(), nil, nil, 0},
-		"missing": {newCluster(ours("a")), []string{"a", "b", "c"},
+		"missing": {newCluster(ours("a")), []string{"c", "b", "a"},
 			[]string{"Create demo-b", "Create demo-c"}, 1},
 		"orphans": {newCluster(ours("a"), ours("b"), ours("c")), []string{"b"},
 			[]string{"Delete demo-a", "Delete demo-c"}, 1},
