@@ -99,6 +99,12 @@ func TestRetireServices(t *testing.T) {
 			outdate(in)
 		}, nil, -1, 0},
 		"a copy is outdated": {answeringFor(due), both, both, outdate, nil, 2, 0},
+		"one node does not have the label that groupBy names": {answeringFor(due), both, both, func(in *Input) {
+			in.Names.groupBy = "zone"
+			in.Names.label = func(node, _ string) (string, bool) { return map[string]string{"a": "east"}[node], true }
+			source := sourceSlice(in.Names.Source, "s1", both...)
+			in.Names.Slices = byName(source, copies(in.Names)(source))
+		}, all, 0, 0},
 		"no node has the label that groupBy names": {answeringFor(due), both, both, func(in *Input) {
 			in.Names.groupBy, in.Names.label = "zone", func(string, string) (string, bool) { return "", true }
 		}, nil, -1, 0},
