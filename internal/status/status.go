@@ -107,8 +107,8 @@ func (r *Report) setRetiring(status *v1alpha1.LocalServiceStatus, generation int
 	c := metav1.Condition{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionFalse,
 		ObservedGeneration: generation, Reason: v1alpha1.ReasonChangingMode}
 	switch {
-	case r.Unselected != nil:
-		c.Message = "the Services of the previous mode stay while no node is selected"
+	case r.Unselected != nil, r.IsHostnames && r.Nodes == 0:
+		c.Message = "the Services of the previous mode stay while no node is selected, or none has a name"
 	case r.Retirement.Unanswered == 0, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRetiring):
 		c.Status = metav1.ConditionTrue
 		c.Message = fmt.Sprintf("the new names answer; the Services of the previous mode are deleted after %s, "+

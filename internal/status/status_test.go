@@ -233,6 +233,11 @@ func TestRetiring(t *testing.T) {
 		want("a while later", plan.RetireAfter-20*time.Second, true, "the new names answer")
 		retire(3, 1)
 		want("a pod is not ready for a moment", plan.RetireAfter-20*time.Second, true, "the new names answer")
+		ls.Status = (&Report{Plan: plan.Plan{IsHostnames: true,
+			Retirement: plan.Retirement{Services: 3, Unanswered: -1}}}).Status(ls)
+		want("no node has a name", 0, false, "while no node is selected, or none has a name")
+		retire(3, 0)
+		want("a node has one again", plan.RetireAfter, true, "the new names answer")
 		ls.Generation++
 		want("the spec has changed", 0, false, "the new names answer")
 		ls.Status = (&Report{Invalid: errors.New("bad")}).Status(ls)
