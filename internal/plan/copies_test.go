@@ -57,6 +57,9 @@ func TestCopies(t *testing.T) {
 		return func(s *discoveryv1.EndpointSlice) { edit(&s.Endpoints[0]) }
 	}
 	renamed := func(e *discoveryv1.Endpoint) { e.Hostname = new("x") }
+	selects := Whole(published, nodeLabelKey).DeepCopy()
+	selects.Spec.Selector = map[string]string{"x": "y"}
+	selecting := kept(selects)
 	const create2, delete2, update1 = "Create s2-named", "Delete s2-named", "Update s1-named"
 	for name, c := range map[string]struct {
 		slices      []apiSlice
@@ -100,6 +103,19 @@ func TestCopies(t *testing.T) {
 		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			delete(s.Labels, corev1.IsHeadlessService)
 		})}, source, published, false, []string{update1}, 0, 2},
+		"the manager was changed": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelManagedBy] = KubernetesSliceManager
+		})}, source, published, false, []string{update1}, 0, 2},
+		"its controller was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
+			s.OwnerReferences = nil
+		})}, source, published, false, []string{update1}, 0, 2},
+		"in place in one of two": {[]apiSlice{one, copyOf(one, endpoint(renamed)), edited(one,
+			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }), copyOf(edited(one,
+			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }))}, source, published, false, []string{update1}, 2, 2},
+		"of a selector that somebody set": {[]apiSlice{one, copyOf(one), copyOf(two), edited(copyOf(two),
+			func(s *discoveryv1.EndpointSlice) {
+				s.Name, s.Labels[discoveryv1.LabelManagedBy] = "s3", KubernetesSliceManager
+			})}, source, selecting, false, []string{delete2}, 2, 2},
 		"a label was added": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })},
 			source, published, false, nil, 2, 2},
 		"of a Service that is gone": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
@@ -233,5 +249,19 @@ func TestReadyNames(t *testing.T) {
 					plan.Copies.BeingPublished())
 			}
 		})
+	}
+}
+
+// TestReadyNamesOfSelected: pods on nodes without a name do not count.
+func TestReadyNamesOfSelected(t *testing.T) {
+	ls := localService(hostnamesMode)
+	in := changingMode(t, ls, nil, []string{"a", "b"})
+	ls.Spec.NodeSelector = map[string]string{"os": "linux"}
+	in.Nodes = []string{"a", "c"}
+	in.Names.label = func(node, _ string) (string, bool) { return "", slices.Contains(in.Nodes, node) }
+	source := sourceSlice(in.Names.Source, "s1", "a", "b")
+	in.Names.Slices = byName(source, copies(in.Names)(source))
+	if plan := Compute(in); plan.Ready != 1 || plan.Nodes != 2 {
+		t.Errorf("%d of %d ready, want 1 of 2", plan.Ready, plan.Nodes)
 	}
 }

@@ -73,7 +73,7 @@ func (e EndpointSum) isReady() bool { return e.Sum&1 == 1 }
 var seed = maphash.MakeSeed()
 
 // SumOf returns the sum of an EndpointSlice, which it does not change. If Kubernetes does not manage it, it is a copy,
-// and the sum includes whether it has the labels of a copy.
+// and the sum includes whether it has the labels of a copy for the Service that controls it.
 func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
 	encoded, err := rest.Marshal()

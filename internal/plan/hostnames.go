@@ -71,9 +71,6 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelect
 
 // Of returns the hostname of a node, "" if it has none.
 func (n *Names) Of(node string) string {
-	if node == "" {
-		return ""
-	}
 	named := node
 	if n.groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
 		group, isSelected := n.label(node, n.groupBy)
@@ -218,8 +215,7 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, is
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.GetUID()):
 		change.Action = Wait // It belongs to a Service that is gone, and is deleted with it.
-	case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager &&
-		change.Current.Controller() != (Controller{}):
+	case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager:
 	case n.IsContested != nil && n.IsContested(change.Current, want):
 		isContested = true
 	default:
