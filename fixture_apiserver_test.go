@@ -85,14 +85,14 @@ func (f *fixture) createService(a core.Action) (bool, runtime.Object, error) {
 	return true, service, f.kube.Tracker().Create(a.GetResource(), service, service.Namespace)
 }
 
-func (f *fixture) patchService(a core.Action) (bool, runtime.Object, error) {
+func (f *fixture) patch(a core.Action) (bool, runtime.Object, error) {
 	_, object, err := core.ObjectReaction(f.kube.Tracker())(a)
 	if err != nil {
 		return true, nil, err
 	}
-	service := object.(*corev1.Service).DeepCopy()
-	service.ResourceVersion = f.nextVersion()
-	return true, service, f.kube.Tracker().Update(a.GetResource(), service, service.Namespace)
+	patched := object.DeepCopyObject()
+	patched.(metav1.Object).SetResourceVersion(f.nextVersion())
+	return true, patched, f.kube.Tracker().Update(a.GetResource(), patched, a.GetNamespace())
 }
 
 func (f *fixture) writeSlice(a core.Action) (bool, runtime.Object, error) {

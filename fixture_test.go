@@ -61,7 +61,8 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	}
 	f.version.Store(1000)
 	f.kube.PrependReactor("create", "services", f.createService)
-	f.kube.PrependReactor("patch", "services", f.patchService)
+	f.kube.PrependReactor("patch", "services", f.patch)
+	f.kube.PrependReactor("patch", "pods", f.patch)
 	f.kube.PrependReactor("create", "endpointslices", f.writeSlice)
 	f.kube.PrependReactor("update", "endpointslices", f.writeSlice)
 	f.kube.PrependWatchReactor("endpointslices", f.watchSlices)

@@ -38,7 +38,7 @@ func (f *fixture) contest(admit func(*corev1.Service), updates bool) (on *atomic
 	}
 	f.kube.PrependReactor("create", "services", react(f.createService))
 	if updates {
-		f.kube.PrependReactor("patch", "services", react(f.patchService))
+		f.kube.PrependReactor("patch", "services", react(f.patch))
 	}
 	return on
 }
