@@ -49,6 +49,8 @@ func TestUnselected(t *testing.T) {
 			exist: []string{"a"}},
 		"names of which a Service is missing": {ls: localService(selecting("disk=x"), hostnamesMode),
 			owned: published[:1], want: "Create demo"},
+		"names of which the source is missing": {ls: localService(selecting("disk=x"), hostnamesMode),
+			owned: published[1:], want: "Create " + ServiceName("demo", Source, "")},
 		"names instead of Services": {ls: localService(selecting("disk=x"), hostnamesMode),
 			owned: generatedFor("a", "b"), exist: []string{"a"}, want: "Delete demo-b if its node is gone",
 			kept: Unselected{Kept: 1, Retiring: 1}},
