@@ -56,6 +56,9 @@ func TestCompute(t *testing.T) {
 		"controlled by an earlier one of the same name": {newCluster(ours("a",
 			func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
 			[]string{"a"}, []string{"Wait demo-a"}, 0},
+		"controlled by a LocalService of another API group": {newCluster(ours("a", func(s *corev1.Service) {
+			s.OwnerReferences[0].APIVersion, s.OwnerReferences[0].UID = "example.com/v1", "another"
+		})), []string{"a"}, []string{"Conflict demo-a"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.cluster.input(tmpl, c.nodes...)
