@@ -144,13 +144,7 @@ func (s apiService) Node() string           { return s.Annotations[v1alpha1.Node
 func (s apiService) Controller() Controller { return ControllerOf(s.Service) }
 func (s apiService) Terminating() bool      { return s.DeletionTimestamp != nil }
 func (s apiService) Content() SharedContent { return s.content }
-
-func (s apiService) ClusterIPs() []string {
-	if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP != "" {
-		return []string{s.Spec.ClusterIP}
-	}
-	return s.Spec.ClusterIPs
-}
+func (s apiService) ClusterIPs() []string   { return s.Spec.ClusterIPs }
 
 // Get makes Content a SharedContent that is not shared.
 func (c *Content) Get() *Content { return c }
