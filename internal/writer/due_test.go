@@ -174,6 +174,33 @@ func TestGivenUpOfMost(t *testing.T) {
 	}
 }
 
+// TestGivenUpOfOneField: where all updates of a field are refused, those of another field are tried in the next turn.
+func TestGivenUpOfOneField(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.refusing(forbidden, "patch demo-n")
+		refused, others := f.changes(plan.Update, nodeNames("n", 25)...), f.changes(plan.Update, "o")
+		for i := range refused {
+			refused[i].Fields = []string{"selector"}
+		}
+		others[0].Fields = []string{"labels"}
+		out, requests := f.write(refused, others)
+		if len(requests) != maxFailures || !out.More || !reconcile.IsStale(out.Err(cache.KeyOf(f.ls))) {
+			t.Errorf("%v: %+v", requests, out)
+		}
+		time.Sleep(time.Second)
+		out, requests = f.write(refused, others)
+		if !slices.Equal(requests, []string{"patch demo-o"}) || out.More {
+			t.Errorf("in the next turn: %v, %+v", requests, out)
+		}
+		f.refusing(forbidden, "create")
+		f.write(f.changes(plan.Create, "later"))
+		if out, _ = f.write(f.changes(plan.Create, "later"), refused); out.RetryAfter != 9*time.Second {
+			t.Errorf("again after %s, want the time of the earliest", out.RetryAfter)
+		}
+	})
+}
+
 // TestOverdue: what was refused once is tried again soon after it is due, although others fail all the time.
 func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
