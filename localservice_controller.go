@@ -102,9 +102,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
 		// A LocalService that selects no node any more keeps the Services of nodes that exist.
-		isOrphaned := after == nil && c.caches.Services.Get(ls.Namespace,
-			plan.ServiceName(ls.Name, plan.ForNode, before.GetName())) != nil
-		if was != is || isHostnames || isOrphaned {
+		if was != is || isHostnames || after == nil && c.caches.Services.Get(ls.Namespace,
+			plan.ServiceName(ls.Name, plan.ForNode, before.GetName())) != nil {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
