@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -113,21 +112,17 @@ func (f *fixture) writeSlice(a core.Action) (bool, runtime.Object, error) {
 	return true, slice, f.kube.Tracker().Update(a.GetResource(), slice, slice.Namespace)
 }
 
-func (f *fixture) applyStatus(a core.Action) (bool, runtime.Object, error) {
-	patch := a.(core.PatchActionImpl)
-	object, err := f.client.Tracker().Get(a.GetResource(), a.GetNamespace(), patch.Name)
+func (f *fixture) updateStatus(a core.Action) (bool, runtime.Object, error) {
+	sent := a.(core.UpdateAction).GetObject().(*v1alpha1.LocalService)
+	object, err := f.client.Tracker().Get(a.GetResource(), sent.Namespace, sent.Name)
 	if err != nil {
 		return true, nil, err
 	}
-	var applied v1alpha1.LocalService
-	if err := json.Unmarshal(patch.Patch, &applied); err != nil {
-		return true, nil, err
-	}
 	ls := object.(*v1alpha1.LocalService).DeepCopy()
-	if applied.ResourceVersion != "" && applied.ResourceVersion != ls.ResourceVersion {
+	if sent.ResourceVersion != ls.ResourceVersion {
 		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), ls.Name, errors.New("changed"))
 	}
-	ls.Status, ls.ResourceVersion = applied.Status, f.nextVersion()
+	ls.Status, ls.ResourceVersion = *sent.Status.DeepCopy(), f.nextVersion()
 	return true, ls, f.client.Tracker().Update(a.GetResource(), ls, ls.Namespace)
 }
 

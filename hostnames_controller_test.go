@@ -96,10 +96,10 @@ func TestHostnames(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b.example.com")},
 		func(w *fixture) {
 			w.expect("writes", []string{"create services demo", "create services " + sourceName,
-				"patch localservices/status demo 2/2 not Ready: NoEndpointSlices, Progressing"}, w.writes())
+				"update localservices/status demo 2/2 not Ready: NoEndpointSlices, Progressing"}, w.writes())
 			w.publish("1", "a", "b.example.com!", "gone")
 			w.expect("writes", []string{"create endpointslices " + sourceName + "-1-named",
-				"patch localservices/status demo 2/2 Ready"}, w.writes())
+				"update localservices/status demo 2/2 Ready"}, w.writes())
 			first := []string{"a=10.0.0.1", "b-example-com-zvm5k36wu5=10.0.0.2!", "gone=10.0.0.3"}
 			w.want("first", first...)
 			w.editSlice(sourceName+"-1-named",
@@ -110,7 +110,7 @@ func TestHostnames(t *testing.T) {
 			w.publish("1", "a")
 			w.publish("2", "b.example.com")
 			w.expect("writes", []string{"create endpointslices " + sourceName + "-2-named",
-				"patch localservices/status demo 2/2 Ready", "update endpointslices " + sourceName + "-1-named"},
+				"update endpointslices " + sourceName + "-1-named", "update localservices/status demo 2/2 Ready"},
 				slices.Compact(w.writes()))
 			w.removeSlice("1")
 			time.Sleep(time.Minute) // A copy outlives its source for a moment.

@@ -52,14 +52,14 @@ func TestNodeEvents(t *testing.T) {
 	}
 	testEvents(t, map[string]eventCase{
 		"added": {func(f *fixture) { f.set(testNode("node4", "disk=ssd")) },
-			[]string{"create services demo-node4", "patch localservices/status demo 3/3 Ready"}},
+			[]string{"create services demo-node4", "update localservices/status demo 3/3 Ready"}},
 		"added, not selected": {func(f *fixture) { f.set(testNode("node4")) }, nil},
 		"deleted": {func(f *fixture) { f.remove(testNode("node2")) },
-			[]string{"delete services demo-node2 uid=uid-demo-node2", "patch localservices/status demo 1/1 Ready"}},
+			[]string{"delete services demo-node2 uid=uid-demo-node2", "update localservices/status demo 1/1 Ready"}},
 		"labelled": {func(f *fixture) { f.set(testNode("node3", "disk=ssd")) },
-			[]string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
+			[]string{"create services demo-node3", "update localservices/status demo 3/3 Ready"}},
 		"label removed": {func(f *fixture) { f.set(testNode("node1")) },
-			[]string{"delete services demo-node1 uid=uid-demo-node1", "patch localservices/status demo 1/1 Ready"}},
+			[]string{"delete services demo-node1 uid=uid-demo-node1", "update localservices/status demo 1/1 Ready"}},
 		"heartbeat": {func(f *fixture) {
 			f.set(node(func(n *metav1.PartialObjectMetadata) { n.Annotations = map[string]string{"beat": "1"} }))
 		}, nil},
@@ -76,7 +76,7 @@ func TestNodeEvents(t *testing.T) {
 			time.Sleep(batchPeriod + time.Millisecond)
 			f.set(testNode("node1", "disk=ssd"))
 		}, []string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1",
-			"patch localservices/status demo 1/1 Ready", "patch localservices/status demo 2/2 Ready"}},
+			"update localservices/status demo 1/1 Ready", "update localservices/status demo 2/2 Ready"}},
 	})
 }
 
@@ -98,13 +98,13 @@ func TestServiceEvents(t *testing.T) {
 		"given to another controller, then deleted": {thenRemove(set(func(s *corev1.Service) {
 			s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = "Node", "x"
 		})), []string{"create services demo-node1",
-			"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled",
-			"patch localservices/status demo 2/2 Ready"}},
+			"update localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled",
+			"update localservices/status demo 2/2 Ready"}},
 		"being deleted, kept by a finalizer": {thenRemove(set(func(s *corev1.Service) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), []string{"x"}
 		})), []string{"create services demo-node1",
-			"patch localservices/status demo 1/2 not Ready: WaitingForDeletion, Progressing",
-			"patch localservices/status demo 2/2 Ready"}},
+			"update localservices/status demo 1/2 not Ready: WaitingForDeletion, Progressing",
+			"update localservices/status demo 2/2 Ready"}},
 		"label removed": {set(func(s *corev1.Service) { delete(s.Labels, "owner") }),
 			[]string{`patch services demo-node1 {"metadata":{"labels":{"owner":"demo"},"resourceVersion":"1001"}}`}},
 	})
@@ -115,11 +115,11 @@ func TestLocalServiceEvents(t *testing.T) {
 	testEvents(t, map[string]eventCase{
 		"spec changed": {func(f *fixture) {
 			f.set(testLocalService(inPlace(2), func(ls *v1alpha1.LocalService) { ls.Generation = 2 }))
-		}, []string{"create services demo-node3", "patch localservices/status demo 3/3 Ready"}},
+		}, []string{"create services demo-node3", "update localservices/status demo 3/3 Ready"}},
 		"status changed by another client": {func(f *fixture) {
 			f.set(testLocalService(inPlace(7), onSSD))
 			time.Sleep(reconcile.MaxBackoff)
-		}, []string{"patch localservices/status demo 2/2 Ready"}},
+		}, []string{"update localservices/status demo 2/2 Ready"}},
 		"deleted": {func(f *fixture) { f.remove(testLocalService()) }, nil},
 	})
 }
@@ -184,7 +184,7 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("node1"), testLocalService())
 		services := f.runSilent()
-		f.expect("writes", []string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
+		f.expect("writes", []string{"create services demo-node1", "update localservices/status demo 1/1 Ready"},
 			f.writes())
 		f.set(testNode("node2"))
 		f.edit(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
@@ -193,8 +193,8 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 		services.Add(f.services()["demo-node1"])
 		settle()
 		f.expect("writes when they are observed", []string{"create services demo-node2",
-			"patch localservices/status demo 2/2 Ready", `patch services demo-node1 ` +
-				`{"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`}, f.writes())
+			`patch services demo-node1 {"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`,
+			"update localservices/status demo 2/2 Ready"}, f.writes())
 	})
 }
 

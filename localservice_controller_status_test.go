@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -145,7 +144,7 @@ func TestCapacityNear(t *testing.T) {
 		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
 		f := runLocalServices(t, addressed, withServices(1000), testNode("node1"))
 		f.expect("writes", []string{"create services demo-node1",
-			"patch localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
+			"update localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
 		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
 			"LocalServices of this namespace have more than 1000 Services") {
 			t.Errorf("events %v, want a warning", got)
@@ -153,13 +152,13 @@ func TestCapacityNear(t *testing.T) {
 		// Another one causes no second warning.
 		f.set(testNode("node2"))
 		settle()
-		f.expect("writes", []string{"create services demo-node2", "patch localservices/status demo 2/2 Ready, " +
+		f.expect("writes", []string{"create services demo-node2", "update localservices/status demo 2/2 Ready, " +
 			"NearCapacity"}, f.writes())
 		f.expect("events", []string{"Normal ServicesWritten created 1: demo-node2"}, f.recorded())
 		f.set(withServices(900))
 		time.Sleep(reconcile.MaxBackoff)
 		settle()
-		f.expect("writes", []string{"patch localservices/status demo 2/2 Ready"}, f.writes())
+		f.expect("writes", []string{"update localservices/status demo 2/2 Ready"}, f.writes())
 	})
 }
 
@@ -250,12 +249,8 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 
 // statuses calls written with each status that is written while a test runs.
 func (f *fixture) statuses(written func(v1alpha1.LocalServiceStatus)) {
-	f.client.PrependReactor("patch", "localservices", func(a core.Action) (bool, runtime.Object, error) {
-		var applied v1alpha1.LocalService
-		if err := json.Unmarshal(a.(core.PatchActionImpl).Patch, &applied); err != nil {
-			return true, nil, err
-		}
-		written(applied.Status)
+	f.client.PrependReactor("update", "localservices", func(a core.Action) (bool, runtime.Object, error) {
+		written(a.(core.UpdateAction).GetObject().(*v1alpha1.LocalService).Status)
 		return false, nil, nil
 	})
 }

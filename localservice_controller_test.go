@@ -80,13 +80,13 @@ func TestSync(t *testing.T) {
 		"a Service for every node, by its name and not by its label kubernetes.io/hostname": {
 			[]runtime.Object{ls, testNode("node1", "kubernetes.io/hostname=other"), testNode("node2")},
 			[]string{"create services demo-node1", "create services demo-node2",
-				"patch localservices/status demo 2/2 Ready"},
+				"update localservices/status demo 2/2 Ready"},
 			[]string{"Normal ServicesWritten created 2: demo-node1, demo-node2"},
 		},
 		"only for selected nodes": {
 			[]runtime.Object{testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"),
 				testNode("node3")},
-			[]string{"create services demo-node1", "patch localservices/status demo 1/1 Ready"},
+			[]string{"create services demo-node1", "update localservices/status demo 1/1 Ready"},
 			[]string{"Normal ServicesWritten created 1: demo-node1"},
 		},
 		"everything is in place": {
@@ -94,7 +94,7 @@ func TestSync(t *testing.T) {
 		},
 		"a status that is wrong": {
 			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(ls, "node1")},
-			[]string{"patch localservices/status demo 1/1 Ready"}, nil,
+			[]string{"update localservices/status demo 1/1 Ready"}, nil,
 		},
 		"a LocalService that is being deleted": {
 			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) {
@@ -106,7 +106,7 @@ func TestSync(t *testing.T) {
 			[]runtime.Object{testLocalService(inPlace(3)), testNode("node1"), testService(ls, "node1"),
 				testService(ls, "gone1"), testService(ls, "gone2")},
 			[]string{"delete services demo-gone1 uid=uid-demo-gone1", "delete services demo-gone2 uid=uid-demo-gone2",
-				"patch localservices/status demo 1/1 Ready"},
+				"update localservices/status demo 1/1 Ready"},
 			[]string{"Warning DeletingServices About to delete 2 of 3 Services, which no selected node wants any more",
 				"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
 		},
@@ -125,7 +125,7 @@ func TestSync(t *testing.T) {
 		"a name is taken": {
 			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
 			[]string{"create services demo-node2",
-				"patch localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
+				"update localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
 			[]string{"Normal ServicesWritten created 1: demo-node2",
 				`Warning NameTaken Service "demo-node1" (no owner) already exists. If nothing uses it, delete it; if ` +
 					"the app needs it, create this LocalService under another name: a Service cannot be renamed"},
@@ -156,12 +156,12 @@ func TestInvalidSpecIsReported(t *testing.T) {
 			ls.Spec.Selector["vm/rack"] = "x"
 		}))
 		attempts := 0
-		f.client.PrependReactor("patch", "localservices", func(core.Action) (bool, runtime.Object, error) {
+		f.client.PrependReactor("update", "localservices", func(core.Action) (bool, runtime.Object, error) {
 			attempts++
 			return attempts == 1, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 		})
 		f.runLocalServices()
-		const reported = "patch localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"
+		const reported = "update localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"
 		f.expect("writes", []string{reported, reported}, f.writes())
 		f.expect("events", []string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the " +
 			"controller itself adds: remove it, and use nodeSelector to choose nodes"}, f.recorded())

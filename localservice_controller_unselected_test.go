@@ -15,7 +15,7 @@ func onTypo(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]strin
 // TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes no Service
 // of a node that exists. When it matches again, everything continues as usual.
 func TestUnselected(t *testing.T) {
-	const kept = "patch localservices/status demo 0/0 not Ready: NoNodesSelected"
+	const kept = "update localservices/status demo 0/0 not Ready: NoNodesSelected"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(onSSD))
 		stop := f.startLocalServices()
@@ -79,6 +79,6 @@ func TestUnselectedHostnames(t *testing.T) {
 	inHostnamesWorld(t, testLocalService(hostnamesMode, onTypo), []runtime.Object{testNode("a")},
 		func(w *fixture) {
 			w.wantReady("False NoNodesSelected 0/0, 0 Services")
-			w.expect("writes", []string{"patch localservices/status demo 0/0 not Ready: NoNodesSelected"}, w.writes())
+			w.expect("writes", []string{"update localservices/status demo 0/0 not Ready: NoNodesSelected"}, w.writes())
 		})
 }

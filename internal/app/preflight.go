@@ -128,7 +128,7 @@ type permission struct {
 func permissionsIn(namespace string) []permission {
 	return []permission{
 		{v1alpha1.GroupName, "localservices", "", namespace, []string{"get", "list", "watch"}},
-		{v1alpha1.GroupName, "localservices", "status", namespace, []string{"patch"}},
+		{v1alpha1.GroupName, "localservices", "status", namespace, []string{"update"}},
 		{"", "services", "", namespace, []string{"list", "watch", "create", "patch", "delete"}},
 		{"discovery.k8s.io", "endpointslices", "", namespace, []string{"list", "watch"}},
 		{"", "pods", "", namespace, []string{"list", "watch", "patch"}},

@@ -169,14 +169,15 @@ func recreateLS(w *world, s Step) error {
 	return w.server.Create(userName, newLS(s.On, s.How))
 }
 
-// editStatus empties the status of a LocalService, except for the condition that has the time of a change of mode. It
-// is repaired after the longest backoff.
+// editStatus empties the status of a LocalService, except for the condition that has the time of a change of mode, and
+// says that it is stalled. It is repaired after the longest backoff.
 func editStatus(w *world, s Step) error {
 	w.disturb(0, retryTime)
 	key := metaOf(s.On)
 	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
-		ls.Status = v1alpha1.LocalServiceStatus{Conditions: slices.DeleteFunc(ls.Status.Conditions,
-			func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionRetiring })}
+		ls.Status = v1alpha1.LocalServiceStatus{Conditions: append(slices.DeleteFunc(ls.Status.Conditions,
+			func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionRetiring }),
+			metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "Restored"})}
 	}, "status")
 }
 

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Endpoint is the API server as one replica reaches it, with its own latencies, watches and faults.
@@ -233,9 +231,6 @@ func (r *request) patch(old Object) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
-		return r.apply(old, patch)
-	}
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, err
@@ -249,26 +244,6 @@ func (r *request) patch(old Object) (Object, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return object, nil
-}
-
-func (r *request) apply(old Object, patch []byte) (Object, error) {
-	ls, isLocalService := old.(*v1alpha1.LocalService)
-	if !isLocalService || r.subresource != "status" {
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch",
-			r.table.groupResource(), r.key.Name, "only statuses can be applied here", 0, false)
-	}
-	applied := &v1alpha1.LocalService{}
-	if err := json.Unmarshal(patch, applied); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	out := applyStatus(ls, applied)
-	if applied.UID != "" {
-		out.UID = applied.UID
-	}
-	if applied.ResourceVersion != "" {
-		out.ResourceVersion = applied.ResourceVersion
-	}
-	return out, nil
 }
 
 func encodeJSON(object any) []byte {

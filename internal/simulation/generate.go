@@ -201,7 +201,7 @@ func lags(d *drawing) Step {
 
 func fails(d *drawing) Step {
 	on := d.of("requests", "create,services", "create,services", "patch,services", "delete,services",
-		"patch,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
+		"update,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
 		"update,endpointslices", "patch,pods", "create,services,n1", "create,events", "")
 	return lasting(d, Step{Do: "fail", On: on, How: d.of("outcome", outcomes...)})
 }

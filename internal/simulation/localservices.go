@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -166,20 +164,3 @@ func (s *APIServer) setLenient(is bool) {
 	defer s.mu.Unlock()
 	s.isLenient = is
 }
-
-// applyStatus carries out a server-side apply of a status by its one manager, which owns everything that it has
-// applied: what it no longer applies is removed. Conditions of others stay, and so does the default, which is nobody's.
-func applyStatus(old, applied *v1alpha1.LocalService) *v1alpha1.LocalService {
-	out := old.DeepCopy()
-	kept := slices.DeleteFunc(out.Status.Conditions, func(c metav1.Condition) bool {
-		isDefault := c.Reason == v1alpha1.ReasonWaitingForController
-		return meta.FindStatusCondition(applied.Status.Conditions, c.Type) != nil ||
-			slices.Contains(ownConditions, c.Type) && !isDefault
-	})
-	out.Status = applied.Status
-	out.Status.Conditions = append(kept, applied.Status.Conditions...)
-	return out
-}
-
-var ownConditions = []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
-	v1alpha1.ConditionContested, v1alpha1.ConditionNearCapacity, v1alpha1.ConditionRetiring, v1alpha1.ConditionStalled}

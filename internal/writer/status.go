@@ -12,7 +12,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -21,7 +20,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
 )
 
 // NumbersInterval is the shortest time between status writes that change only numbers, as while pods become ready.
@@ -67,11 +65,11 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 // write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
 	// The resource version protects a successor of the same name, which would begin with conditions that are not its
-	// own, and a LocalService that was changed: the API server does not check the UID.
-	object := apply.LocalService(ls.Name, ls.Namespace).WithResourceVersion(ls.ResourceVersion).
-		WithStatus(applyConfiguration(after))
-	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).ApplyStatus(ctx, object,
-		metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
+	// own, and a LocalService that was changed. An older CustomResourceDefinition would drop fields without a word.
+	object := *ls
+	object.Status = *after
+	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).UpdateStatus(ctx, &object,
+		metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
@@ -83,7 +81,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 		return nil // The response has the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
-	if strings.Contains(err.Error(), "field not declared in schema") {
+	if strings.Contains(err.Error(), "unknown field") {
 		err = fmt.Errorf("%w: the CustomResourceDefinition is older than the controller; apply crd.yaml of the "+
 			"controller's release", err)
 	}
@@ -98,20 +96,4 @@ func isUnanswered(err error) bool {
 	_, isStatus := errors.AsType[*apierrors.StatusError](err)
 	_, isNetwork := errors.AsType[*url.Error](err)
 	return isStatus || isNetwork || errors.Is(err, context.DeadlineExceeded)
-}
-
-func applyConfiguration(status *v1alpha1.LocalServiceStatus) *apply.LocalServiceStatusApplyConfiguration {
-	out := apply.LocalServiceStatus().
-		WithObservedGeneration(status.ObservedGeneration).
-		WithNodes(status.Nodes).
-		WithServices(status.Services).
-		WithReadyNodes(status.ReadyNodes).
-		WithReady(status.Ready)
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		out.WithConditions(metav1apply.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
-			WithMessage(c.Message).WithObservedGeneration(c.ObservedGeneration).
-			WithLastTransitionTime(c.LastTransitionTime))
-	}
-	return out
 }

@@ -15,12 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	metav1apply "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	apply "github.com/localservice-dev/local-service-controller/pkg/generated/applyconfiguration/localservice/v1alpha1"
 )
 
 var allVerbs = []string{"create", "create", "create", "update", "patch", "patch", "patch", "patch", "delete", "get",
@@ -119,35 +117,31 @@ var locals = target[*v1alpha1.LocalService, *v1alpha1.LocalServiceList]{
 		"spec: {selector: {app: demo}, clusterIP: None}, status: {ready: 7/7, conditions: []}"),
 }
 
-// randomLocal is a request of a LocalService, or the application of its status as in internal/writer.
+// randomLocal is a request of a LocalService, or an update of its status as in internal/writer.
 func randomLocal(p *pair) request {
 	out := locals.random(p)
 	if p.IntN(2) == 0 {
 		return out
 	}
-	version, uid := pick(p, "no", "no", "current", "stale"), pick(p, "right", "right", "right", "right", "no", "wrong")
-	status := apply.LocalServiceStatus().WithObservedGeneration(int64(p.IntN(2))).WithNodes(int32(p.IntN(2))).
-		WithServices(2).WithReadyNodes(0).WithReady(pick(p, "0/1", "1/1"))
-	what := fmt.Sprint(*status.ObservedGeneration, *status.Nodes, *status.Ready)
+	version, uid := pick(p, "no", "current", "current", "stale"), pick(p, "right", "right", "right", "right", "no",
+		"wrong")
+	status := v1alpha1.LocalServiceStatus{ObservedGeneration: int64(p.IntN(2)), Nodes: int32(p.IntN(2)), Services: 2,
+		Ready: pick(p, "0/1", "1/1")}
+	what := fmt.Sprint(status.ObservedGeneration, status.Nodes, status.Ready)
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionStalled} {
 		if p.IntN(3) > 0 {
-			state := pick(p, metav1.ConditionTrue, metav1.ConditionFalse)
-			status.WithConditions(metav1apply.Condition().WithType(name).WithStatus(state).WithReason("Because").
-				WithMessage("").WithObservedGeneration(1).WithLastTransitionTime(metav1.Unix(1e9, 0)))
-			what += fmt.Sprint(" ", name, state)
+			c := metav1.Condition{Type: name, Status: pick(p, metav1.ConditionTrue, metav1.ConditionFalse),
+				Reason: "Because", ObservedGeneration: 1, LastTransitionTime: metav1.Unix(1e9, 0)}
+			status.Conditions = append(status.Conditions, c)
+			what += fmt.Sprint(" ", name, c.Status)
 		}
 	}
-	out.what = fmt.Sprintf("apply status %s, %s resourceVersion, %s UID", what, version, uid)
+	out.what = fmt.Sprintf("update status %s, %s resourceVersion, %s UID", what, version, uid)
 	out.do = func(ctx context.Context, s *side, was known) (any, error) {
-		object := apply.LocalService(out.name, out.namespace).WithStatus(status)
-		if uid != "no" {
-			object.WithUID(uidOf(uid, was))
-		}
-		if version != "no" {
-			object.WithResourceVersion(versionOf(version, was))
-		}
-		return s.ours.LocalserviceV1alpha1().LocalServices(out.namespace).ApplyStatus(ctx, object,
-			metav1.ApplyOptions{FieldManager: v1alpha1.FieldManager, Force: true})
+		object := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: out.namespace, Name: out.name,
+			UID: uidOf(uid, was), ResourceVersion: versionOf(version, was)}, Status: status}
+		return s.ours.LocalserviceV1alpha1().LocalServices(out.namespace).UpdateStatus(ctx, object,
+			metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	}
 	return out
 }

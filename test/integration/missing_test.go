@@ -73,7 +73,7 @@ func TestWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits(requests(groupPath, 2), "permissions are missing: ",
-		"list localservices.localservice.dev", "patch localservices/status.localservice.dev",
+		"list localservices.localservice.dev", "update localservices/status.localservice.dev",
 		"create services", "delete services", "patch pods", "create events.events.k8s.io",
 		"update leases.coordination.k8s.io in namespace "+namespace,
 		"grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)")
@@ -98,6 +98,23 @@ func TestWhatIsMissing(t *testing.T) {
 			t.Errorf("the log says %d times that the CustomResourceDefinition is missing:\n%s",
 				len(lines), strings.Join(lines, "\n"))
 		}
+	})
+	t.Run("the CustomResourceDefinition is older", func(t *testing.T) {
+		s := s.in(t)
+		const older = `[{"op": "remove",
+			"path": "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/readyNodes"}]`
+		s.AddNodes("older")
+		s.CreateReady("older")
+		s.MustKubectl("patch", "customresourcedefinition", framework.CRDName, "--type=json", "--patch="+older)
+		port := 80
+		s.Eventually("the log says what to do", func(context.Context) error {
+			port++ // The status follows each change of the spec.
+			s.MustKubectl("patch", "localservice", "older", "--type=merge",
+				fmt.Sprintf(`--patch={"spec": {"ports": [{"port": %d, "targetPort": 8080}]}}`, port))
+			return atLeast(len(controller.LogLines("readyNodes", "older than the controller; apply crd.yaml")), 1)
+		})
+		s.MustKubectl("replace", "-f", framework.MustModuleFile(t, "artifacts", "examples", "crd.yaml"))
+		s.WaitReady("older")
 	})
 	if denied := cluster.Audit.Since(0).ByController().Where(isForbidden); len(denied) > 0 {
 		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)

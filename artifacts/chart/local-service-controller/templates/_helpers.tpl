@@ -84,7 +84,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   verbs: [get, list, watch]
 - apiGroups: [localservice.dev]
   resources: [localservices/status]
-  verbs: [patch]
+  verbs: [update]
 # For owner references that block deletion, where OwnerReferencesPermissionEnforcement is on.
 - apiGroups: [localservice.dev]
   resources: [localservices/finalizers]
