@@ -31,34 +31,25 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	var started atomic.Bool // It is set once work begins, or never will.
 	worked := make(chan struct{})
 
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: opts.leaderElectionID,
-		Lock: lock,
-		// A standby may notice a renewal one retry period late, and checks once per retry period whether the Lease has
-		// expired, both with jitter. All of this must fit into the duration that the operator chose.
-		LeaseDuration: opts.leaseDuration * 25 / 30,
-		RenewDeadline: opts.renewDeadline(),
-		RetryPeriod:   opts.leaseDuration / 30,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) {
-				defer close(worked)
-				if started.Swap(true) {
-					return
-				}
-				leading, cancel := context.WithCancel(leading)
-				defer cancel()
-				defer context.AfterFunc(ctx, cancel)()
-				klog.FromContext(ctx).Info("Leading", "lease",
-					klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
-				work(leading)
-				endElection()
-			},
-			OnStoppedLeading: func() {},
-			OnNewLeader: func(leader string) {
-				if leader != lock.Identity() {
-					klog.FromContext(ctx).Info("Standing by", "leader", leader)
-				}
-			},
+	elector, err := newElector(opts, lock, leaderelection.LeaderCallbacks{
+		OnStartedLeading: func(leading context.Context) {
+			defer close(worked)
+			if started.Swap(true) {
+				return
+			}
+			leading, cancel := context.WithCancel(leading)
+			defer cancel()
+			defer context.AfterFunc(ctx, cancel)()
+			klog.FromContext(ctx).Info("Leading", "lease",
+				klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
+			work(leading)
+			endElection()
+		},
+		OnStoppedLeading: func() {},
+		OnNewLeader: func(leader string) {
+			if leader != lock.Identity() {
+				klog.FromContext(ctx).Info("Standing by", "leader", leader)
+			}
 		},
 	})
 	if err != nil {
@@ -84,6 +75,21 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	}
 	return errors.New("the Lease was lost to another instance, or could not be renewed in time: this instance " +
 		"stops, so that it can be restarted as a standby")
+}
+
+// newElector makes an elector for a Lease. A standby may notice a renewal one retry period late, and checks once per
+// retry period whether the Lease has expired, both with jitter. All of this must fit into the duration that the operator
+// chose.
+func newElector(opts *Options, lock resourcelock.Interface,
+	callbacks leaderelection.LeaderCallbacks) (*leaderelection.LeaderElector, error) {
+	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name:          opts.leaderElectionID,
+		Lock:          lock,
+		LeaseDuration: opts.leaseDuration * 25 / 30,
+		RenewDeadline: opts.renewDeadline(),
+		RetryPeriod:   opts.leaseDuration / 30,
+		Callbacks:     callbacks,
+	})
 }
 
 // giveBack releases the Lease, if this instance still holds it. client-go would do so before it tells work to stop when
