@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync, here and in the
-	// hostnames controller. A change in the readiness of pods affects mostly numbers in the status, and waits for
-	// writer.NumbersInterval; so does a Service that is new, about which nothing is left to do.
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Those that most
+	// likely change only numbers in the status wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
@@ -37,16 +36,18 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 // (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the Services
 // whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides from the caches alone. It waits until they have observed the writes of the last sync, so that nothing
-// else has to be remembered about them. It writes for half a second, longer if the API server is slow; the rest is
-// planned again, at the end of the queue. docs/design.md explains the words of a sync, and where each is decided.
+// A sync decides from the caches, and from which writes were refused before. It waits until the caches have observed
+// the writes of the last sync, so that nothing else has to be remembered about those. Before it writes, it confirms that
+// the API server has the same spec, and before each deletion, that no selected node needs the Service. It begins writes
+// for half a second, longer if the API server is slow (see writer.Services). If that is not enough, the next turn makes
+// a new plan, at the end of the queue. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
-	copies       *writer.Slices // of mode Hostnames: which were refused, or are contested
+	copies       *writer.Slices // of the hostnames controller: it knows which were refused, or are contested
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
@@ -56,7 +57,7 @@ type localServiceController struct {
 func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*localServiceController, error) {
 	// Refusals are shared, because the status reports those of both controllers. Observed is not, because an
 	// EndpointSlice and a LocalService may have the same key.
-	writers := copies.Dependencies
+	writers := copies.Dependencies // a copy
 	writers.Observed = cache.NewObserved()
 	c := &localServiceController{
 		recorder:     deps.Recorder,
@@ -76,16 +77,17 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService with another spec, or at a resync. One with another status, which most
-// likely this controller has written, is enqueued much later, to repair what others write: if the cause of a failure
-// reads differently each time, syncs would follow each other at once, in spite of their backoff.
+// localServiceChanged enqueues a LocalService with another spec, or at a resync. If only the status differs, which most
+// likely this controller has written, the LocalService is enqueued much later, to repair what others write. Otherwise, a
+// failure that reads differently each time would lead to syncs without a pause, in spite of their backoff.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
-	if before != nil && !isUpdate {
+	isGone := before != nil && !isUpdate
+	isResync := isUpdate && before.ResourceVersion == after.ResourceVersion
+	if isGone {
 		c.services.Refusals.Forget(before.UID)
 	}
-	if isUpdate && before.Generation == after.Generation &&
-		before.ResourceVersion != after.ResourceVersion { // They are the same at a resync.
+	if isUpdate && !isResync && before.Generation == after.Generation {
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
@@ -97,24 +99,27 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	for ls := range c.caches.LocalServices.All() {
 		was := before != nil && plan.Selects(ls, before.Labels)
 		is := after != nil && plan.Selects(ls, after.Labels)
-		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // Its names may depend on any label.
+		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// A LocalService that selects no node any more keeps the Services of nodes that exist.
-		if was != is || isHostnames || after == nil && c.caches.Services.Get(ls.Namespace,
-			plan.ServiceName(ls.Name, plan.ForNode, before.GetName())) != nil {
+		// A LocalService that selects no node any more keeps the Services of the nodes that exist: one may be left.
+		hasLeftService := func() bool {
+			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
+			return c.caches.Services.Get(ls.Namespace, name) != nil
+		}
+		if was != is || isHostnames || after == nil && hasLeftService() {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
 }
 
-// serviceChanged enqueues the LocalServices that control the Service or want its name. A new one that a LocalService
-// controls was created by a sync, most likely.
+// serviceChanged enqueues the LocalServices that control the Service or want its name. If a LocalService controls a new
+// one, most likely a sync has created it, and only numbers change.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	delay := batchPeriod
 	if before == nil {
-		if controller := after.Controller(); controller.IsLocalService() {
+		if owner := after.Controller(); owner.IsLocalService() {
 			delay = writer.NumbersInterval
 		}
 	}
@@ -125,15 +130,14 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint.
+// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint, for its numbers.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice == nil || !slice.Ready {
 			continue
 		}
-		key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.LocalService.Value()}
-		if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfter(key, writer.NumbersInterval)
+		if ls := slice.LocalService(); c.caches.LocalServices.Get(ls.Namespace, ls.Name) != nil {
+			c.loop.AddAfter(ls, writer.NumbersInterval)
 		}
 	}
 }
@@ -141,8 +145,11 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 // hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
-		if slice != nil && c.caches.LocalServices.Get(slice.GetNamespace(), slice.LocalService().Name) != nil {
-			c.loop.AddAfter(slice.LocalService(), batchPeriod)
+		if slice == nil {
+			continue
+		}
+		if ls := slice.LocalService(); c.caches.LocalServices.Get(ls.Namespace, ls.Name) != nil {
+			c.loop.AddAfter(ls, batchPeriod)
 		}
 	}
 }
@@ -155,7 +162,7 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 // sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
 	if !c.observed.IsObserved(key) {
-		return reconcile.Stale(errNotObserved)
+		return reconcile.Stale(errNotObserved) // The loop tries again soon, and logs nothing.
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
@@ -169,11 +176,11 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		_, err = c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		return err
 	}
-	began := time.Now()
+	planned := time.Now()
 	p := c.plan(ls, templates)
 	outcome := c.services.Write(ctx, ls, &p)
 	if outcome.IsComplete() {
-		c.nodeWaits.Done(key, began)
+		c.nodeWaits.Done(key, planned)
 	}
 	return c.report(ctx, ls, &p, &outcome)
 }
@@ -203,20 +210,22 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if p.IsHostnames {
 		failed = append(failed, c.copies.Refused(ls, p.Copies.Changes)...)
 	}
-	report := status.Report{Plan: *p, Written: outcome.Written(), Unfinished: !outcome.IsComplete(),
+	report := status.Report{Plan: *p, Stored: outcome.Stored(), Unfinished: !outcome.IsComplete(),
 		HasNextTurn: outcome.HasNextTurn(), Failed: failed, Contested: outcome.Contested}
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
 		if report.HasNextTurn {
 			summary += "; more follow"
 		}
-		if outcome.GaveUp || !report.IsMiddle(ls) { // Otherwise a next turn has an event.
+		// While turns follow each other, the last one has the event. One that gave up may be the last with a summary.
+		if outcome.GaveUp || !report.IsMiddle(ls) {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
 	}
 	if outcome.Stopped != nil {
-		return outcome.Stopped // The plan is out of date. The next sync, or the next leader, makes another.
+		// The LocalService was changed or could not be read, or this replica stops: another plan will be reported.
+		return outcome.Stopped
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	c.syncAgain(ls, p, outcome, later)
@@ -230,19 +239,19 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 	if outcome.HasNextTurn() {
 		c.loop.Add(key)
 	}
-	if outcome.Written() > 0 {
-		// The watch may never show a Service that is deleted at once. The next sync waits until the cache is newer than
-		// the write, and then sees that the Service is missing.
+	if outcome.Stored() > 0 {
+		// If somebody deletes a Service right after it was written, the watch may show neither. The next sync waits
+		// until the cache is newer than the write, and then sees that the Service is missing.
 		c.loop.AddAfter(key, writer.NumbersInterval)
 	}
 	// A status write that was too early, the retry of a refused write, the deletion of the previous mode's names.
-	for _, again := range []time.Duration{statusLater, outcome.RetryAfter, p.Retirement.Again} {
-		if again > 0 {
-			c.loop.AddAfter(key, again)
+	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter, p.Retirement.DueAfter} {
+		if delay > 0 {
+			c.loop.AddAfter(key, delay)
 		}
 	}
 	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		// Others may want fewer Services by then. The event of the write that adds the condition leads here, too.
+		// Others may want fewer Services by then. If the condition is new, the event of its write leads here.
 		c.loop.AddAfter(key, reconcile.MaxBackoff)
 	}
 }

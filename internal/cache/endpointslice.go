@@ -6,6 +6,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -15,7 +16,7 @@ import (
 type EndpointSlice struct {
 	Identity
 	Service      string                // name of the Service
-	LocalService unique.Handle[string] // from the label that the slice has from its Service
+	localService unique.Handle[string] // from the label that the slice has from its Service
 	Ready        bool                  // at least one endpoint is ready
 }
 
@@ -23,11 +24,16 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 	return &EndpointSlice{
 		Identity:     identityOf(full),
 		Service:      full.Labels[discoveryv1.LabelServiceName],
-		LocalService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
+		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return plan.IsReady(&e)
 		}),
 	}, nil
+}
+
+// LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.
+func (s *EndpointSlice) LocalService() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
 }
 
 // same reports whether two states differ only in the resource version.

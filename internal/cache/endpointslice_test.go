@@ -31,7 +31,7 @@ func TestTrimEndpointSlice(t *testing.T) {
 					discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ready}})
 			}
 			got, err := trimEndpointSlice(full)
-			if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService.Value() != "demo" {
+			if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService().Name != "demo" {
 				t.Errorf("%+v, %v, want ready: %v", got, err, c.want)
 			}
 		})

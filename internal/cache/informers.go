@@ -182,7 +182,7 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 
 // ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
-	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, ls.Namespace+"/"+ls.Name)
+	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String())
 	ready := make(map[string]bool, len(objs))
 	for _, slice := range objs {
 		ready[slice.Service] = true
@@ -215,7 +215,7 @@ func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.Endpo
 
 func indexReady(s *EndpointSlice) ([]string, error) {
 	if s.Ready {
-		return []string{s.GetNamespace() + "/" + s.LocalService.Value()}, nil
+		return []string{s.LocalService().String()}, nil
 	}
 	return nil, nil
 }

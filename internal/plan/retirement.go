@@ -19,8 +19,8 @@ type Retirement struct {
 	Services int
 	// Unanswered is the number of nodes that only they reach; -1 for not known, because the new names are not complete.
 	Unanswered int
-	// Again is when to plan again, 0 if not before something changes.
-	Again time.Duration
+	// DueAfter is how long their deletion has to wait, 0 if that depends on something else than time.
+	DueAfter time.Duration
 }
 
 // retire removes the deletions of the previous mode's Services from a plan until nobody needs them any more: the new
@@ -46,9 +46,9 @@ func (p *Plan) retire(in *Input) {
 	switch {
 	case r.Unanswered != 0: // An event will follow.
 	case !known:
-		r.Again = RetireAfter
+		r.DueAfter = RetireAfter
 	case remaining > 0:
-		r.Again = remaining
+		r.DueAfter = remaining
 	default:
 		isDue = true
 	}

@@ -132,7 +132,7 @@ func TestRetireServices(t *testing.T) {
 			if c.edit != nil {
 				c.edit(&in)
 			}
-			checkRetirement(t, in, c.want, Retirement{Services: 2, Unanswered: c.unanswered, Again: c.again})
+			checkRetirement(t, in, c.want, Retirement{Services: 2, Unanswered: c.unanswered, DueAfter: c.again})
 		})
 	}
 }

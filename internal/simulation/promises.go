@@ -114,14 +114,11 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 			g.fail("a name was taken away before its successor was known", "%s: %s, for %s", w.By, w.Key, key)
 		case time.Since(g.spoiled) < overlap+reaction || time.Since(g.changed) < reaction:
 			// Somebody has changed what the Services publish, or the names.
-		default:
-			for _, pod := range answering {
-				if s.isPublishedBy(service, pod) && !s.isPublishedBy(successor, pod) &&
-					(s.hasName(ls, pod) || s.hasNoNames(ls)) {
-					g.fail("a name was taken away whose successor does not answer", "%s: %s, for pod %s of %s", w.By,
-						w.Key, pod.Name, key)
-				}
-			}
+		case slices.ContainsFunc(answering, func(pod *corev1.Pod) bool {
+			hasName := s.hasName(ls, pod) || s.hasNoNames(ls)
+			return hasName && s.isPublishedBy(service, pod) && !s.isPublishedBy(successor, pod)
+		}):
+			g.fail("a name was taken away whose successor does not answer", "%s: %s, for %s", w.By, w.Key, key)
 		}
 	}
 }

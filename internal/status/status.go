@@ -21,8 +21,8 @@ import (
 // Report is what a sync found, in its plan, and what it did. It is made once, at the end of the sync.
 type Report struct {
 	plan.Plan
-	// Written is the number of Services that are in place and up to date because the sync has written them.
-	Written int
+	// Stored is the number of Services that are in place and up to date because the sync has written them.
+	Stored int
 	// Unfinished is true if not all changes of the plan were made, and HasNextTurn if the rest follows at once.
 	Unfinished, HasNextTurn bool
 	// Failed are the writes that were refused or failed otherwise, of Services and, in mode Hostnames, EndpointSlices.
@@ -65,7 +65,7 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	status.ObservedGeneration = generation
 	if r.Invalid == nil { // Otherwise nothing was looked at.
 		status.Nodes = int32(r.Nodes)
-		status.Services = int32(r.InPlace + r.Written)
+		status.Services = int32(r.InPlace + r.Stored)
 		status.ReadyNodes = int32(r.Ready)
 		status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	}
@@ -206,7 +206,7 @@ func (r *Report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	message := fmt.Sprintf("no node matches spec.nodeSelector %q",
 		truncate(labels.FormatLabels(ls.Spec.NodeSelector), causeLength))
 	switch {
-	case r.IsHostnames && r.InPlace+r.Written > 0:
+	case r.IsHostnames && r.InPlace+r.Stored > 0:
 		message += ", so no name is removed: every node has its name"
 	case r.Unselected.Kept == 0:
 		message += ", so there is nothing to create"

@@ -51,7 +51,7 @@ func TestStatus(t *testing.T) {
 		conflicted         string // its reason, "" if it is False
 		says               string
 	}{
-		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 3}, Written: 1}, "True ServicesInPlace",
+		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 3}, Stored: 1}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service$"},
 		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True NoPodsReady",
 			"False NoPodsReady", "",

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// namesInMessage is how many names a condition's message lists before it only counts.
-	namesInMessage = 5
+	// namesInMessage is how many names a condition's message lists before it only counts, and namesInEvent how many the
+	// event of a sync has for each action.
+	namesInMessage, namesInEvent = 5, 3
 	// causesInMessage is how many different causes a condition's message holds, and causeLength how many bytes of each.
 	causesInMessage = 3
 	causeLength     = 512
@@ -198,15 +199,14 @@ func infinitive(action plan.Action) string {
 // SummarizeMade says which Services were written, "" for none:
 // "created 1: demo-a; deleted 4: demo-b, demo-c, demo-d and 1 more".
 func SummarizeMade(names map[plan.Action][]string) string {
-	const named = 3
 	var parts []string
 	for _, v := range verbs {
 		written := slices.Sorted(slices.Values(names[v.action]))
 		if len(written) == 0 {
 			continue
 		}
-		part := fmt.Sprintf(v.written, len(written)) + strings.Join(written[:min(len(written), named)], ", ")
-		if more := len(written) - named; more > 0 {
+		part := fmt.Sprintf(v.written, len(written)) + strings.Join(written[:min(len(written), namesInEvent)], ", ")
+		if more := len(written) - namesInEvent; more > 0 {
 			part += fmt.Sprintf(" and %d more", more)
 		}
 		parts = append(parts, part)

@@ -40,8 +40,8 @@ type Outcome struct {
 	Stopped error
 }
 
-// Written returns how many Services were written, and not deleted.
-func (o *Outcome) Written() (n int) {
+// Stored returns how many Services were created or changed, and not deleted.
+func (o *Outcome) Stored() (n int) {
 	for action, names := range o.Made {
 		if action != plan.Delete && action != plan.Retire {
 			n += len(names)

@@ -35,7 +35,7 @@ func TestWriteInOrder(t *testing.T) {
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
-	if !out.IsComplete() || out.Stopped != nil || out.Written() != 5 || len(out.Made[plan.Create]) != 2 ||
+	if !out.IsComplete() || out.Stopped != nil || out.Stored() != 5 || len(out.Made[plan.Create]) != 2 ||
 		out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
