@@ -36,18 +36,19 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 // (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the Services
 // whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides from the caches, and from which writes were refused before. It waits until the caches have observed
-// the writes of the last sync, so that nothing else has to be remembered about those. Before it writes, it confirms that
-// the API server has the same spec, and before each deletion, that no selected node needs the Service. It begins writes
-// for half a second, longer if the API server is slow (see writer.Services). If that is not enough, the next turn makes
-// a new plan, at the end of the queue. docs/design.md explains the words of a sync, and where each is decided.
+// A sync decides from the caches, and from the refusals of earlier writes. It waits until the caches have observed the
+// writes of the last sync, so that nothing else has to be remembered about those. Before it writes, it confirms that
+// the API server has the same spec, and before it deletes the Service of a node, that the node does not need it. It
+// begins writes for half a second, or until some have ended if the API server is slow. What is left is for its next
+// turn: another sync, from the end of the queue, with a new plan. docs/design.md explains the words of a sync, and
+// where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
-	copies       *writer.Slices // of the hostnames controller: it knows which were refused, or are contested
+	copies       *writer.Slices // of the hostnames controller, to know which copies were refused or are contested
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
@@ -57,16 +58,16 @@ type localServiceController struct {
 func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*localServiceController, error) {
 	// Refusals are shared, because the status reports those of both controllers. Observed is not, because an
 	// EndpointSlice and a LocalService may have the same key.
-	writers := copies.Dependencies // a copy
-	writers.Observed = cache.NewObserved()
+	dependencies := copies.Dependencies
+	dependencies.Observed = cache.NewObserved()
 	c := &localServiceController{
 		recorder:     deps.Recorder,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
-		observed:     writers.Observed,
-		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
+		observed:     dependencies.Observed,
+		services:     writer.NewServices(dependencies, deps.Options.WriteConcurrency),
 		copies:       copies,
-		statuses:     &writer.Statuses{Dependencies: writers},
+		statuses:     &writer.Statuses{Dependencies: dependencies},
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
@@ -77,9 +78,9 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService with another spec, or at a resync. If only the status differs, which most
-// likely this controller has written, the LocalService is enqueued much later, to repair what others write. Otherwise, a
-// failure that reads differently each time would lead to syncs without a pause, in spite of their backoff.
+// localServiceChanged enqueues a LocalService with another spec, or at a resync. If the spec is the same, most likely
+// this controller has written the status: the LocalService is enqueued much later, to repair what others write. Without
+// that delay, a failure that reads differently each time would lead to syncs without a pause, in spite of the backoff.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
 	isGone := before != nil && !isUpdate
@@ -103,19 +104,19 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// A LocalService that selects no node any more keeps the Services of the nodes that exist: one may be left.
-		hasLeftService := func() bool {
+		// A LocalService that selects no node any more has kept the Services of the nodes that exist.
+		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
 			return c.caches.Services.Get(ls.Namespace, name) != nil
 		}
-		if was != is || isHostnames || after == nil && hasLeftService() {
+		if was != is || isHostnames || after == nil && hasKeptService() {
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
 }
 
-// serviceChanged enqueues the LocalServices that control the Service or want its name. If a LocalService controls a new
-// one, most likely a sync has created it, and only numbers change.
+// serviceChanged enqueues the LocalServices that control the Service or want its name. A new Service that a
+// LocalService controls was most likely created by a sync, so that only numbers change.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	delay := batchPeriod
 	if before == nil {
@@ -130,26 +131,28 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint, for its numbers.
+// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint. Most likely only
+// numbers change, but a change of mode may wait for it.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice == nil || !slice.Ready {
 			continue
 		}
-		if ls := slice.LocalService(); c.caches.LocalServices.Get(ls.Namespace, ls.Name) != nil {
-			c.loop.AddAfter(ls, writer.NumbersInterval)
+		if key := slice.LocalService(); c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
+			c.loop.AddAfter(key, writer.NumbersInterval)
 		}
 	}
 }
 
-// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status.
+// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status, and because a
+// change of mode may wait for it.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice == nil {
 			continue
 		}
-		if ls := slice.LocalService(); c.caches.LocalServices.Get(ls.Namespace, ls.Name) != nil {
-			c.loop.AddAfter(ls, batchPeriod)
+		if key := slice.LocalService(); c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
+			c.loop.AddAfter(key, batchPeriod)
 		}
 	}
 }
@@ -176,11 +179,11 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		_, err = c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		return err
 	}
-	planned := time.Now()
+	plannedAt := time.Now()
 	p := c.plan(ls, templates)
 	outcome := c.services.Write(ctx, ls, &p)
 	if outcome.IsComplete() {
-		c.nodeWaits.Done(key, planned)
+		c.nodeWaits.Done(key, plannedAt)
 	}
 	return c.report(ctx, ls, &p, &outcome)
 }
@@ -216,7 +219,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if report.HasNextTurn {
 			summary += "; more follow"
 		}
-		// While turns follow each other, the last one has the event. One that gave up may be the last with a summary.
+		// The turns in the middle of many have no event, unless one gave up: the next one may make nothing.
 		if outcome.GaveUp || !report.IsMiddle(ls) {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
@@ -224,15 +227,15 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 			"nodes", p.Nodes)
 	}
 	if outcome.Stopped != nil {
-		// The LocalService was changed or could not be read, or this replica stops: another plan will be reported.
+		// The LocalService was changed or could not be read, or this replica stops: a later sync will report.
 		return outcome.Stopped
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	c.syncAgain(ls, p, outcome, later)
-	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls)))
+	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // Refusals are no error: they have their own backoff.
 }
 
-// syncAgain enqueues a LocalService for what no event triggers. Of several times, the queue keeps the earliest.
+// syncAgain enqueues a LocalService for what no event triggers. Of several delays, the queue keeps the shortest.
 func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Plan, outcome *writer.Outcome,
 	statusLater time.Duration) {
 	key := cache.KeyOf(ls)
@@ -251,7 +254,7 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 		}
 	}
 	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		// Others may want fewer Services by then. If the condition is new, the event of its write leads here.
+		// Others may want fewer Services by then. A condition that this sync has added leads here when it is observed.
 		c.loop.AddAfter(key, reconcile.MaxBackoff)
 	}
 }

@@ -193,7 +193,8 @@ func TestWaitsForItsOwnWrites(t *testing.T) {
 		services.Add(f.services()["demo-node1"])
 		settle()
 		f.expect("writes when they are observed", []string{"create services demo-node2",
-			`patch services demo-node1 {"metadata":{"resourceVersion":"1001"},"spec":{"publishNotReadyAddresses":true}}`,
+			`patch services demo-node1 {"metadata":{"resourceVersion":"1001"},` +
+				`"spec":{"publishNotReadyAddresses":true}}`,
 			"update localservices/status demo 2/2 Ready"}, f.writes())
 	})
 }

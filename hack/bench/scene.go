@@ -191,8 +191,8 @@ func (s *scene) seedLocalServices(ctx context.Context, n int) {
 	s.learn(ctx, "services", sample.Name)
 }
 
-// awaitReady waits until the status of every LocalService says that all is in place, which a busy machine may write long
-// after the controller is ready, and then until the controller has sent no request for a while.
+// awaitReady waits until the status of every LocalService says that all is in place, which a busy machine may write
+// long after the controller is ready, and then until the controller has sent no request for a while.
 func (s *scene) awaitReady(ctx context.Context, quiet time.Duration) {
 	must(framework.Poll(ctx, func(ctx context.Context) error {
 		list, err := s.LocalServices.LocalserviceV1alpha1().LocalServices(s.name).List(ctx, metav1.ListOptions{})

@@ -78,8 +78,8 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 }
 
 // newElector makes an elector for a Lease. A standby may notice a renewal one retry period late, and checks once per
-// retry period whether the Lease has expired, both with jitter. All of this must fit into the duration that the operator
-// chose.
+// retry period whether the Lease has expired, both with jitter. All of this must fit into the duration that the
+// operator chose.
 func newElector(opts *Options, lock resourcelock.Interface,
 	callbacks leaderelection.LeaderCallbacks) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

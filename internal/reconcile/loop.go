@@ -60,7 +60,7 @@ func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
 // with all keys: the queue of an instance that does not lead must not fill up.
 func (l *Loop) Add(key types.NamespacedName) { l.AddAfter(key, 0) }
 
-// AddAfter enqueues a key after a delay, or earlier if it is added for an earlier time. Before Run it does nothing.
+// AddAfter enqueues a key after a delay. Of several delays, the shortest counts. Before Run it does nothing.
 func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
