@@ -120,6 +120,9 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		return nil // The garbage collector deletes the copies with their Service.
 	}
 	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
+	// Not all of them: there may be a thousand, and each has a sync of its own.
+	names.Slices = c.caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
+		plan.SourceName(key.Name))
 	change, isContested := names.Change(key.Name)
 	if isContested {
 		c.loop.AddAfter(key, reconcile.MaxBackoff)
@@ -128,6 +131,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	if change.Action == plan.Delete {
+		names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
 		if wait := names.DeletesAfter(time.Now()); wait > 0 {
 			c.loop.AddAfter(key, wait)
 			return nil
@@ -162,11 +166,10 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 	return nil
 }
 
-// namesOf returns the names of a LocalService, and what is published of them.
+// namesOf returns the names of a LocalService, without its EndpointSlices.
 func namesOf(caches *cache.Caches, copies *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
 	names := plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
-	names.Slices = caches.HostnameSlicesOf(cache.KeyOf(ls))
 	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {
 		return copies.IsContested(ls, current, want)
 	}

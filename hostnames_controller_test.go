@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math"
+	goruntime "runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -188,4 +191,35 @@ func TestChangeOfMode(t *testing.T) {
 			time.Sleep(retired)
 			services("demo-a", "demo-b")
 		})
+}
+
+// TestHostnamesAllocations: what a sync of an EndpointSlice allocates does not grow with the number of EndpointSlices.
+func TestHostnamesAllocations(t *testing.T) {
+	key := types.NamespacedName{Namespace: "default", Name: sourceName + "-1"}
+	allocated := func(slices int) (bytes uint64) {
+		inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *fixture) {
+			for i := range slices {
+				w.publish(fmt.Sprint(i), "a")
+			}
+			c, err := newHostnamesController(w.deps)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			end(w.t, c.loop)
+			bytes = math.MaxUint64
+			for range 100 { // Other goroutines allocate, too: the least is that of the sync.
+				var before, after goruntime.MemStats
+				goruntime.ReadMemStats(&before)
+				if err := c.sync(w.t.Context(), key); err != nil {
+					w.t.Error(err)
+				}
+				goruntime.ReadMemStats(&after)
+				bytes = min(bytes, after.TotalAlloc-before.TotalAlloc)
+			}
+		})
+		return bytes
+	}
+	if few, many := allocated(2), allocated(200); many > few+few/2 {
+		t.Errorf("%d bytes among 200 EndpointSlices, %d among 2", many, few)
+	}
 }

@@ -190,6 +190,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
+	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
+	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:     templates,
 		Nodes:         c.caches.Nodes.Selected(ls),
@@ -197,7 +199,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Lookup:        func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
 		NodeExists:    func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
 		Ready:         c.caches.ReadyServices(ls),
-		Names:         namesOf(c.caches, c.copies, ls, c.nodeLabelKey),
+		Names:         names,
 		LocalServices: c.caches.LocalServices.All(),
 		Now:           time.Now(),
 	})

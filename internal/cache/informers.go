@@ -213,6 +213,17 @@ func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.Endpo
 	return byName
 }
 
+// HostnameSlicesNamed returns those with some names.
+func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) map[string]plan.EndpointSlice {
+	byName := map[string]plan.EndpointSlice{}
+	for _, name := range names {
+		if slice := c.HostnameSlices.Get(ls.Namespace, name); slice != nil && slice.LocalService() == ls {
+			byName[name] = slice
+		}
+	}
+	return byName
+}
+
 func indexReady(s *EndpointSlice) ([]string, error) {
 	if s.Ready {
 		return []string{s.LocalService().String()}, nil
