@@ -177,7 +177,8 @@ func editStatus(w *world, s Step) error {
 	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
 		ls.Status = v1alpha1.LocalServiceStatus{Conditions: append(slices.DeleteFunc(ls.Status.Conditions,
 			func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionRetiring }),
-			metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "Restored"})}
+			metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "Restored",
+				LastTransitionTime: metav1.Now()})}
 	}, "status")
 }
 

@@ -28,11 +28,11 @@ import (
 
 // customResource does with custom resources what the API server does, with the API server's own code.
 type customResource struct {
-	structural *structuralschema.Structural
-	schema     validation.SchemaValidator
-	rules      *cel.Validator
-	status     v1alpha1.LocalServiceStatus // of a new object
-	verdicts   sync.Map                    // *verdict, by what was asked for
+	structural           *structuralschema.Structural
+	schema, statusSchema validation.SchemaValidator
+	rules                *cel.Validator
+	status               v1alpha1.LocalServiceStatus // of a new object
+	verdicts             sync.Map                    // *verdict, by what was asked for
 }
 
 // localServices is read once: compiling the rules takes longer than a history.
@@ -68,6 +68,10 @@ func readCRD(file string) (*customResource, error) {
 		return nil, err
 	}
 	if c.schema, _, err = validation.NewSchemaValidator(&props); err != nil {
+		return nil, err
+	}
+	statusProps := props.Properties["status"]
+	if c.statusSchema, _, err = validation.NewSchemaValidator(&statusProps); err != nil {
 		return nil, err
 	}
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
@@ -141,6 +145,11 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 		status := after.Status
 		*after = *before.DeepCopy()
 		after.Status = status
+		problems := validation.ValidateCustomResource(field.NewPath("status"), toFields(after)["status"],
+			localServices().statusSchema)
+		if len(problems) > 0 {
+			return s.tables["localservices"].invalid(after.Name, problems...)
+		}
 		return nil
 	}
 	after.Status = *before.Status.DeepCopy()

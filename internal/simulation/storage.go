@@ -265,9 +265,6 @@ func (s *APIServer) update(u update, change func(old Object) (Object, error)) (O
 		}
 		object.SetResourceVersion(old.GetResourceVersion())
 	}
-	if u.name == "localservices" && u.subresource == "status" {
-		object.SetUID(old.GetUID()) // Only the status of a custom resource is taken: a wrong UID is ignored.
-	}
 	if err := u.keepMetadata(old, object); err != nil {
 		return nil, err
 	}

@@ -271,6 +271,19 @@ func TestStatusKeepsTransitionTimes(t *testing.T) {
 	}
 }
 
+// TestStatusWithoutTime: a condition of which another client has written no time gets one. Without it, the API server
+// would refuse the status for ever.
+func TestStatusWithoutTime(t *testing.T) {
+	ls := with(v1alpha1.LocalServiceStatus{Conditions: []metav1.Condition{
+		{Type: "Ready", Status: "True", Reason: "ServicesInPlace"}, {Type: "Theirs", Status: "True", Reason: "Any"}}}, 1)
+	ls.CreationTimestamp = metav1.Unix(1, 0)
+	for _, c := range (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}}).Status(ls).Conditions {
+		if c.LastTransitionTime.IsZero() {
+			t.Errorf("%s has no time", c.Type)
+		}
+	}
+}
+
 // TestPodsChangeNumbersOnly: as pods become ready and go, no condition counts as changed, so that the status is written
 // as seldom as for its numbers.
 func TestPodsChangeNumbersOnly(t *testing.T) {

@@ -66,9 +66,9 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
 	// The resource version protects a successor of the same name, which would begin with conditions that are not its
 	// own, and a LocalService that was changed. An older CustomResourceDefinition would drop fields without a word.
-	object := *ls
-	object.Status = *after
-	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).UpdateStatus(ctx, &object,
+	object := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID,
+		ResourceVersion: ls.ResourceVersion}, Status: *after}
+	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).UpdateStatus(ctx, object,
 		metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {

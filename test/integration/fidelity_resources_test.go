@@ -131,9 +131,10 @@ func randomLocal(p *pair) request {
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing, v1alpha1.ConditionStalled} {
 		if p.IntN(3) > 0 {
 			c := metav1.Condition{Type: name, Status: pick(p, metav1.ConditionTrue, metav1.ConditionFalse),
-				Reason: "Because", ObservedGeneration: 1, LastTransitionTime: metav1.Unix(1e9, 0)}
+				Reason: "Because", ObservedGeneration: 1,
+				LastTransitionTime: pick(p, metav1.Unix(1e9, 0), metav1.Unix(1e9, 0), metav1.Time{})}
 			status.Conditions = append(status.Conditions, c)
-			what += fmt.Sprint(" ", name, c.Status)
+			what += fmt.Sprint(" ", name, c.Status, " since ", c.LastTransitionTime)
 		}
 	}
 	out.what = fmt.Sprintf("update status %s, %s resourceVersion, %s UID", what, version, uid)
