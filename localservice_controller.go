@@ -36,21 +36,21 @@ var errNotObserved = errors.New("the caches have not observed what was written l
 // (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the Services
 // whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides from the caches, and from the refusals of earlier writes. It waits until the caches have observed the
-// writes of the last sync, so that nothing else has to be remembered about those. Before it writes, it confirms that
-// the API server has the same spec, and before it deletes the Service of a node, that the node does not need it. It
-// begins writes for half a second, or until some have ended if the API server is slow. What is left is for its next
-// turn: another sync, from the end of the queue, with a new plan. docs/design.md explains the words of a sync, and
-// where each is decided.
+// A sync decides from the caches what to write. It waits until they have observed the writes of the last sync, so that
+// nothing else has to be remembered about those. A write that was refused is tried again after a backoff of its own.
+// Before anything is written, the API server must have the same spec, and before a Service is deleted because of its
+// node, the node must be gone or unselected there, too. A sync begins writes for half a second; where the API server is
+// slow, until 16 have ended, for up to five seconds. What is left is for the next turn: another sync, from the end of
+// the queue, with a new plan. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
-	copies       *writer.Slices // of the hostnames controller, to know which copies were refused or are contested
+	copies       *writer.Slices // of the hostnames controller: it knows which writes of EndpointSlices were refused
 	statuses     *writer.Statuses
-	loop         *reconcile.Loop
+	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
 	nodeWaits *metrics.Waits
 }
@@ -104,7 +104,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		if is && !was && c.loop.Running() && !isHostnames {
 			c.nodeWaits.Begin(cache.KeyOf(ls))
 		}
-		// A LocalService that selects no node any more has kept the Services of the nodes that exist.
+		// While its nodeSelector matches no node, a LocalService keeps its Services, each until the node is gone.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
 			return c.caches.Services.Get(ls.Namespace, name) != nil
@@ -165,7 +165,7 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 // sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
 	if !c.observed.IsObserved(key) {
-		return reconcile.Stale(errNotObserved) // The loop tries again soon, and logs nothing.
+		return reconcile.Stale(errNotObserved) // It is tried again soon, and is nothing to report.
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
@@ -234,10 +234,11 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	c.syncAgain(ls, p, outcome, later)
-	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // Refusals are no error: they have their own backoff.
+	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
 }
 
-// syncAgain enqueues a LocalService for what no event triggers. Of several delays, the queue keeps the shortest.
+// syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
+// too many does nothing.
 func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Plan, outcome *writer.Outcome,
 	statusLater time.Duration) {
 	key := cache.KeyOf(ls)
