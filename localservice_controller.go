@@ -135,11 +135,8 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 // numbers change, but a change of mode may wait for it.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
-		if slice == nil || !slice.Ready {
-			continue
-		}
-		if key := slice.LocalService(); c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfter(key, writer.NumbersInterval)
+		if slice != nil && slice.Ready {
+			c.addExisting(slice.LocalService(), writer.NumbersInterval)
 		}
 	}
 }
@@ -148,12 +145,16 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 // change of mode may wait for it.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
-		if slice == nil {
-			continue
+		if slice != nil {
+			c.addExisting(slice.LocalService(), batchPeriod)
 		}
-		if key := slice.LocalService(); c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
-			c.loop.AddAfter(key, batchPeriod)
-		}
+	}
+}
+
+// addExisting enqueues a LocalService that an EndpointSlice names in a label, if it exists: anybody may write labels.
+func (c *localServiceController) addExisting(key types.NamespacedName, delay time.Duration) {
+	if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
+		c.loop.AddAfter(key, delay)
 	}
 }
 
