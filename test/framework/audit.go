@@ -186,7 +186,7 @@ func (rs Requests) Writes() Requests {
 	})
 }
 
-// String counts the requests by what they are, for messages: "3 create services 201, 1 update localservices/status 200".
+// String counts the requests by what they are, for messages: "3 create services 201, 1 patch pods 200".
 func (rs Requests) String() string {
 	counts := map[string]int{}
 	var order []string

@@ -17,20 +17,22 @@ func TestMetrics(t *testing.T) {
 	controller := s.newCandidate("controller")
 	s.waitLeading(controller)
 	s.Create("demo")
-	s.WaitNotReady("demo", v1alpha1.ReasonNoNodesSelected, "") // Known before the node, it waits for that.
-	node := s.AddNodes("a")[0]
+	s.WaitNotReady("demo", v1alpha1.ReasonNoNodesSelected, "") // Known before its nodes, it waits for each.
+	s.AddNodes("a")
+	s.WaitStatusNodes("demo", 1)
+	node := s.AddNodes("b")[0]
 	s.CreatePod("pod", "", app)
 	s.BindPod("pod", node, nil)
 	s.WaitLabelled("pod", node)
 	for _, line := range []string{
 		`localservice_localservices{condition="Ready",reason="NoPodsReady",status="True"} 1`,
-		`localservice_objects{mode="Services"} 1`, `localservice_services{state="in_place"} 1`,
-		`localservice_names{state="desired"} 1`, `leader_election_master_status{name="lease"} 1`,
-		`localservice_service_writes_total{action="Create",result="success"} 1`,
+		`localservice_objects{mode="Services"} 1`, `localservice_services{state="in_place"} 2`,
+		`localservice_names{state="desired"} 2`, `leader_election_master_status{name="lease"} 1`,
+		`localservice_service_writes_total{action="Create",result="success"} 2`,
 		`localservice_service_writes_total{action="Replace",result="success"} 0`,
 		`localservice_pod_label_writes_total{result="success"} 1`, "localservice_pods_labelled_at_binding 0",
 		`localservice_status_writes_total{result="success"} `,
-		"localservice_node_fanout_seconds_count 1", "localservice_pod_label_seconds_count 1",
+		"localservice_node_fanout_seconds_count 2", "localservice_pod_label_seconds_count 1",
 		`localservice_cache_age_seconds{resource="localservices.localservice.dev"} `,
 		`localservice_cache_age_seconds{resource="nodes"} `, `localservice_cache_age_seconds{resource="services"} `,
 		`localservice_cache_age_seconds{resource="pods"} `,
