@@ -68,7 +68,6 @@ func (c *controllers) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.localServices.Run(ctx, c.options.Workers) })
 	running.Go(func() { c.hostnames.Run(ctx, c.options.WriteConcurrency) })
-	running.Go(func() { c.hostnames.retryWhenPermitted(ctx, c.options.Namespaces) })
 	running.Go(func() { c.pods.Run(ctx, c.options.WriteConcurrency) })
 	running.Wait()
 }

@@ -163,20 +163,6 @@ func (p *permission) isAllowed(ctx context.Context, kube kubernetes.Interface, v
 	return err == nil && review.Status.Allowed, err
 }
 
-// MayPublishHostnames asks the API server whether we may write EndpointSlices in a namespace, or in all for "". No
-// answer counts as no.
-func MayPublishHostnames(ctx context.Context, kube kubernetes.Interface, namespace string) bool {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	slices := permission{group: "discovery.k8s.io", resource: "endpointslices", namespace: namespace}
-	for _, verb := range []string{"get", "create", "update", "delete"} {
-		if isAllowed, err := slices.isAllowed(ctx, kube, verb); err != nil || !isAllowed {
-			return false
-		}
-	}
-	return true
-}
-
 func (p *permission) describe(verb string) string {
 	what := schema.GroupResource{Group: p.group, Resource: path.Join(p.resource, p.subresource)}.String()
 	if p.namespace != "" {
