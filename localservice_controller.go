@@ -30,14 +30,12 @@ const (
 	eventServicesWritten = "ServicesWritten"
 )
 
-var errNotObserved = errors.New("the caches have not observed what was written last")
-
 // localServiceController gives every node its own Service in every LocalService. It watches LocalServices, Nodes
 // (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the Services
 // whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides from the caches what to write. It waits until they have observed the writes of the last sync, so that
-// nothing else has to be remembered about those. A write that was refused is tried again after a backoff of its own.
+// A sync decides from the caches what to write. It waits until they have observed the Services that the last sync
+// wrote, so that nothing else has to be remembered about those. A write that was refused is tried again after a backoff of its own.
 // Before anything is written, the API server must have the same spec, and before a Service is deleted because of its
 // node, the node must be gone or unselected there, too. A sync begins writes for half a second; where the API server is
 // slow, until 16 have ended, for up to five seconds. What is left is for the next turn: another sync, from the end of
@@ -165,8 +163,8 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 
 // sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
-	if !c.observed.IsObserved(key) {
-		return reconcile.Stale(errNotObserved) // It is tried again soon, and is nothing to report.
+	if wait := c.observed.Wait(key, c.caches.Services); wait > 0 {
+		return reconcile.Wait(wait)
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
@@ -177,7 +175,10 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	if err != nil {
 		c.nodeWaits.Forget(key)
-		_, err = c.statuses.Write(ctx, ls, status.Report{Invalid: err})
+		later, err := c.statuses.Write(ctx, ls, status.Report{Invalid: err})
+		if later > 0 {
+			c.loop.AddAfter(key, later)
+		}
 		return err
 	}
 	plannedAt := time.Now()
@@ -212,6 +213,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
 		return nil // The LocalService will be deleted, too, and no event can be recorded.
 	}
+	ls = c.withStatus(ls)
 	failed := slices.Concat(outcome.Refused, outcome.Failed)
 	if p.IsHostnames {
 		failed = append(failed, c.copies.Refused(ls, p.Copies.Changes)...)
@@ -222,8 +224,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if report.HasNextTurn {
 			summary += "; more follow"
 		}
-		// The turns in the middle of many have no event, unless one gave up: the next one may make nothing.
-		if outcome.GaveUp || !report.IsMiddle(ls) {
+		// Middle turns record no event. A turn that gives up does, because the next turn may write nothing.
+		isMiddle := report.IsMiddle(ls) || report.HasNextTurn && !c.isStatusObserved(ls)
+		if outcome.GaveUp || !isMiddle {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
@@ -233,9 +236,27 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		// The LocalService was changed or could not be read, or this replica stops: a later sync will report.
 		return outcome.Stopped
 	}
+	if outcome.IsBehind() {
+		return outcome.Err(cache.KeyOf(ls)) // Nothing was done, and nothing found that a newer cache will not change.
+	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
 	c.syncAgain(ls, p, outcome, later)
 	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
+}
+
+// withStatus returns a LocalService with the status that the cache has by now, unless its spec has changed. Writes do
+// not wait until the cache has observed the status, which may have arrived while they were made.
+func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
+	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
+	if current != nil && current.UID == ls.UID && current.Generation == ls.Generation {
+		return current
+	}
+	return ls
+}
+
+// isStatusObserved reports whether the cache has the status that was written last.
+func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) bool {
+	return c.observed.Wait(cache.KeyOf(ls), c.caches.LocalServices) == 0
 }
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 	componentmetrics "k8s.io/component-base/metrics"
 
@@ -260,5 +262,47 @@ func (f *fixture) slowCreates(d time.Duration) {
 	f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 		time.Sleep(d)
 		return false, nil, nil
+	})
+}
+
+// TestDeletionTakenBack: while a cache is behind, so that nothing can be made, the status stays as it is. Else a node
+// whose label flips all the time would lead to two writes of the status each time.
+func TestDeletionTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testNode("a"), testNode("b"))
+		f.runLocalServices()
+		f.writes()
+		f.nodes.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
+			return true, testNode("b"), nil
+		})
+		f.remove(testNode("b"))
+		settle()
+		f.expect("writes while the API server has the node", nil, f.writes())
+		f.set(testNode("b"))
+		settle()
+		f.expect("writes once the cache has it, too", nil, f.writes())
+	})
+}
+
+// TestLocalServicesLag: while the watch of LocalServices is behind, Services are written all the same, and the status
+// once it has caught up.
+func TestLocalServicesLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testNode("a"))
+		watcher := watch.NewFake()
+		f.client.PrependWatchReactor("localservices", core.DefaultWatchReactor(watcher, nil))
+		f.runLocalServices()
+		f.expect("writes", []string{"create services demo-a", "update localservices/status demo 1/1 Ready"}, f.writes())
+		var want []string
+		for i := range 15 {
+			node := fmt.Sprintf("b%02d", i)
+			f.set(testNode(node))
+			time.Sleep(200 * time.Millisecond)
+			want = append(want, "create services demo-"+node)
+		}
+		f.expect("writes while the watch is behind", want, f.writes())
+		watcher.Modify(f.localService())
+		time.Sleep(2 * time.Second)
+		f.expect("writes", []string{"update localservices/status demo 16/16 Ready"}, f.writes())
 	})
 }

@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
@@ -26,13 +21,20 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-const eventLabelRefused = "NodeLabelRefused"
+const (
+	eventLabelRefused   = "NodeLabelRefused"
+	eventLabelContested = "NodeLabelContested"
+
+	// labelInterval is the shortest time between two writes of a pod's label, if something else changes it again and
+	// again.
+	labelInterval = time.Second
+)
 
 // podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and LocalServices
 // to know which pods to label. It owns only that label, on the pods that a LocalService selects, or on all pods with
-// -label-all-pods. It writes nothing else, and never removes a label.
+// -label-all-pods. It writes nothing else, never removes a label, and changes none by which the pod's owner selects it.
 type podController struct {
-	kube         kubernetes.Interface
+	labels       *writer.Labels
 	recorder     app.Recorder
 	nodeLabelKey string
 	all          bool // label all pods, not only those that a LocalService selects
@@ -44,13 +46,15 @@ type podController struct {
 }
 
 func newPodController(deps app.Dependencies) (*podController, error) {
+	observed := cache.NewObserved()
 	c := &podController{
-		kube:         deps.Kube,
+		labels: &writer.Labels{Kube: deps.Kube, Caches: deps.Caches, Observed: observed,
+			Key: deps.Options.NodeLabelKey},
 		recorder:     deps.Recorder,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
-		observed:     cache.NewObserved(),
+		observed:     observed,
 		refusals:     writer.NewRefusals(),
 		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
@@ -75,7 +79,8 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.refusals.Remove(writer.Attempt{Owner: before.GetUID()})
 	}
 	if after == nil {
-		c.waits.Forget(cache.KeyOf(before)) // Its successor has its own wait.
+		c.waits.Forget(cache.KeyOf(before)) // Its successor has its own wait, and its own writes.
+		c.observed.Forget(cache.KeyOf(before))
 		return
 	}
 	// Pods from before the start say nothing about current bindings.
@@ -116,8 +121,8 @@ func (c *podController) Run(ctx context.Context, workers int) {
 }
 
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
-	if !c.observed.IsObserved(key) {
-		return reconcile.Stale(errNotObserved)
+	if wait := c.observed.Wait(key, c.caches.Pods); wait > 0 {
+		return reconcile.Wait(wait)
 	}
 	began := time.Now()
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
@@ -125,64 +130,48 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.waits.Forget(key)
 		return nil
 	}
-	attempt := writer.Attempt{Owner: p.GetUID()}
-	if after := c.refusals.RetryAfter(attempt); after > 0 {
+	attempt, sinceWrite := writer.Attempt{Owner: p.GetUID()}, c.observed.SinceWrite(key, c.caches.Pods)
+	if after := max(c.refusals.RetryAfter(attempt), labelInterval-sinceWrite); after > 0 {
 		c.loop.AddAfter(key, after)
 		return nil
 	}
-	patch, err := c.labelPatch(p)
-	if err != nil {
-		return fmt.Errorf("label pod %s: %w", key, err)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writer.Timeout)
-	defer cancel()
-	written, err := c.kube.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
-	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
-	switch {
+	switch err := c.labels.Write(ctx, p); {
 	case err == nil:
-		c.observed.Wrote(key, c.caches.Pods, written.ResourceVersion)
 		c.waits.Done(key, began)
+		if sinceWrite < cache.ObservedTimeout {
+			c.recorder.Record(p, corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else has changed "+
+				"the label %s since the controller set it, so it was set again", c.nodeLabelKey))
+		}
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
-	case apierrors.IsConflict(err): // Another pod of this name, or a webhook's own: a newer cache will show it.
-		return reconcile.Stale(fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err))
-	case apierrors.IsNotFound(err), isOtherUID(err):
-		return nil // The pod is gone. A successor, if any, has its own event.
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf(
-			"The pod cannot be reached through its node's Service, because its label %s=%s was refused: %v",
-			c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
-		c.refusals.Add(attempt, err)
-		c.loop.AddAfter(key, c.refusals.RetryAfter(attempt))
-		klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p),
-			"after", c.refusals.RetryAfter(attempt))
-		return nil
+	default:
+		return c.failed(ctx, p, err)
 	}
-	return fmt.Errorf("label pod %s with %s: %w", key, c.nodeLabelKey, err)
+}
+
+// failed reports that a pod could not be labelled, and tries it again later. If the pod is gone, that is all: its
+// successor, if any, has its own event.
+func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) error {
+	key, attempt := cache.KeyOf(p), writer.Attempt{Owner: p.GetUID()}
+	failure := fmt.Errorf("set the label %s of pod %s: %w", c.nodeLabelKey, key, err)
+	switch class := writer.ClassOf(err); {
+	case apierrors.IsNotFound(err), writer.IsOtherUID(err):
+		return nil
+	case class == writer.Stale: // A newer cache will show what has changed.
+		return reconcile.Stale(failure)
+	case class != writer.Refused:
+		return failure
+	}
+	c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be reached through "+
+		"its node's Service, because its label %s is not %q: %v", c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
+	c.refusals.Add(attempt, err)
+	after := c.refusals.RetryAfter(attempt)
+	c.loop.AddAfter(key, after)
+	klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p), "after", after)
+	return nil
 }
 
 // wantsLabel reports whether to write a pod's node label: it is missing or wrong, and this controller labels the pod.
 func (c *podController) wantsLabel(p *cache.Pod) bool {
 	return p.Node() != "" && !p.Labelled() && (c.all || c.caches.Selecting(p))
-}
-
-// labelPatch returns the JSON merge patch that labels a pod. The UID protects another pod of the same name. No resource
-// version is needed, because the label is a fact: whatever else changes on the pod, its node does not.
-func (c *podController) labelPatch(p *cache.Pod) ([]byte, error) {
-	return json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":    p.GetUID(),
-		"labels": map[string]string{c.nodeLabelKey: naming.NodeLabelValue(p.Node())},
-	}})
-}
-
-// isOtherUID reports whether a patch was refused because its UID is not that of the object.
-func isOtherUID(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.ErrStatus.Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Field == "metadata.uid"
-	})
 }

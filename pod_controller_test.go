@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +51,7 @@ func TestPodsSyncWrites(t *testing.T) {
 	label := func(value string) []string {
 		return []string{fmt.Sprintf(`patch pods p {"metadata":{"labels":{"vm/rack":%q},"uid":"uid-p"}}`, value)}
 	}
+	corrected := []string{`patch pods p {"metadata":{"labels":{"vm/rack":"node1"},"resourceVersion":"1","uid":"uid-p"}}`}
 	long := strings.Repeat("n", 70)
 	other := testLocalService(func(ls *v1alpha1.LocalService) {
 		ls.Name, ls.Spec.Selector["tier"] = "other", "x"
@@ -58,7 +63,7 @@ func TestPodsSyncWrites(t *testing.T) {
 	}{
 		"scheduled and selected": {false, []runtime.Object{testLocalService(), testPod("p")}, label("node1")},
 		"a stale label of the template": {false, []runtime.Object{testLocalService(),
-			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node2"}))}, label("node1")},
+			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node2"}))}, corrected},
 		"not scheduled yet": {false, []runtime.Object{testLocalService(),
 			testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, nil},
 		"no labels": {false, []runtime.Object{testLocalService(),
@@ -91,8 +96,149 @@ func TestPodsSyncWrites(t *testing.T) {
 	}
 }
 
+// TestPodsOfOwners: a label with another value is left to the pod's controller if that selects by it, or may do so: it
+// would release the pod and make another one, again and again.
+func TestPodsOfOwners(t *testing.T) {
+	selector := func(keys ...string) *metav1.LabelSelector {
+		out := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+		for _, key := range keys {
+			out.MatchLabels[key] = "rack1"
+		}
+		return out
+	}
+	byExpression := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "vm/rack",
+		Operator: metav1.LabelSelectorOpExists}}}
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "owner", UID: "uid-owner"}
+	replicaSet := func(s *metav1.LabelSelector) runtime.Object {
+		return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: s}}
+	}
+	other := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner", UID: "other"}}
+	for name, c := range map[string]struct {
+		apiVersion, kind string
+		owner            runtime.Object
+		isRefused        bool   // to the controller
+		event            string // part of it; "" if the label is written
+	}{
+		"ReplicaSet":                {"apps/v1", "ReplicaSet", replicaSet(selector("app")), false, ""},
+		"ReplicaSet, by the label":  {"apps/v1", "ReplicaSet", replicaSet(selector("app", "vm/rack")), false, "selects"},
+		"ReplicaSet, by expression": {"apps/v1", "ReplicaSet", replicaSet(byExpression), false, "selects"},
+		"DaemonSet": {"apps/v1", "DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta,
+			Spec: appsv1.DaemonSetSpec{Selector: selector("vm/rack")}}, false, "selects"},
+		"StatefulSet": {"apps/v1", "StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta,
+			Spec: appsv1.StatefulSetSpec{Selector: selector("vm/rack")}}, false, "selects"},
+		"Job": {"batch/v1", "Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Selector: selector("vm/rack")}},
+			false, "selects"},
+		"ReplicationController": {"v1", "ReplicationController", &corev1.ReplicationController{ObjectMeta: meta,
+			Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"vm/rack": "rack1"}}}, false, "selects"},
+		"a Job without a selector": {"batch/v1", "Job", &batchv1.Job{ObjectMeta: meta}, false, ""},
+		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "CloneSet of example.com/v1 is not known"},
+		"another group's kind":     {"example.com/v1", "ReplicaSet", replicaSet(selector()), false, "is not known"},
+		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, false, "not found"},
+		"another one of its name":  {"apps/v1", "ReplicaSet", other, false, "not found"},
+		"the owner cannot be read": {"apps/v1", "ReplicaSet", replicaSet(selector()), true, "forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, controller := newPodFixture(t, true, testPod("p", func(p *corev1.Pod) {
+					p.Labels["vm/rack"] = "rack1"
+					p.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.apiVersion, Kind: c.kind, Name: "owner",
+						UID: "uid-owner", Controller: new(true)}}
+				}))
+				if c.owner != nil {
+					if err := f.kube.Tracker().Add(c.owner); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.isRefused {
+					f.kube.PrependReactor("get", "*", func(core.Action) (bool, runtime.Object, error) {
+						return true, nil, apierrors.NewForbidden(corev1.Resource("x"), "owner", nil)
+					})
+				}
+				if err := controller.sync(t.Context(), podKey); err != nil {
+					t.Error(err)
+				}
+				events, writes := strings.Join(f.recorded(), "\n"), f.writes()
+				isTold := strings.Contains(events, c.event) && strings.Contains(events, "rack1") &&
+					strings.Contains(events, c.kind+" owner") && strings.Contains(events, "-node-label-key")
+				if c.event == "" && (events != "" || len(writes) != 1) ||
+					c.event != "" && (!isTold || len(writes) > 0) {
+					t.Errorf("writes %v, events %q", writes, events)
+				}
+			})
+		})
+	}
+}
+
+// TestPodsContested: admission that sets the label to another value makes it refused. It is reported, and tried again
+// with a backoff.
+func TestPodsContested(t *testing.T) {
+	for _, value := range []string{"frozen", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, testLocalService(), testPod("p"))
+			var over atomic.Bool
+			f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
+				if over.Load() {
+					return false, nil, nil
+				}
+				p := testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": value}),
+					func(p *corev1.Pod) { p.Annotations = map[string]string{"at": time.Now().String()} })
+				f.set(p)
+				return true, p, nil
+			})
+			controller := f.newPods()
+			f.watch()
+			f.run(controller.Run)
+			time.Sleep(15 * time.Second)
+			events := f.recorded()
+			if got := len(f.writes()); got > 2 || len(events) == 0 || len(events) > 2 ||
+				!strings.Contains(events[0], fmt.Sprintf("%q: exempt", value)) {
+				t.Errorf("%d writes in 15 s, events %q", got, events)
+			}
+			over.Store(true)
+			time.Sleep(2 * time.Minute)
+			if p := controller.caches.Pods.Get("default", "p"); !p.Labelled() {
+				t.Error("the label is wrong after the admission is gone")
+			}
+			f.expect("events", nil, f.recorded())
+		})
+	}
+}
+
+// TestPodsChangedAgain: a label that something else changes as often as it is written is written once a second, and
+// that is reported. A new pod of the same name does not wait.
+func TestPodsChangedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wrong := func() *corev1.Pod { return testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "x"})) }
+		f := newFixture(t, testLocalService(), testPod("p"))
+		controller := f.newPods()
+		f.watch()
+		f.run(controller.Run)
+		f.expect("events of the first write", nil, f.recorded())
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			f.set(wrong())
+		}
+		if got := len(f.writes()); got < 9 || got > 11 {
+			t.Errorf("%d writes in 10 s, want one a second", got)
+		}
+		if events := f.recorded(); len(events) < 9 || !strings.Contains(events[0], "NodeLabelContested") {
+			t.Errorf("events %q", events)
+		}
+		settle()
+		f.recorded()
+		f.remove(wrong())
+		f.set(testPod("p"))
+		synctest.Wait()
+		f.expect("events of its successor", nil, f.recorded())
+		if p := controller.caches.Pods.Get("default", "p"); !p.Labelled() {
+			t.Error("its successor waits")
+		}
+	})
+}
+
 // TestPodsEvents: an event causes one write for each pod that needs a label.
 func TestPodsEvents(t *testing.T) {
+	version := regexp.MustCompile(`"resourceVersion":"[0-9]+",`)
 	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
 	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
 	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
@@ -143,7 +289,11 @@ func TestPodsEvents(t *testing.T) {
 					const patch = `patch pods %s {"metadata":{"labels":{"vm/rack":"node1"},"uid":"uid-%[1]s"}}`
 					want = append(want, fmt.Sprintf(patch, pod))
 				}
-				f.expect("writes", want, f.writes())
+				writes := f.writes()
+				for i := range writes {
+					writes[i] = version.ReplaceAllString(writes[i], "")
+				}
+				f.expect("writes", want, writes)
 			})
 		})
 	}
@@ -183,7 +333,8 @@ func TestPodsErrors(t *testing.T) {
 			"", true},
 		"refused by a policy": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p",
 			nil), "", true},
-		"server in trouble": {apierrors.NewInternalError(errors.New("etcd is slow")), "etcd is slow", false},
+		"a webhook that is down": {apierrors.NewInternalError(errors.New("failed calling webhook")), "", true},
+		"server in trouble":      {apierrors.NewServiceUnavailable("etcd is slow"), "etcd is slow", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -197,7 +348,7 @@ func TestPodsErrors(t *testing.T) {
 					t.Errorf("sync: %v is stale: %t", err, reconcile.IsStale(err))
 				}
 				if (err == nil) != (c.fails == "") || err != nil &&
-					!(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "label pod default/p")) {
+					!(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "set the label vm/rack of pod default/p")) {
 					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
 				}
 				if got := f.recorded(); (len(got) == 1) != c.event {

@@ -241,7 +241,7 @@ func indexBySelector(ls *v1alpha1.LocalService) ([]string, error) {
 }
 
 func indexUnlabelled(p *Pod) ([]string, error) {
-	if !p.labelled {
+	if !p.Labelled() {
 		return []string{p.GetNamespace()}, nil
 	}
 	return nil, nil

@@ -28,7 +28,7 @@ func TestNamespaces(t *testing.T) {
 		for _, namespace := range []string{"a", "b", "c"} {
 			objects = append(objects,
 				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service", Namespace: namespace}},
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace},
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, UID: "u"},
 					Spec: corev1.PodSpec{NodeName: "n"}})
 			ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
 			stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)

@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// observedTimeout is how long a sync waits for the cache to observe a write: after a restore of etcd, resource
+	// ObservedTimeout is how long a write is remembered, and a sync waits for the cache to observe it: after a restore of etcd, resource
 	// versions restart below those that were written.
-	observedTimeout = time.Minute
+	ObservedTimeout = time.Minute
+	// A sync that waits looks again after minWait, and later after half of the time that it has waited, up to maxWait.
+	minWait, maxWait = 5 * time.Millisecond, time.Second
 	// Beyond maxWrites keys, some are forgotten. Their next sync may repeat a write, which then ends in a conflict.
 	maxWrites = 10000
 )
@@ -49,17 +51,18 @@ func (o *Observed) Wrote(key types.NamespacedName, store lastSynced, resourceVer
 			writes[other] = last
 		}
 	}
-	o.writes.Add(key, writes, observedTimeout)
+	o.writes.Add(key, writes, ObservedTimeout)
 }
 
-// IsObserved reports whether the caches have observed everything that the syncs of a key wrote.
-func (o *Observed) IsObserved(key types.NamespacedName) bool {
-	for store, last := range o.of(key) {
-		if isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
-			return false
-		}
+// Wait returns 0 if a cache has observed what the syncs of a key wrote of its resource, or else after how long to look
+// again. That follows from the time of the write alone: however often events call the sync meanwhile, it does not wait
+// longer.
+func (o *Observed) Wait(key types.NamespacedName, store lastSynced) time.Duration {
+	last, isKnown := o.of(key)[store]
+	if !isKnown || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
+		return 0
 	}
-	return true
+	return min(max(time.Since(last.at)/2, minWait), maxWait)
 }
 
 // SinceWrite returns how long ago the sync of a key wrote an object of a store's resource, a long time if that is not

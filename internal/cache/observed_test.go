@@ -48,10 +48,10 @@ func TestObserved(t *testing.T) {
 			for _, version := range c.written {
 				o.Wrote(demo, store, version)
 			}
-			if got := o.IsObserved(demo); got != c.want {
+			if got := o.Wait(demo, store) == 0; got != c.want {
 				t.Errorf("observed: %t, want %t", got, c.want)
 			}
-			if !o.IsObserved(types.NamespacedName{Namespace: "default", Name: "other"}) {
+			if o.Wait(types.NamespacedName{Namespace: "default", Name: "other"}, store) != 0 {
 				t.Error("another key waits, too")
 			}
 		})
@@ -64,21 +64,38 @@ func TestObservedStores(t *testing.T) {
 	o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
 	o.Wrote(demo, services, "7")
 	o.Wrote(demo, localServices, "6")
-	expect := func(when string, want bool) {
+	expect := func(when string, wantServices, wantLocalServices bool) {
 		t.Helper()
-		if got := o.IsObserved(demo); got != want {
-			t.Errorf("%s: observed %t, want %t", when, got, want)
+		gotServices, gotLocalServices := o.Wait(demo, services) == 0, o.Wait(demo, localServices) == 0
+		if gotServices != wantServices || gotLocalServices != wantLocalServices {
+			t.Errorf("%s: observed %t and %t, want %t and %t", when, gotServices, gotLocalServices, wantServices,
+				wantLocalServices)
 		}
 	}
-	expect("neither", false)
+	expect("neither", false, false)
 	services.version = "7"
-	expect("one", false)
+	expect("one", true, false)
 	localServices.version = "6"
-	expect("both", true)
+	expect("both", true, true)
 	services.version = "6"
-	expect("only the other", false)
+	expect("only the other", false, true)
 	o.Forget(demo)
-	expect("forgotten", true)
+	expect("forgotten", true, true)
+}
+
+// TestObservedWaits: a sync looks again soon after its write, and later less often, but every second.
+func TestObservedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, store := NewObserved(), &syncedUpTo{"5"}
+		o.Wrote(demo, store, "7")
+		for _, c := range []struct{ after, want time.Duration }{{0, minWait}, {100 * time.Millisecond,
+			50 * time.Millisecond}, {30 * time.Second, maxWait}} {
+			time.Sleep(c.after)
+			if got := o.Wait(demo, store); got != c.want {
+				t.Errorf("%s later: waits %s, want %s", c.after, got, c.want)
+			}
+		}
+	})
 }
 
 // TestObservedGivesUp: no sync waits for more than a minute, for example after a restore of etcd. An earlier write does
@@ -87,17 +104,17 @@ func TestObservedGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := NewObserved(), &syncedUpTo{"5"}
 		o.Wrote(demo, store, "700")
-		time.Sleep(observedTimeout)
-		if o.IsObserved(demo) {
+		time.Sleep(ObservedTimeout)
+		if o.Wait(demo, store) == 0 {
 			t.Error("given up early")
 		}
 		o.Wrote(demo, store, "701")
-		time.Sleep(observedTimeout)
-		if o.IsObserved(demo) {
+		time.Sleep(ObservedTimeout)
+		if o.Wait(demo, store) == 0 {
 			t.Error("a later write is given up early")
 		}
 		time.Sleep(time.Nanosecond)
-		if !o.IsObserved(demo) {
+		if o.Wait(demo, store) != 0 {
 			t.Error("not given up")
 		}
 	})
@@ -148,19 +165,19 @@ func TestObservedByInformer(t *testing.T) {
 				store := watchedStore(t, watcher, service("there", "3"), service("too", "2"))
 				o := NewObserved()
 				o.Wrote(demo, store, "5")
-				if !o.IsObserved(demo) {
+				if o.Wait(demo, store) != 0 {
 					t.Error("the write is older than the list, and does not count as observed")
 				}
 				o.Wrote(demo, store, "7")
-				if o.IsObserved(demo) {
+				if o.Wait(demo, store) == 0 {
 					t.Error("observed before the watch sent anything")
 				}
 				watcher.Modify(service("too", "6"))
-				if synctest.Wait(); o.IsObserved(demo) {
+				if synctest.Wait(); o.Wait(demo, store) == 0 {
 					t.Error("observed after an earlier change")
 				}
 				event(watcher)
-				if synctest.Wait(); !o.IsObserved(demo) {
+				if synctest.Wait(); o.Wait(demo, store) != 0 {
 					t.Errorf("not observed: the store has observed %q", store.lastSyncedVersion("default"))
 				}
 			})

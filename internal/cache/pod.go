@@ -15,10 +15,11 @@ import (
 // Pod keeps the fields of a Pod that are read, in a hundredth of the memory.
 type Pod struct {
 	Identity
-	uid      types.UID             // "" while labelled
-	node     unique.Handle[string] // spec.nodeName
-	labels   unique.Handle[Labels] // none while labelled
-	labelled bool                  // the node label is right
+	uid    types.UID             // "" while the node label is right, as it is for most pods
+	node   unique.Handle[string] // spec.nodeName
+	labels unique.Handle[Labels] // none while the node label is right
+	// controller is kept only if the node label has another value.
+	controller *metav1.OwnerReference
 }
 
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
@@ -26,10 +27,14 @@ func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 		Identity: identityOf(full),
 		node:     unique.Make(full.Spec.NodeName),
 		labels:   unique.Make(Labels("")),
-		labelled: full.Spec.NodeName != "" && full.Labels[nodeLabelKey] == naming.NodeLabelValue(full.Spec.NodeName),
 	}
-	if !p.labelled {
-		p.uid, p.labels = full.UID, unique.Make(labelsOf(full.Labels))
+	value, exists := full.Labels[nodeLabelKey]
+	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
+		return p, nil
+	}
+	p.uid, p.labels = full.UID, unique.Make(labelsOf(full.Labels))
+	if exists {
+		p.controller = metav1.GetControllerOf(full)
 	}
 	return p, nil
 }
@@ -41,7 +46,10 @@ func (p *Pod) Node() string { return p.node.Value() }
 func (p *Pod) Labels() Labels { return p.labels.Value() }
 
 // Labelled reports whether the pod's node label is right.
-func (p *Pod) Labelled() bool { return p.labelled }
+func (p *Pod) Labelled() bool { return p.uid == "" }
+
+// Controller returns the controller of a pod whose node label has another value than the pod's node; nil for none.
+func (p *Pod) Controller() *metav1.OwnerReference { return p.controller }
 
 // GetUID returns the UID of a pod whose node label is not right.
 func (p *Pod) GetUID() types.UID { return p.uid }

@@ -4,6 +4,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime/debug"
@@ -26,7 +27,7 @@ const (
 )
 
 // Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error says what was
-// attempted on which object: the loop logs it and calls again later; see Stale for when.
+// attempted on which object: the loop logs it and calls again later; see Stale and Wait for when.
 type Func func(ctx context.Context, key types.NamespacedName) error
 
 // Loop calls a Func for every key that is added.
@@ -117,9 +118,13 @@ func (l *Loop) processNext(ctx context.Context) (more bool) {
 
 func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) {
 	logger := klog.FromContext(ctx)
+	var wait *waitError
 	switch {
 	case err == nil:
 		l.queue.Forget(key)
+	case errors.As(err, &wait):
+		l.queue.AddAfter(key, wait.after)
+		logger.V(5).Info("Waiting", "key", key, "reason", err.Error(), "after", wait.after)
 	case IsStale(err):
 		l.queue.AddRateLimited(key)
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
@@ -130,6 +135,15 @@ func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) 
 		logger.Error(err, "Trying again", "key", key, "failures", l.queue.NumRequeues(key))
 	}
 }
+
+type waitError struct{ after time.Duration }
+
+func (e *waitError) Error() string { return "the caches have not observed what was written last" }
+
+// Wait is the error of a Func that did nothing, because a cache has not observed what the Func last wrote. The key is
+// tried again after a time. That is no failure: however often events call the Func meanwhile, it does not lengthen the
+// backoff, and neither does it end one.
+func Wait(after time.Duration) error { return &waitError{after} }
 
 type staleError struct{ error }
 

@@ -115,6 +115,43 @@ func TestLoopRetries(t *testing.T) {
 	}
 }
 
+// TestLoopWaits: to wait for a cache is no failure. However many events come meanwhile, a key is synced as soon as the
+// wait is over; and it does not shorten the backoff of a key that fails.
+func TestLoopWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var synced, failures atomic.Int64
+		loop, logs := startLogged(t, 1, func(context.Context, types.NamespacedName) error {
+			switch {
+			case time.Since(began) < 2*time.Second:
+				return Wait(100 * time.Millisecond)
+			case synced.CompareAndSwap(0, int64(time.Since(began))):
+				return nil
+			case failures.Add(1)%2 == 0:
+				return Wait(time.Millisecond)
+			}
+			return errors.New("x")
+		})
+		for range 15 {
+			loop.Add(key("key"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := time.Duration(synced.Load()); got == 0 || got > 2200*time.Millisecond {
+			t.Errorf("synced after %s, want soon after 2s", got)
+		}
+		if log := logs(); strings.Contains(log, "err=") {
+			t.Errorf("waiting is an error in the log: %s", log)
+		}
+		loop.Add(key("key"))
+		time.Sleep(time.Hour)
+		if got := failures.Load(); got > 100 {
+			t.Errorf("%d calls within an hour: waits end the backoff", got)
+		}
+	})
+}
+
 // TestIsStale: of several errors, one that is not Stale is worth an operator's attention.
 func TestIsStale(t *testing.T) {
 	stale, other := Stale(errors.New("behind")), errors.New("refused")

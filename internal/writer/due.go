@@ -104,7 +104,7 @@ func (w *execution) tellWaiting(waiting []Refusal) {
 	var putOff error
 	for _, last := range waiting {
 		w.retryIn(time.Until(last.RetryAt))
-		if last.Untried && classOf(last.Err) != contested {
+		if last.Untried && ClassOf(last.Err) != Contested {
 			putOff = last.Err
 		} else {
 			w.tell(last.Err)
@@ -153,7 +153,7 @@ func (w *execution) conclude(ctx context.Context, rest []dueChange) {
 func (w *execution) remember(ctx context.Context) {
 	var errs []error
 	for _, r := range w.batch.refused {
-		if classOf(r.err) == contested {
+		if ClassOf(r.err) == Contested {
 			w.Refusals.AddContested(r.attempt, r.err) // The condition is logged when it changes.
 		} else {
 			w.Refusals.Add(r.attempt, r.err)
@@ -170,12 +170,12 @@ func (w *execution) remember(ctx context.Context) {
 // failed records a write that failed.
 func (w *execution) failed(change *plan.Change, err error) {
 	w.batch.failed, w.batch.inARow = w.batch.failed+1, w.batch.inARow+1
-	switch classOf(err) {
-	case terminating:
+	switch ClassOf(err) {
+	case Terminating:
 		w.out.Stopped = ErrNamespaceTerminating
-	case stale:
+	case Stale:
 		w.out.Stale = append(w.out.Stale, err)
-	case transient:
+	case Transient:
 		w.out.Failed = append(w.out.Failed, err)
 	default:
 		w.refuse(change, err)

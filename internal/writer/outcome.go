@@ -1,13 +1,9 @@
 package writer
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -56,6 +52,11 @@ func (o *Outcome) HasNextTurn() bool { return o.More && len(o.Made) > 0 }
 // IsComplete reports whether all changes were made, apart from contested fields.
 func (o *Outcome) IsComplete() bool { return o.Stopped == nil && !o.More && !o.hasFailed() }
 
+// IsBehind reports whether nothing was made, and all that failed did so because a cache was behind.
+func (o *Outcome) IsBehind() bool {
+	return len(o.Stale) > 0 && len(o.Made)+len(o.Refused)+len(o.Failed)+len(o.Contested) == 0
+}
+
 func (o *Outcome) hasFailed() bool { return len(o.Refused)+len(o.Failed)+len(o.Stale) > 0 }
 
 // Err returns the error of a sync, nil unless a write failed that may soon succeed, or the turn made nothing of more.
@@ -70,40 +71,4 @@ func (o *Outcome) Err(key types.NamespacedName) error {
 		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: nothing was made in this turn", key))
 	}
 	return nil
-}
-
-// class says what follows from the error of a write.
-type class string
-
-const (
-	// refused: the API server will most likely refuse it again in a moment.
-	refused class = "refused"
-	// contested: it was stored differently, which counts as refused.
-	contested class = "contested"
-	// stale: the cache was behind the API server.
-	stale class = "stale"
-	// transient: the API server could not be reached, or was busy. That may pass in a moment.
-	transient class = "transient"
-	// terminating: the namespace is being deleted.
-	terminating class = "terminating"
-)
-
-func classOf(err error) class {
-	_, isAnswered := errors.AsType[*apierrors.StatusError](err)
-	_, isContested := errors.AsType[*contestedError](err)
-	switch {
-	case isContested:
-		return contested
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return terminating
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),
-		errors.Is(err, context.Canceled), reconcile.IsStale(err):
-		return stale
-	case errors.Is(err, context.DeadlineExceeded):
-		return refused // A write that hangs must not hold up others repeatedly.
-	case !isAnswered, apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
-		apierrors.IsServerTimeout(err):
-		return transient
-	}
-	return refused
 }

@@ -52,8 +52,7 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 		}
 		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
 		// Whatever the answer was: without a backoff, the Service would be deleted again at once.
-		return nil, apierrors.NewBadRequest(
-			fmt.Sprintf("the previous Service was restored, because its successor was refused: %v", err))
+		return nil, refuse("the previous Service was restored, because its successor was refused: %w", err)
 	}
 	return created, err
 }

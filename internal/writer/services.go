@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -198,9 +197,8 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 // as it is created. One without a controller is adopted later.
 func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
 	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
-		return apierrors.NewBadRequest(fmt.Sprintf("it was stored with the controller %s %s instead of this "+
-			"LocalService: exempt it from the admission webhook or policy that changes metadata.ownerReferences",
-			controller.Kind, controller.Name))
+		return refuse("it was stored with the controller %s %s instead of this LocalService: exempt it from the "+
+			"admission webhook or policy that changes metadata.ownerReferences", controller.Kind, controller.Name)
 	}
 	return nil
 }

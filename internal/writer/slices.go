@@ -100,12 +100,12 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
-	switch classOf(err) {
-	case terminating:
+	switch ClassOf(err) {
+	case Terminating:
 		return reconcile.MaxBackoff, false, nil
-	case stale:
+	case Stale:
 		return 0, false, reconcile.Stale(failure)
-	case transient:
+	case Transient:
 		return 0, false, failure
 	}
 	s.Refusals.Add(attempt, failure)
@@ -159,9 +159,8 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	if err == nil && written != nil && !isInSight(written, ls.Name) {
 		// The cache would never observe it.
-		err = apierrors.NewBadRequest(fmt.Sprintf("it was stored without the label %s, or its owner, by which it is "+
-			"recognized: exempt it from the admission webhook or policy that removes them",
-			v1alpha1.HostnamesLabelKey))
+		err = refuse("it was stored without the label %s, or its owner, by which it is recognized: exempt it from the "+
+			"admission webhook or policy that removes them", v1alpha1.HostnamesLabelKey)
 	}
 	return asked, written, err
 }
@@ -233,8 +232,7 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}
 	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
-		return nil, apierrors.NewBadRequest(
-			"the name is taken by an EndpointSlice that this LocalService does not control: delete that")
+		return nil, refuse("the name is taken by an EndpointSlice that this LocalService does not control: delete that")
 	}
 	slice.UID, slice.ResourceVersion = live.UID, live.ResourceVersion
 	return client.Update(ctx, slice, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})

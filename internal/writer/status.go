@@ -29,9 +29,12 @@ const NumbersInterval = time.Second
 type Statuses struct{ Dependencies }
 
 // Write writes the status that follows from a report about a LocalService, if it differs. If it is too early for that,
-// it returns how long to wait.
+// or the cache has not observed the status that was written last, it returns how long to wait.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
 	err error) {
+	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices); wait > 0 {
+		return wait, nil
+	}
 	after := report.Status(ls)
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil

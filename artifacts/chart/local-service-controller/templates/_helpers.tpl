@@ -95,6 +95,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch] # patch: the node label
+# Does it select its pods by the node label? Then that stays as it is.
+- apiGroups: [apps]
+  resources: [replicasets, daemonsets, statefulsets]
+  verbs: [get]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [replicationcontrollers]
+  verbs: [get]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]

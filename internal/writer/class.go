@@ -1,0 +1,59 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+)
+
+// Class says what follows from the error of a write.
+type Class string
+
+const (
+	// Refused: the API server will most likely refuse it again in a moment.
+	Refused Class = "Refused"
+	// Contested: it was stored differently, which counts as refused.
+	Contested Class = "Contested"
+	// Stale: the cache was behind the API server.
+	Stale Class = "Stale"
+	// Transient: the API server could not be reached, or was busy. That may pass in a moment.
+	Transient Class = "Transient"
+	// Terminating: the namespace is being deleted.
+	Terminating Class = "Terminating"
+)
+
+// ClassOf returns the class of the error of a write.
+func ClassOf(err error) Class {
+	_, isAnswered := errors.AsType[*apierrors.StatusError](err)
+	_, isContested := errors.AsType[*contestedError](err)
+	_, isOurs := errors.AsType[*refusedError](err)
+	switch {
+	case isContested:
+		return Contested
+	case isOurs:
+		return Refused
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return Terminating
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),
+		errors.Is(err, context.Canceled), reconcile.IsStale(err):
+		return Stale
+	case errors.Is(err, context.DeadlineExceeded):
+		return Refused // A write that hangs must not hold up others repeatedly.
+	case !isAnswered, apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
+		apierrors.IsServerTimeout(err):
+		return Transient
+	}
+	return Refused
+}
+
+// refusedError is a refusal that is not the API server's: what is wanted must not be written, or was not stored so.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+func refuse(format string, args ...any) error { return &refusedError{fmt.Errorf(format, args...)} }

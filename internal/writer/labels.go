@@ -1,0 +1,133 @@
+package writer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// Labels writes the node label of pods.
+type Labels struct {
+	Kube     kubernetes.Interface
+	Caches   *cache.Caches
+	Observed *cache.Observed
+	// Key of the node label.
+	Key string
+}
+
+// Write writes the node label of a pod. A label that is missing is added. One with another value is changed unless the
+// pod's controller selects by it, or may do so: it would release the pod and make another, without end. If Kubernetes
+// stores another value than was written, that counts as refused.
+func (l *Labels) Write(ctx context.Context, p *cache.Pod) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	value := naming.NodeLabelValue(p.Node())
+	meta := map[string]any{"uid": p.GetUID(), "labels": map[string]string{l.Key: value}}
+	if current, exists := p.Labels().Lookup(l.Key); exists {
+		if err := l.mayChange(ctx, p, current); err != nil {
+			return err
+		}
+		meta["resourceVersion"] = p.GetResourceVersion() // Since then, something may have adopted the pod.
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return err
+	}
+	written, err := l.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
+	if err == nil && written.Labels[l.Key] != value {
+		err = refuse("an admission webhook or policy makes that %q: exempt the label %s from it",
+			written.Labels[l.Key], l.Key)
+	}
+	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
+	if err == nil {
+		l.Observed.Wrote(cache.KeyOf(p), l.Caches.Pods, written.ResourceVersion)
+	}
+	return err
+}
+
+// mayChange returns nil if nothing selects a pod by the value that its node label has.
+func (l *Labels) mayChange(ctx context.Context, p *cache.Pod, current string) error {
+	owner := p.Controller()
+	if owner == nil {
+		return nil
+	}
+	const advice = "Start the controller with another -node-label-key, or use another label in the selector"
+	selector, err := l.selectorOf(ctx, p.GetNamespace(), owner)
+	switch {
+	case err != nil && ClassOf(err) == Transient:
+		return fmt.Errorf("read %s %s: %w", owner.Kind, owner.Name, err)
+	case err != nil:
+		return refuse("it stays %q, because %s %s may select the pod by that, and cannot be asked: %v. %s",
+			current, owner.Kind, owner.Name, err, advice)
+	case mentions(selector, l.Key):
+		return refuse("it stays %q, because %s %s selects the pod by that, and would replace it. %s",
+			current, owner.Kind, owner.Name, advice)
+	}
+	return nil
+}
+
+// selectorOf returns the selector of a pod's controller, as the API server has it.
+func (l *Labels) selectorOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) (
+	selector *metav1.LabelSelector, err error) {
+	var object metav1.Object
+	get := metav1.GetOptions{}
+	switch schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String() {
+	case "ReplicaSet.apps":
+		o, getErr := l.Kube.AppsV1().ReplicaSets(namespace).Get(ctx, owner.Name, get)
+		object, selector, err = o, o.Spec.Selector, getErr
+	case "DaemonSet.apps":
+		o, getErr := l.Kube.AppsV1().DaemonSets(namespace).Get(ctx, owner.Name, get)
+		object, selector, err = o, o.Spec.Selector, getErr
+	case "StatefulSet.apps":
+		o, getErr := l.Kube.AppsV1().StatefulSets(namespace).Get(ctx, owner.Name, get)
+		object, selector, err = o, o.Spec.Selector, getErr
+	case "Job.batch":
+		o, getErr := l.Kube.BatchV1().Jobs(namespace).Get(ctx, owner.Name, get)
+		object, selector, err = o, o.Spec.Selector, getErr
+	case "ReplicationController":
+		o, getErr := l.Kube.CoreV1().ReplicationControllers(namespace).Get(ctx, owner.Name, get)
+		object, selector, err = o, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}, getErr
+	default:
+		return nil, refuse("the kind %s of %s is not known", owner.Kind, owner.APIVersion)
+	}
+	if err == nil && object.GetUID() != owner.UID {
+		err = apierrors.NewNotFound(corev1.Resource(owner.Kind), owner.Name)
+	}
+	return selector, err
+}
+
+// mentions reports whether a selector depends on a label.
+func mentions(selector *metav1.LabelSelector, key string) bool {
+	if selector == nil {
+		return false
+	}
+	_, found := selector.MatchLabels[key]
+	return found || slices.ContainsFunc(selector.MatchExpressions,
+		func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+}
+
+// IsOtherUID reports whether a patch was refused because its UID is not that of the object.
+func IsOtherUID(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.ErrStatus.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid"
+	})
+}
