@@ -31,7 +31,10 @@ name, how many of its endpoints are ready, and if not all are well, why:
   SourceMissing          with mode: Hostnames, the Service that selects the pods is missing, or its name is taken
   NameOutdated           with mode: Hostnames, the name is not published as Kubernetes has published its pods
   PodsOfOtherNode        pods on another node have this node's label
-  PodsUnlabelled         pods on the node do not have its label
+  PodsSelectedByLabel    pods on the node have another node label, by which their owner selects them, or may do so:
+                         the controller leaves that unchanged
+  PodsMislabelled        pods on the node have another node label, by which no owner selects them
+  PodsUnlabelled         pods on the node have no node label
   PodsNotReady           pods on the node are not ready
   EndpointsNotPublished  pods on the node are ready, but not in the EndpointSlices
   PodsTerminating        all pods on the node are being deleted

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -90,4 +91,86 @@ func (l NodeLabels) String() string {
 		line += fmt.Sprintf("; %s on %d of %d pods", otherwise, others, l.AtBinding+l.ByController)
 	}
 	return "Node labels: set " + line + "."
+}
+
+// bySelector says whether the owner of a pod selects it by its node label. The controller does not change such a label:
+// the owner would lose the pod, and create another one.
+type bySelector string
+
+const (
+	selects    bySelector = "selects"
+	maySelect  bySelector = "may select"
+	notSelects bySelector = ""
+)
+
+// selectedBy returns the owner of a pod, which is its controller, and whether it selects the pod by its node label.
+func (v *view) selectedBy(pod *corev1.Pod) (owner string, how bySelector) {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return "", notSelects
+	}
+	var keys []string
+	if v.SelectorKeys != nil {
+		keys = v.SelectorKeys(ref)
+	}
+	switch {
+	case keys == nil:
+		how = maySelect
+	case slices.Contains(keys, v.nodeLabelKey):
+		how = selects
+	}
+	return ref.Kind + " " + ref.Name, how
+}
+
+// labelProblems are what may be wrong with a pod that has another node label, the most certain first. What to do comes
+// last, after the first colon, so that the table can print it once for all nodes.
+var labelProblems = []struct {
+	how    bySelector
+	reason Reason
+	act    string
+}{
+	{selects, PodsSelectedByLabel, "give the workload another selector, or the controller another key " +
+		"(-node-label-key)"},
+	{maySelect, PodsSelectedByLabel, "check that selector, and see the pod's events"},
+	{notSelects, PodsMislabelled, "is the controller running, or does an admission policy set the label (see the " +
+		"pod's events)?"},
+}
+
+// labelProblem finds what is wrong with the node label of pods that do not have that of their node.
+func (v *view) labelProblem(label, value string, pods []*corev1.Pod) (Reason, string) {
+	var unlabelled []string
+	others := map[bySelector][]string{}
+	for _, pod := range pods {
+		other, found := pod.Labels[v.nodeLabelKey]
+		if !found {
+			unlabelled = append(unlabelled, pod.Name)
+			continue
+		}
+		owner, how := v.selectedBy(pod)
+		text := fmt.Sprintf("%s has %s=%s", pod.Name, v.nodeLabelKey, other)
+		if how == notSelects {
+			text += " instead of " + value
+		} else {
+			text += fmt.Sprintf(", by which %s %s it", owner, how)
+		}
+		others[how] = append(others[how], text)
+	}
+	for _, p := range labelProblems {
+		if texts := others[p.how]; len(texts) > 0 {
+			if more := len(texts) - 1; more > 0 {
+				texts[0] += " (" + status.Count(more, "more pod") + ")"
+			}
+			return p.reason, texts[0] + ": " + p.act
+		}
+	}
+	return PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label refused "+
+		"(see the pod's events)?", label, firstOf(unlabelled))
+}
+
+// whyStray says why a pod has the node label of another node.
+func (v *view) whyStray(pod *corev1.Pod) string {
+	if owner, how := v.selectedBy(pod); how != notSelects {
+		return fmt.Sprintf("%s %s it by that label", owner, how)
+	}
+	return "is the controller running?"
 }

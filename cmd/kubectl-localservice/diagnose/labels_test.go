@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -101,6 +102,77 @@ func TestNodeLabels(t *testing.T) {
 			if line := got.String(); !strings.Contains(line, c.line) || (line == "") != (c.line == "") {
 				t.Errorf("%+v is %q; want %q", got, line, c.line)
 			}
+		})
+	}
+}
+
+// TestLabelReasons checks node n1, whose pods do not have its label. Owner "by-label" selects pods by it, "by-app" does
+// not, and the selector of any other is not known.
+func TestLabelReasons(t *testing.T) {
+	const (
+		refused  = "; is the controller running, or was the label refused (see the pod's events)?"
+		another  = ": give the workload another selector, or the controller another key (-node-label-key)"
+		look     = ": check that selector, and see the pod's events"
+		policies = ": is the controller running, or does an admission policy set the label (see the pod's events)?"
+	)
+	keys := map[string][]string{"by-label": {"app", nodeLabel}, "by-app": {"app"}}
+	of := func(kind, name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences = controlledBy("apps/v1", kind, name) }
+	}
+	byLabel, byApp, unknown := of("ReplicaSet", "by-label"), of("ReplicaSet", "by-app"), of("CloneSet", "x")
+	notController := func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }
+	rack1 := labelled("rack1")
+	for name, c := range map[string]struct {
+		pods    []*corev1.Pod
+		reason  Reason
+		message string
+		asked   string // owners whose selectors are needed
+	}{
+		"no label": {[]*corev1.Pod{pod("a", "n1", unlabelled, byLabel), pod("b", "n1", unlabelled)}, PodsUnlabelled,
+			"no label vm/rack=n1: a, b" + refused, ""},
+		"the owner selects by it": {[]*corev1.Pod{pod("a", "n1", rack1, byLabel)}, PodsSelectedByLabel,
+			"a has vm/rack=rack1, by which ReplicaSet by-label selects it" + another, "by-label"},
+		"the owner selects by an empty value": {[]*corev1.Pod{pod("a", "n1", labelled(""), byLabel)},
+			PodsSelectedByLabel, "a has vm/rack=, by which ReplicaSet by-label selects it" + another, "by-label"},
+		"the owner is not known": {[]*corev1.Pod{pod("a", "n1", rack1, unknown)}, PodsSelectedByLabel,
+			"a has vm/rack=rack1, by which CloneSet x may select it" + look, "x"},
+		"the owner does not select by it": {[]*corev1.Pod{pod("a", "n1", rack1, byApp)}, PodsMislabelled,
+			"a has vm/rack=rack1 instead of n1" + policies, "by-app"},
+		"no owner": {[]*corev1.Pod{pod("a", "n1", rack1)}, PodsMislabelled,
+			"a has vm/rack=rack1 instead of n1" + policies, ""},
+		"an owner that is no controller": {[]*corev1.Pod{pod("a", "n1", rack1, byLabel, notController)},
+			PodsMislabelled, "a has vm/rack=rack1 instead of n1" + policies, ""},
+		"all of these": {[]*corev1.Pod{pod("a", "n1", unlabelled), pod("b", "n1", rack1),
+			pod("c", "n1", rack1, unknown), pod("d", "n1", rack1, byLabel),
+			pod("e", "n1", labelled("rack2"), byLabel)}, PodsSelectedByLabel,
+			"d has vm/rack=rack1, by which ReplicaSet by-label selects it (1 more pod)" + another,
+			"x by-label by-label"},
+		"right, ended or not on the node": {[]*corev1.Pod{pod("a", "n1", byLabel), pod("b", "n1", rack1, byLabel,
+			terminating), pod("c", "n1", rack1, byLabel, phase(corev1.PodFailed, "")), pod("d", "", rack1, byLabel)},
+			"", "", ""},
+		"elsewhere with the label of this node": {[]*corev1.Pod{pod("a", "n2", labelled("n1"), byLabel)},
+			PodsOfOtherNode, "labelled vm/rack=n1, but on another node: a (n2); ReplicaSet by-label selects it by " +
+				"that label", "by-label"},
+		"elsewhere, and nobody selects by it": {[]*corev1.Pod{pod("a", "n2", labelled("n1"), byApp)},
+			PodsOfOtherNode, "labelled vm/rack=n1, but on another node: a (n2); is the controller running?", "by-app"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{LocalService: localService(), Nodes: nodes("n1"), Pods: c.pods,
+				Services:       []*corev1.Service{service("n1")},
+				EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}}
+			var asked []string
+			in.SelectorKeys = func(owner *metav1.OwnerReference) []string {
+				asked = append(asked, owner.Name)
+				return keys[owner.Name]
+			}
+			got := Nodes(in).Items[0]
+			if got.Reason != c.reason || got.Message != c.message {
+				t.Errorf("got %s: %s\nwant %s: %s", got.Reason, got.Message, c.reason, c.message)
+			}
+			if got := strings.Join(asked, " "); got != c.asked {
+				t.Errorf("asked for the selectors of %q; want %q", got, c.asked)
+			}
+			nodesOf(t, in) // It is the same for trimmed objects.
 		})
 	}
 }

@@ -34,6 +34,10 @@ type Input struct {
 	Pods           []*corev1.Pod
 	// Cordoned has the nodes that take no new pods.
 	Cordoned map[string]bool
+	// SelectorKeys returns the keys in the selector of an object that controls pods in the namespace, nil if it is not
+	// known. It is called only for the owners of pods with a wrong node label: to answer, it may read them. Without it,
+	// no selector is known.
+	SelectorKeys func(owner *metav1.OwnerReference) []string
 	// ClusterDomain is the domain of the cluster's DNS.
 	ClusterDomain string
 }

@@ -102,6 +102,7 @@ func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
 	value := naming.NodeLabelValue(name.node)
 	label := v.nodeLabelKey + "=" + value
 	pods := map[Reason][]string{} // "" for those that are ready
+	var mislabelled []*corev1.Pod // or unlabelled
 	add := func(reason Reason, pod *corev1.Pod, about string) {
 		item := pod.Name
 		if about != "" {
@@ -119,7 +120,7 @@ func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
 		case pod.DeletionTimestamp != nil:
 			add(PodsTerminating, pod, "")
 		case v.hostnames == nil && pod.Labels[v.nodeLabelKey] != value:
-			add(PodsUnlabelled, pod, "")
+			mislabelled = append(mislabelled, pod)
 		case why != "":
 			add(PodsNotReady, pod, why)
 		default:
@@ -129,11 +130,10 @@ func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
 	ready := len(pods[""])
 	switch {
 	case len(pods[PodsOfOtherNode]) > 0:
-		return PodsOfOtherNode, fmt.Sprintf("labelled %s, but on another node: %s; is the controller running?",
-			label, firstOf(pods[PodsOfOtherNode]))
-	case len(pods[PodsUnlabelled]) > 0:
-		return PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label refused "+
-			"(see the pod's events)?", label, firstOf(pods[PodsUnlabelled]))
+		return PodsOfOtherNode, fmt.Sprintf("labelled %s, but on another node: %s; %s", label,
+			firstOf(pods[PodsOfOtherNode]), v.whyStray(v.strays[value][0]))
+	case len(mislabelled) > 0:
+		return v.labelProblem(label, value, mislabelled)
 	case len(pods[PodsNotReady]) > 0 && (published.Ready == 0 || !v.LocalService.Spec.PublishNotReadyAddresses):
 		return PodsNotReady, "not ready: " + firstOf(pods[PodsNotReady])
 	case published.Ready < max(ready, published.Total):

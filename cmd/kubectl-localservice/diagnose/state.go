@@ -40,6 +40,8 @@ var causes = map[Reason]string{
 	SourceMissing:         "no Service that selects the pods",
 	NameOutdated:          "name out of date",
 	PodsOfOtherNode:       "label of another node on pods",
+	PodsSelectedByLabel:   "pods selected by the node label",
+	PodsMislabelled:       "wrong node label on pods",
 	PodsUnlabelled:        "no node label on pods",
 	PodsNotReady:          "pods not ready",
 	EndpointsNotPublished: "not in the EndpointSlices",

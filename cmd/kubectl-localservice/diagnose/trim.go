@@ -25,6 +25,7 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
 			Labels: full.Labels, CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
+			OwnerReferences: full.OwnerReferences,
 		},
 		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName},
 		Status: corev1.PodStatus{

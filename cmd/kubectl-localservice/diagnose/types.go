@@ -21,6 +21,8 @@ const (
 	SourceMissing         Reason = "SourceMissing"
 	NameOutdated          Reason = "NameOutdated"
 	PodsOfOtherNode       Reason = "PodsOfOtherNode"
+	PodsSelectedByLabel   Reason = "PodsSelectedByLabel"
+	PodsMislabelled       Reason = "PodsMislabelled"
 	PodsUnlabelled        Reason = "PodsUnlabelled"
 	PodsNotReady          Reason = "PodsNotReady"
 	EndpointsNotPublished Reason = "EndpointsNotPublished"

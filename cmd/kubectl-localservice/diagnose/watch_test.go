@@ -65,6 +65,7 @@ func TestState(t *testing.T) {
 		{1, ServiceOutdated, Degraded},
 		{0, PodsNotReady, Down},
 		{0, NameConflict, Down},
+		{0, PodsSelectedByLabel, Down},
 		{0, PodsTerminating, Down},
 		{0, NoPods, Empty},
 		{0, NodeCordoned, Empty},
