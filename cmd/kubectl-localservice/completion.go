@@ -84,7 +84,7 @@ func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []stri
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range diagnose.Nodes(w.input(ls)).Items {
+	for _, n := range diagnose.Nodes(w.input(ctx, ls)).Items {
 		if n.HasService() {
 			nodes = append(nodes, n.Node)
 		}

@@ -158,7 +158,7 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 	if !w.allNodes {
 		p.warnOfNodes(ls)
 	}
-	list := diagnose.Nodes(w.input(ls))
+	list := diagnose.Nodes(w.input(ctx, ls))
 	if flags.dns {
 		if list, err = c.withDNS(ctx, list, flags); err != nil {
 			return err

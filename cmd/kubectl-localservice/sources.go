@@ -110,7 +110,8 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 // newWatcher makes a watcher of one LocalService in the namespace or, without a name, of all.
 func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 	w := &watcher{clusterDomain: clusterDomain, allNodes: true, wake: make(chan struct{}, 1),
-		touched: map[types.NamespacedName]bool{}, problems: map[string]string{}}
+		touched: map[types.NamespacedName]bool{}, problems: map[string]string{},
+		owners: owners{kube: c.kube, known: map[string]ownerKeys{}}}
 	var named, owned metav1.ListOptions
 	owned.LabelSelector = v1alpha1.OwnerLabelKey
 	if name != "" {

@@ -114,7 +114,7 @@ func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, nod
 	if ls.Spec.GroupBy != "" {
 		what = "group of nodes " + node
 	}
-	for _, n := range diagnose.Nodes(w.input(ls)).Items {
+	for _, n := range diagnose.Nodes(w.input(ctx, ls)).Items {
 		switch {
 		case n.Node == node && n.HasService():
 			return n.DNSName, n.Service, nil

@@ -26,7 +26,7 @@ const (
 // time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
 func (c *cluster) details(ctx context.Context, w *watcher, column, row string) *view.Details {
 	namespace, name, _ := strings.Cut(column, "/")
-	list := w.list(types.NamespacedName{Namespace: namespace, Name: name})
+	list := w.list(ctx, types.NamespacedName{Namespace: namespace, Name: name})
 	if list == nil {
 		return nil
 	}

@@ -45,6 +45,8 @@ type watcher struct {
 
 	localServices, nodes, cordoned, services, endpointSlices, pods *source
 
+	owners owners // of pods
+
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -80,7 +82,7 @@ func (w *watcher) run(ctx context.Context, report func(news)) {
 			return
 		case <-time.After(watchDelay):
 		}
-		report(w.news())
+		report(w.news(ctx))
 	}
 }
 
@@ -124,7 +126,7 @@ func (w *watcher) changed(s *source, object metav1.Object) {
 	}
 }
 
-func (w *watcher) news() news {
+func (w *watcher) news(ctx context.Context) news {
 	w.mu.Lock()
 	n := news{loaded: w.loaded, lists: map[types.NamespacedName]*diagnose.NodeList{},
 		problems: slices.Compact(slices.Sorted(maps.Values(w.problems)))}
@@ -132,22 +134,22 @@ func (w *watcher) news() news {
 	w.touched = map[types.NamespacedName]bool{}
 	w.mu.Unlock()
 	for key := range touched {
-		n.lists[key] = w.list(key)
+		n.lists[key] = w.list(ctx, key)
 	}
 	return n
 }
 
 // list returns what is known about a LocalService now, nil if there is none.
-func (w *watcher) list(key types.NamespacedName) *diagnose.NodeList {
+func (w *watcher) list(ctx context.Context, key types.NamespacedName) *diagnose.NodeList {
 	object, found, _ := w.localServices.GetIndexer().GetByKey(key.String())
 	if !found {
 		return nil
 	}
-	return diagnose.Nodes(w.input(object.(*v1alpha1.LocalService)))
+	return diagnose.Nodes(w.input(ctx, object.(*v1alpha1.LocalService)))
 }
 
 // input returns what was read that concerns a LocalService.
-func (w *watcher) input(ls *v1alpha1.LocalService) diagnose.Input {
+func (w *watcher) input(ctx context.Context, ls *v1alpha1.LocalService) diagnose.Input {
 	in := diagnose.Input{
 		LocalService:   ls,
 		Nodes:          map[string]labels.Set{},
@@ -157,6 +159,9 @@ func (w *watcher) input(ls *v1alpha1.LocalService) diagnose.Input {
 		EndpointSlices: concerning[discoveryv1.EndpointSlice](w.endpointSlices, ls),
 		Pods:           concerning[corev1.Pod](w.pods, ls),
 		ClusterDomain:  w.clusterDomain,
+		SelectorKeys: func(owner *metav1.OwnerReference) []string {
+			return w.owners.selectorKeys(ctx, ls.Namespace, owner)
+		},
 	}
 	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.nodes, metav1.NamespaceAll) {
 		if w.nodes.concerns(node, ls) {

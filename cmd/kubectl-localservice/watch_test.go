@@ -83,7 +83,8 @@ func TestWatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(diagnose.Nodes(read.input(ls)), first.lists[key("demo")]); diff != "" || !first.loaded {
+			want := diagnose.Nodes(read.input(t.Context(), ls))
+			if diff := cmp.Diff(want, first.lists[key("demo")]); diff != "" || !first.loaded {
 				t.Errorf("(-table +watch):\n%s", diff)
 			}
 			if names := namesOf(first); !slices.Equal(names, []string{"demo", "other"}) {
@@ -197,14 +198,14 @@ func TestWatchUnreachable(t *testing.T) {
 		w.problem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
 			Err: fmt.Errorf("%w - error from a previous attempt: %d", refused, i)})
 		want := []string{"the cluster cannot be reached, trying again: dial tcp: connection refused"}
-		if got := w.news().problems; !slices.Equal(got, want) {
+		if got := w.news(t.Context()).problems; !slices.Equal(got, want) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
 	<-w.wake
 	w.problem(t.Context(), "nodes", nil)
 	w.problem(t.Context(), "pods", nil)
-	if got := w.news().problems; len(got) > 0 {
+	if got := w.news(t.Context()).problems; len(got) > 0 {
 		t.Errorf("the problem is over, but reported: %q", got)
 	}
 }
@@ -232,7 +233,7 @@ func TestChangesPrinted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := read.input(ls)
+		in := read.input(t.Context(), ls)
 		change(&in)
 		return diagnose.Nodes(in)
 	}
