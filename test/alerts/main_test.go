@@ -1,6 +1,6 @@
-// Package alerts tests what docs/monitoring.md promises: the alert rules, their runbooks and the dashboard. Debian's
-// prometheus scrapes the built controller in a cluster with a control plane. There, each alert fires because of its
-// cause, is investigated with the commands of its runbook, and is resolved after its cure.
+// Package alerts tests what docs/monitoring.md promises: the alert rules, their runbooks and the dashboard. promtool
+// evaluates every rule over written series. One alert fires for real: Debian's prometheus scrapes the built controller
+// in a cluster with a control plane.
 package alerts
 
 import (

@@ -3,9 +3,6 @@ package alerts
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -108,7 +105,8 @@ func TestRunbooks(t *testing.T) {
 
 var quoted = regexp.MustCompile(`'[^']*'`)
 
-// checkKubectl returns nil if kubectl has a command, and the command its flags: with --help, it does nothing else.
+// checkKubectl returns nil if kubectl or the plugin has a command, and the command its flags: when they are asked for
+// help, they do nothing else.
 func checkKubectl(ctx context.Context, command string) error {
 	command, _, _ = strings.Cut(quoted.ReplaceAllString(command, "x"), " | ")
 	words := strings.Fields(command)
@@ -116,42 +114,9 @@ func checkKubectl(ctx context.Context, command string) error {
 		return errors.New("it is not for kubectl")
 	}
 	if words[1] == "localservice" {
-		return nil // The plugin: it is run for real.
+		_, _, err := framework.PluginProgram.Run(ctx, nil, nil, append(words[2:], "-h")...)
+		return err
 	}
 	_, _, err := framework.PlaygroundProgram.Run(ctx, nil, nil, append(words, "--help")...)
 	return err
-}
-
-// follow runs the commands and queries of a runbook while its alert fires, except those for logs: nothing runs pods
-// here.
-func (s *scene) follow(alert string) {
-	s.T.Helper()
-	book := readRunbook(s.T, alert)
-	tools := s.T.TempDir()
-	// As users have them: kubectl, which finds the plugin.
-	kubectl := fmt.Sprintf("#!/bin/sh\nPLAYGROUND_DIR=%s KUBECONFIG=%s exec %s kubectl \"$@\"\n", s.Dir(), s.Kubeconfig,
-		framework.PlaygroundProgram.MustPath(s.T))
-	s.Must(os.WriteFile(filepath.Join(tools, "kubectl"), []byte(kubectl), 0o700))
-	s.Must(os.Symlink(framework.PluginProgram.MustPath(s.T), filepath.Join(tools, "kubectl-localservice")))
-	replace := strings.NewReplacer("-n NAMESPACE", "-n "+s.Namespace, " NAME ", " demo ")
-	for _, command := range book.shell {
-		if strings.Contains(command, " logs ") {
-			continue
-		}
-		command = strings.TrimSpace(replace.Replace(command + " "))
-		cmd := exec.CommandContext(s.Ctx(), "bash", "-o", "pipefail", "-c", command)
-		cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+s.Kubeconfig)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			s.T.Errorf("%s: %s: %v\n%s", alert, command, err, out)
-		}
-	}
-	for _, query := range book.queries {
-		s.Eventually("the query has an answer: "+query, func(ctx context.Context) error {
-			count, err := s.stage.prometheus.query(ctx, query)
-			if err == nil && count == 0 {
-				err = errors.New("there is none")
-			}
-			return err
-		})
-	}
 }
