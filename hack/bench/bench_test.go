@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/benchmark/parse"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,24 +95,6 @@ func TestServiceTemplate(t *testing.T) {
 	}
 }
 
-func TestReportPlan(t *testing.T) {
-	const output = "BenchmarkCompute/unchanged/nodes=5000\t570\t2071234 ns/op\t240000 B/op\t35 allocs/op\n"
-	benchmarks, err := parse.ParseSet(strings.NewReader(output))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{}
-	if err := b.reportPlan(benchmarks); err != nil {
-		t.Fatal(err)
-	}
-	if took, allocated := b.report.checks[0], b.report.checks[1]; took.ours != 2.071234 || allocated.ours != 35 {
-		t.Errorf("got %+v, %+v", took, allocated)
-	}
-	if err := b.reportPlan(parse.Set{}); err == nil {
-		t.Error("a benchmark that is missing must be an error")
-	}
-}
-
 func TestReport(t *testing.T) {
 	opts, r := options{out: t.TempDir(), smoke: true}, &report{}
 	r.add(2,
@@ -123,10 +103,6 @@ func TestReport(t *testing.T) {
 		samples{}.longest("not measured"),
 	)
 	r.count(1, "Services", 5, 5)
-	c := newCurve("curve", "a < b & c", "x", "y", "one", "two").logarithmic()
-	c.add(1000, 1, 2)
-	c.add(100000, 3, 4)
-	r.curves = []*curve{c}
 	if err := r.finish(opts); err != nil {
 		t.Errorf("times are no errors in a smoke run: %v", err)
 	}
@@ -140,23 +116,21 @@ func TestReport(t *testing.T) {
 	if err := r.finish(opts); err == nil {
 		t.Error("a count that is wrong must be an error in a smoke run, too")
 	}
-	table, err1 := os.ReadFile(filepath.Join(opts.out, "results.md"))
-	svg, err2 := os.ReadFile(filepath.Join(opts.out, "curve.svg"))
-	if err := errors.Join(err1, err2); err != nil {
+	table, err := os.ReadFile(filepath.Join(opts.out, "results.md"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(table), "| longest of 4, median 2.00 s, shortest 1.00 s") ||
-		!strings.Contains(string(svg), "a &lt; b &amp; c") {
-		t.Errorf("got the table\n%s\nand the curve\n%s", table, svg)
+	if !strings.Contains(string(table), "| longest of 4, median 2.00 s, shortest 1.00 s") {
+		t.Errorf("got the table\n%s", table)
 	}
 }
 
 func TestParseRows(t *testing.T) {
 	o := options{}
-	if err := o.parseRows("3, 11"); err != nil || !slices.Equal(o.rows, []int{3, 11}) {
+	if err := o.parseRows("3, 10"); err != nil || !slices.Equal(o.rows, []int{3, 10}) {
 		t.Errorf("got %v, %v", o.rows, err)
 	}
-	if err := o.parseRows("17"); err == nil {
+	if err := o.parseRows("11"); err == nil {
 		t.Error("a row that there is not must be an error")
 	}
 }

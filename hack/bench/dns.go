@@ -3,25 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 const (
 	askers         = 8 // clients that ask at the same time
-	questions      = 200000
 	askTimeout     = 5 * time.Second
-	nxDomain       = "NXDOMAIN"
 	repeatInterval = 5 * time.Millisecond // of a question that has no answer yet
 )
 
@@ -35,6 +33,33 @@ const corefile = `.:%s {
   }
 }
 `
+
+// component is a part of Kubernetes that runs beside a control plane, and is measured, too.
+type component struct {
+	*framework.Process
+	usage
+}
+
+// startComponent starts a part of the playground with a command line of its own. Whoever calls it kills it.
+func (c *cluster) startComponent(name string, args ...string) *component {
+	cmd := exec.Command(try(framework.PlaygroundProgram.Path()), append([]string{name}, args...)...)
+	cmd.Env = []string{"HOME=" + c.Dir()}
+	process := try(framework.StartProcess(cmd, syscall.SIGKILL))
+	return &component{process, usageOf(process.Pid())}
+}
+
+// startEndpointSlices has Kubernetes publish the pods of Services, in a kube-controller-manager that does nothing else.
+// It knows all pods when this returns. Whoever calls it kills it.
+func (s *scene) startEndpointSlices(ctx context.Context) *component {
+	mark := s.Audit.Mark()
+	k := s.startComponent("kube-controller-manager", "--kubeconfig", s.Kubeconfig, "--leader-elect=false",
+		"--secure-port=0", "--controllers=endpointslice-controller", "--concurrent-service-endpoint-syncs=50",
+		"--kube-api-qps=10000", "--kube-api-burst=10000", "--flex-volume-plugin-dir", s.Dir())
+	services, probe := s.Kube.CoreV1().Services(s.name), framework.NewForeignService("probe", nil)
+	try(services.Create(ctx, probe, metav1.CreateOptions{}))
+	try(s.await(whileRuns(ctx, k.Process), mark, 1, s.bySource))
+	return k
+}
 
 // coreDNS is a CoreDNS that answers for a cluster.
 type coreDNS struct {
@@ -58,6 +83,24 @@ func (s *scene) startCoreDNS(ctx context.Context) *coreDNS {
 // question is the i-th question, and the right answer.
 type question func(i int) (name, answer string)
 
+// ask asks n questions, each of some clients one after the other, and calls answered with each answer. It asks a
+// question again until answered returns true.
+func (d *coreDNS) ask(ctx context.Context, n int, q question, answered func(name, got, want string) bool) {
+	clients := make([]func(name string) string, askers)
+	for i := range clients {
+		clients[i] = d.client()
+	}
+	must(parallel(ctx, askers, n, func(ctx context.Context, worker, i int) error {
+		name, want := q(i)
+		for got := clients[worker](name); !answered(name, got, want); got = clients[worker](name) {
+			if err := pause(ctx, repeatInterval); err != nil {
+				return fmt.Errorf("CoreDNS answers %q for %s instead of %q: %w", got, name, want, err)
+			}
+		}
+		return nil
+	}))
+}
+
 // client is a client of its own. What it returns asks for a name, and returns the address, or what else the answer is.
 func (d *coreDNS) client() func(name string) string {
 	client, conn := &dns.Client{Timeout: askTimeout}, try(dns.Dial("udp", d.address))
@@ -75,97 +118,19 @@ func (d *coreDNS) client() func(name string) string {
 	}
 }
 
-func (d *coreDNS) clients() (clients []func(name string) string) {
-	for range askers {
-		clients = append(clients, d.client())
-	}
-	return clients
-}
-
 // await asks until all of n questions have the right answer.
 func (d *coreDNS) await(ctx context.Context, n int, q question) {
-	clients := d.clients()
-	must(parallel(ctx, askers, n, func(ctx context.Context, worker, i int) error {
-		name, want := q(i)
-		for got := clients[worker](name); got != want; got = clients[worker](name) {
-			if err := pause(ctx, repeatInterval); err != nil {
-				return fmt.Errorf("CoreDNS answers %q for %s instead of %q: %w", got, name, want, err)
-			}
-		}
-		return nil
-	}))
+	d.ask(ctx, n, q, func(_, got, want string) bool { return got == want })
 }
 
-// asked is what came of many questions.
-type asked struct {
-	rate  float64 // questions a second
-	took  samples // milliseconds
-	wrong int     // answers, with those that did not come
-}
-
-// ask asks n questions, each client one after the other.
-func (d *coreDNS) ask(ctx context.Context, n int, q question) (a asked) {
-	clients, each, began := d.clients(), make([]samples, askers), time.Now()
+// wrong asks n questions, and returns how many answers are wrong, or do not come.
+func (d *coreDNS) wrong(ctx context.Context, n int, q question) int {
 	var wrong atomic.Int64
-	must(parallel(ctx, askers, n, func(_ context.Context, worker, i int) error {
-		name, want := q(i)
-		asked := time.Now()
-		got := clients[worker](name)
-		each[worker] = append(each[worker], milliseconds(time.Since(asked)))
+	d.ask(ctx, n, q, func(name, got, want string) bool {
 		if got != want && wrong.Add(1) == 1 {
 			progress("CoreDNS answers %q for %s instead of %q", got, name, want)
 		}
-		return nil
-	}))
-	a.rate, a.wrong = float64(n)/time.Since(began).Seconds(), int(wrong.Load())
-	for _, took := range each {
-		a.took = append(a.took, took...)
-	}
-	return a
-}
-
-// dnsLoad is what CoreDNS does with the names of a mode.
-type dnsLoad struct {
-	memory           memory
-	existing, others asked
-	cpu              time.Duration
-}
-
-// measureDNS measures row 15: a restart of CoreDNS with the names of one LocalService in each mode.
-func measureDNS(ctx context.Context, b *bench) {
-	load := map[v1alpha1.Mode]dnsLoad{}
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeServices, v1alpha1.ModeHostnames} {
-		b.withScene(ctx, b.n(publishedNodes), func(s *scene) {
-			s.withPublication(ctx, mode, 1, func(ctx context.Context, p *publication) {
-				l := p.loadDNS(ctx)
-				load[mode] = l
-				what := fmt.Sprintf("%d names, mode %s: ", p.names(), mode)
-				b.report.count(15, what+"wrong answers", float64(l.existing.wrong), 0)
-				b.report.count(15, what+"answers other than NXDOMAIN for names that do not exist",
-					float64(l.others.wrong), 0)
-			})
-		})
-	}
-	hostnames, services := load[v1alpha1.ModeHostnames], load[v1alpha1.ModeServices]
-	compare := func(what, unit string, value func(l dnsLoad) float64) {
-		b.report.add(15, compareCosts(what, unit, value(hostnames), value(services), "mode Services"))
-	}
-	compare("questions answered", "/s", func(l dnsLoad) float64 { return l.existing.rate })
-	compare("answer, p50", "ms", func(l dnsLoad) float64 { return l.existing.took.median() })
-	compare("answer, p99", "ms", func(l dnsLoad) float64 { return l.existing.took.quantile(0.99) })
-	compare("NXDOMAIN, p99", "ms", func(l dnsLoad) float64 { return l.others.took.quantile(0.99) })
-	compare("CPU of CoreDNS for a question", "ms", func(l dnsLoad) float64 { return milliseconds(l.cpu) })
-	compare("memory of CoreDNS, without the program file", "MB", func(l dnsLoad) float64 { return l.memory.own() })
-}
-
-// loadDNS asks a CoreDNS that is started with all names in place.
-func (p *publication) loadDNS(ctx context.Context) (l dnsLoad) {
-	p.dns.Kill()
-	p.dns = p.startCoreDNS(ctx)
-	l.memory = p.settledMemory(ctx, p.dns.usage)
-	before, n := p.dns.cpu(), p.n(questions)
-	l.existing = p.dns.ask(ctx, n, func(int) (string, string) { return p.name(rand.IntN(p.names())) })
-	l.cpu = (p.dns.cpu() - before) / time.Duration(n)
-	l.others = p.dns.ask(ctx, n/10, p.noName)
-	return l
+		return true
+	})
+	return int(wrong.Load())
 }

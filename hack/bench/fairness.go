@@ -29,7 +29,7 @@ type fairness struct {
 	taken            sets.Set[string] // nodes that are deleted, or selected by small LocalServices
 }
 
-// measureFairness measures row 11: a new LocalService of one node, and a node that is deleted, while many LocalServices
+// measureFairness measures row 9: a new LocalService of one node, and a node that is deleted, while many LocalServices
 // of many nodes are being fanned out.
 func measureFairness(ctx context.Context, b *bench) {
 	for _, size := range []struct {
@@ -41,11 +41,11 @@ func measureFairness(ctx context.Context, b *bench) {
 			s.withController(ctx, func(ctx context.Context, _ *controller) { s.sampleFairness(ctx, f) })
 		})
 		beside := fmt.Sprintf(" beside %d × %d", f.localServices, b.n(fairnessNodes))
-		b.report.add(11,
+		b.report.add(9,
 			f.created.longest("a new LocalService of one node"+beside).atMost(size.limit),
 			f.deleted.longest("the Services of a deleted node are gone"+beside).atMost(size.limit),
 		)
-		b.report.count(11, fmt.Sprintf("not done after %v%s", sampleTimeout, beside), float64(f.givenUp), 0)
+		b.report.count(9, fmt.Sprintf("not done after %v%s", sampleTimeout, beside), float64(f.givenUp), 0)
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *scene) sampleFairness(ctx context.Context, f *fairness) {
 			break
 		}
 		s.sampleOnce(ctx, f, fmt.Sprintf("small%03d", i), small[i], made)
-		progress("row 11, after %d Services: a new LocalService %.2f s, a deleted node %.2f s",
+		progress("row 9, after %d Services: a new LocalService %.2f s, a deleted node %.2f s",
 			len(made), f.created[i], f.deleted[i])
 	}
 }

@@ -57,31 +57,26 @@ func (c compared) statusRate() float64 { return c.count(statusWrites) / max(1, c
 // measureFanOut measures row 1: rounds of bare clients and of the controller, in turn.
 func measureFanOut(ctx context.Context, b *bench) {
 	b.withScene(ctx, b.n(1000), func(s *scene) {
-		var rounds []compared
-		created, others, listed := 0.0, 0.0, 0.0
-		for round := range b.rounds(fanOutRounds) + 1 {
-			var c compared
-			mark, floor := s.Audit.Mark(), s.floorFanOut(ctx, fmt.Sprintf("floor%d-", round), 1)
+		mark, what := s.Audit.Mark(), fmt.Sprintf("1 LocalService × %d nodes", len(s.nodes))
+		rounds := b.compareRounds(1, what, fanOutLimit, fanOutRounds, func(round int) (c compared) {
+			floor := s.floorFanOut(ctx, fmt.Sprintf("floor%d-", round), 1)
 			s.withController(ctx, func(ctx context.Context, p *controller) {
 				c = s.fanOut(ctx, p, fmt.Sprintf("ours%d-", round), 1)
 			})
 			c.floor = floor
-			progress("row 1, round %d: bare clients %v, controller %v", round, c.floor, c.elapsed)
-			if round == 0 {
-				continue // It warms up the API server.
-			}
-			rounds = append(rounds, c)
+			return c
+		})
+		created, others, listed := 0.0, 0.0, 0.0
+		for _, c := range rounds {
 			created += c.count(serviceCreates)
 			others += c.count(otherWrites)
 			listed += s.listed(mark, c.observed)
 		}
-		took, cpu := compareRounds(fmt.Sprintf("1 LocalService × %d nodes", len(s.nodes)), fanOutLimit, rounds)
-		b.report.add(1, took)
 		b.report.count(1, "Services created a round", created/float64(len(rounds)), float64(len(s.nodes)))
 		b.report.count(1, "other writes of Services", others, 0)
 		b.report.count(1, "LISTs after the start", listed, 0)
 		statusRate := samplesOf(rounds, compared.statusRate).max()
-		b.report.add(1, check{what: "status writes", unit: "/s", ours: statusRate}.atMost(3), cpu)
+		b.report.add(1, check{what: "status writes", unit: "/s", ours: statusRate}.atMost(3))
 	})
 }
 
@@ -94,7 +89,6 @@ type growth struct {
 
 // measureGrowth measures row 2: more and more Services, each time on new control planes, so that each begins alike.
 func measureGrowth(ctx context.Context, b *bench) {
-	times := newCurve("fanout", "Time per Service", "Services", "ms", "controller", "bare clients").logarithmic()
 	sizes := []int{50, 500, 5000} // nodes
 	if b.opts.smoke {
 		sizes = sizes[2:]
@@ -102,13 +96,11 @@ func measureGrowth(ctx context.Context, b *bench) {
 	var costs []growth
 	for i, nodes := range sizes {
 		g := b.grow(ctx, b.n(nodes))
-		times.add(g.services, milliseconds(g.elapsed)/g.services, milliseconds(g.floor)/g.services)
 		costs = append(costs, g)
 		b.reportGrowth(g, b.n(nodes), i == len(sizes)-1)
 	}
 	if len(costs) == 3 {
 		b.reportFlatness(costs[0], costs[1], costs[2])
-		b.report.curves = append(b.report.curves, times)
 	}
 }
 

@@ -4,19 +4,46 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // floorAgent is the user agent of the bare clients.
 const floorAgent = "bench-floor"
+
+// compared is how long the same work took the controller and bare clients.
+type compared struct {
+	observed
+	elapsed, floor time.Duration // from the first request received to the last one answered
+}
+
+func (c compared) seconds() float64      { return c.elapsed.Seconds() }
+func (c compared) floorSeconds() float64 { return c.floor.Seconds() }
+func (c compared) cpuSeconds() float64   { return c.cpu.Seconds() }
+func (c compared) ratio() float64        { return divide(c.seconds(), c.floorSeconds()) }
+
+// compareRounds has bare clients and the controller do the same work in rounds, reports the medians as two lines of a
+// row, and returns the rounds. The first one, which warms up the API server, does not count.
+func (b *bench) compareRounds(row int, what string, limit float64, rounds int, do func(round int) compared) []compared {
+	var counted []compared
+	for round := range b.rounds(rounds) + 1 {
+		c := do(round)
+		progress("row %d, round %d: bare clients %v, controller %v", row, round, c.floor, c.elapsed)
+		if round > 0 {
+			counted = append(counted, c)
+		}
+	}
+	ratios := samplesOf(counted, compared.ratio)
+	took := check{what: what, unit: "s", ratio: ratios.median(), ours: samplesOf(counted, compared.seconds).median(),
+		floor: samplesOf(counted, compared.floorSeconds).median(),
+		note:  fmt.Sprintf("median of %d rounds, ratio %.2f to %.2f", len(counted), ratios.min(), ratios.max())}
+	b.report.add(row, took.atMostTimes(limit),
+		check{what: "CPU of the controller for it", unit: "s", ours: samplesOf(counted, compared.cpuSeconds).median()})
+	return counted
+}
 
 // floorRequest is a request of a bare client.
 type floorRequest func(ctx context.Context, client kubernetes.Interface, i int) error
@@ -47,58 +74,4 @@ func (s *scene) floorClients() (clients []kubernetes.Interface) {
 		clients = append(clients, client)
 	}
 	return clients
-}
-
-// createOptions are those with which the controller creates Services.
-var createOptions = metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
-
-// serviceTemplate is the Service of some LocalService and node, to make those of others from.
-type serviceTemplate struct {
-	service     *corev1.Service
-	owner, node string
-}
-
-// copyFor is the Service of another LocalService and node.
-func (t *serviceTemplate) copyFor(owner *v1alpha1.LocalService, node string) *corev1.Service {
-	service := t.service.DeepCopy()
-	rename := strings.NewReplacer(t.owner, owner.Name, t.node, node)
-	service.Namespace, service.Name = owner.Namespace, rename.Replace(service.Name)
-	for _, values := range []map[string]string{service.Labels, service.Annotations, service.Spec.Selector} {
-		for key, value := range values {
-			values[key] = rename.Replace(value)
-		}
-	}
-	service.OwnerReferences[0].Name, service.OwnerReferences[0].UID = owner.Name, owner.UID
-	return service
-}
-
-// templateService is a Service that the controller itself has made, as the template for what the bare clients send. One
-// is enough for a run.
-func (s *scene) templateService(ctx context.Context) *serviceTemplate {
-	if s.serviceTemplate == nil {
-		ctx, cancel := context.WithTimeout(ctx, framework.DefaultTimeout)
-		defer cancel()
-		own := s.newScene(ctx, s.cluster, 1)
-		owner := own.createLocalServices(ctx, "template", 1)[0]
-		mark := s.Audit.Mark()
-		own.withController(ctx, func(ctx context.Context, _ *controller) {
-			try(s.await(ctx, mark, 1, createdServices))
-		})
-		services := s.Kube.CoreV1().Services(own.name)
-		made := &try(services.List(ctx, metav1.ListOptions{})).Items[0]
-		s.serviceTemplate = &serviceTemplate{sent(made), owner.Name, own.nodes[0]}
-		own.leave(ctx)
-		must(services.Delete(ctx, made.Name, metav1.DeleteOptions{}))
-	}
-	return s.serviceTemplate
-}
-
-// sent is a headless Service as it was before the API server set its own fields. The controller fills in the API's
-// defaults itself.
-func sent(service *corev1.Service) *corev1.Service {
-	s := &corev1.Service{Spec: service.Spec}
-	s.Name, s.Labels, s.Annotations = service.Name, service.Labels, service.Annotations
-	s.OwnerReferences = service.OwnerReferences
-	s.Spec.ClusterIPs, s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, nil, nil
-	return s
 }

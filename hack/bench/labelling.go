@@ -30,19 +30,15 @@ func measurePods(ctx context.Context, b *bench) {
 	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
 	defer cancel()
 	b.withScene(ctx, b.n(labelNodes), func(s *scene) {
-		var rounds []compared
-		for round := range b.rounds(labelRounds) + 1 {
-			pods := b.n(labelPods)
+		pods := b.n(labelPods)
+		what := fmt.Sprintf("%d pods labelled", pods)
+		rounds := b.compareRounds(5, what, labelLimit, labelRounds, func(round int) compared {
 			if round == 0 {
-				pods = b.n(labelPods / 10) // It warms up the API server.
+				return s.labelRound(ctx, b.n(labelPods/10))
 			}
-			c := s.labelRound(ctx, pods)
-			progress("row 5, round %d: bare clients %v, controller %v", round, c.floor, c.elapsed)
-			if round > 0 {
-				rounds = append(rounds, c)
-			}
-		}
-		s.reportLabelled(b.n(labelPods), rounds)
+			return s.labelRound(ctx, pods)
+		})
+		s.countPatches(pods, rounds)
 		s.measureScheduled(ctx, b.n(scheduledPods))
 	})
 }
@@ -72,7 +68,8 @@ func (s *scene) floorLabel(ctx context.Context, n int) time.Duration {
 	})
 }
 
-func (s *scene) reportLabelled(pods int, rounds []compared) {
+// countPatches checks that each pod was patched once.
+func (s *scene) countPatches(pods int, rounds []compared) {
 	patches, patched := 0, sets.New[string]()
 	for _, c := range rounds {
 		for _, r := range podPatches(c.requests) {
@@ -80,11 +77,8 @@ func (s *scene) reportLabelled(pods int, rounds []compared) {
 			patched.Insert(r.ObjectRef.Name)
 		}
 	}
-	took, cpu := compareRounds(fmt.Sprintf("%d pods labelled", pods), labelLimit, rounds)
-	s.report.add(5, took)
 	s.report.count(5, "patches a pod", float64(patches)/float64(pods*len(rounds)), 1)
 	s.report.count(5, "second patches of a pod", float64(patches-len(patched)), 0)
-	s.report.add(5, cpu)
 }
 
 // measureScheduled measures how long after its binding a pod is labelled.

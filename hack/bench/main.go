@@ -46,23 +46,18 @@ type row struct {
 	measure func(ctx context.Context, b *bench)
 }
 
-// rows are those of the table, in the order in which they are measured: first those for which Kubernetes publishes
+// rows are those of the table, in the order in which they are measured: first the one for which Kubernetes publishes
 // Services. In a smoke run it would publish those of all others, too.
 func rows() []row {
 	return []row{
-		{[]int{12}, measurePublished},
-		{[]int{13, 14}, measureReadiness},
-		{[]int{15}, measureDNS},
+		{[]int{10}, measureHostnames},
 		{[]int{1}, measureFanOut},
 		{[]int{2}, measureGrowth},
 		{[]int{3}, measureNodeAdded},
 		{[]int{4, 6, 7}, measureLoaded},
 		{[]int{5}, measurePods},
 		{[]int{8}, measureTakeover},
-		{[]int{9}, measurePlan},
-		{[]int{10}, measureAdmission},
-		{[]int{11}, measureFairness},
-		{[]int{16}, measureHostnamesAtRest},
+		{[]int{9}, measureFairness},
 	}
 }
 
@@ -138,7 +133,7 @@ func (o *options) parse(args []string) error {
 	f.BoolVar(&o.smoke, "smoke", false, "only see that everything works, and fail only if a count is wrong")
 	f.StringVar(&o.kubeControllers, "kube-controllers", "serviceaccount-controller",
 		"`list` of the controllers of kube-controller-manager that run beside, and share the processors")
-	f.StringVar(&o.out, "out", filepath.Join(bin, "bench"), "`directory` for the results and the curves")
+	f.StringVar(&o.out, "out", filepath.Join(bin, "bench"), "`directory` for the results")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

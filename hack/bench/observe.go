@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -61,27 +59,10 @@ func whileRuns(ctx context.Context, p *framework.Process) context.Context {
 	return ctx
 }
 
-// component is a part of Kubernetes that runs beside a control plane, and is measured, too.
-type component struct {
-	*framework.Process
-	usage
-}
-
-// startComponent starts a part of the playground with a command line of its own. Whoever calls it kills it.
-func (c *cluster) startComponent(name string, args ...string) *component {
-	cmd := exec.Command(try(framework.PlaygroundProgram.Path()), append([]string{name}, args...)...)
-	cmd.Env = []string{"HOME=" + c.Dir()}
-	process := try(framework.StartProcess(cmd, syscall.SIGKILL))
-	return &component{process, usageOf(process.Pid())}
-}
-
 // usage is what a running process uses, according to /proc.
 type usage struct{ proc procfs.Proc }
 
 func usageOf(pid int) usage { return usage{try(procfs.NewProc(pid))} }
-
-// apiserver is the process of the cluster's API server.
-func (c *cluster) apiserver() usage { return usageOf(try(c.APIServerPid())) }
 
 // cpu is the CPU time that the process has used so far. Its clock has steps of 10 ms.
 func (p usage) cpu() time.Duration {

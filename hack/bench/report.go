@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,11 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 )
 
 // What a limit is for.
@@ -63,7 +59,6 @@ func (c *check) verdict() (got, target string, pass bool) {
 // report is what a run has found.
 type report struct {
 	checks []check
-	curves []*curve
 }
 
 // add adds checks to a row.
@@ -79,27 +74,19 @@ func (r *report) count(row int, what string, got, want float64) {
 	r.add(row, check{what: what, ours: got, limit: want, of: ofExactly})
 }
 
-// finish prints the table, saves it and draws the curves. A check that fails is an error, in a smoke run only that of a
-// count.
+// finish prints the table and saves it. A check that fails is an error, in a smoke run only that of a count.
 func (r *report) finish(opts options) error {
 	r.checks = slices.DeleteFunc(r.checks, func(c check) bool { return !opts.wants(c.row) }) // Measured beside others.
 	slices.SortStableFunc(r.checks, func(a, b check) int { return a.row - b.row })
 	table := r.table(opts)
 	fmt.Print(table)
-	errs := []error{save(opts, "results.md", []byte(table))}
-	for _, c := range r.curves {
-		errs = append(errs, c.save(opts.out))
-	}
+	errs := []error{os.WriteFile(filepath.Join(opts.out, "results.md"), []byte(table), 0o644)}
 	for _, c := range r.checks {
 		if got, target, pass := c.verdict(); !pass && (c.of == ofExactly || !opts.smoke) {
 			errs = append(errs, fmt.Errorf("row %d: %s: %s instead of %s", c.row, c.what, got, target))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func save(opts options, name string, data []byte) error {
-	return os.WriteFile(filepath.Join(opts.out, name), data, 0o644)
 }
 
 // table is the results in Markdown, its columns aligned so that it can be read as it is.
@@ -163,7 +150,8 @@ func (s samples) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
 	}
-	return stat.Quantile(q, stat.Empirical, slices.Sorted(slices.Values(s)), nil)
+	i := int(math.Ceil(q*float64(len(s)))) - 1
+	return slices.Sorted(slices.Values(s))[max(i, 0)]
 }
 
 func (s samples) median() float64 { return s.quantile(0.5) }
@@ -174,27 +162,6 @@ func (s samples) max() float64    { return s.quantile(1) }
 func (s samples) longest(what string) check {
 	return check{what: what, unit: "s", ours: s.max(),
 		note: fmt.Sprintf("longest of %d, median %.2f s, shortest %.2f s", len(s), s.median(), s.min())}
-}
-
-// compared is how long the same work took the controller and bare clients.
-type compared struct {
-	observed
-	elapsed, floor time.Duration // from the first request received to the last one answered
-}
-
-func (c compared) seconds() float64      { return c.elapsed.Seconds() }
-func (c compared) floorSeconds() float64 { return c.floor.Seconds() }
-func (c compared) cpuSeconds() float64   { return c.cpu.Seconds() }
-func (c compared) ratio() float64        { return divide(c.seconds(), c.floorSeconds()) }
-
-// compareRounds are the checks of rounds of the same work.
-func compareRounds(what string, limit float64, rounds []compared) (took, cpu check) {
-	ratios := samplesOf(rounds, compared.ratio)
-	took = check{what: what, unit: "s", ratio: ratios.median(), ours: samplesOf(rounds, compared.seconds).median(),
-		floor: samplesOf(rounds, compared.floorSeconds).median(),
-		note:  fmt.Sprintf("median of %d rounds, ratio %.2f to %.2f", len(rounds), ratios.min(), ratios.max())}
-	cpu = check{what: "CPU of the controller for it", unit: "s", ours: samplesOf(rounds, compared.cpuSeconds).median()}
-	return took.atMostTimes(limit), cpu
 }
 
 // compareCosts is the check of a cost where there are many of something, against where there are fewer.
@@ -212,44 +179,3 @@ func divide(a, b float64) float64 {
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
-
-// curve is how one or more values grow with a size.
-type curve struct {
-	*plot.Plot
-	name   string
-	lines  []string
-	points []plotter.XYs // of each line
-}
-
-func newCurve(name, title, x, y string, lines ...string) *curve {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Add(plotter.NewGrid())
-	return &curve{Plot: p, name: name, lines: lines, points: make([]plotter.XYs, len(lines))}
-}
-
-// logarithmic makes the x axis logarithmic.
-func (c *curve) logarithmic() *curve {
-	c.X.Scale, c.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	return c
-}
-
-// add adds a point to each line.
-func (c *curve) add(x float64, ys ...float64) {
-	for i, y := range ys {
-		c.points[i] = append(c.points[i], plotter.XY{X: x, Y: y})
-	}
-}
-
-// save draws the curve into an SVG file.
-func (c *curve) save(dir string) error {
-	var lines []any // of names and points by turns
-	for i, name := range c.lines {
-		lines = append(lines, name, c.points[i])
-	}
-	if err := plotutil.AddLinePoints(c.Plot, lines...); err != nil {
-		return err
-	}
-	c.Y.Min = 0 // Below the lines is room for the legend.
-	return c.Save(16*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, c.name+".svg"))
-}

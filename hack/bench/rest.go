@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -36,36 +35,29 @@ const (
 // memoryLimits are the targets of row 6, in MB, by the number of pods.
 var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
 
-// hostnamesMemoryLimit is the target of row 16, in MB.
-const hostnamesMemoryLimit = 45
-
 // measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
 func measureLoaded(ctx context.Context, b *bench) {
 	sizes := []int{mostPods}
 	if b.opts.wants(6) && !b.opts.smoke {
-		sizes = []int{0, 20000, 50000, mostPods}
+		sizes = []int{20000, mostPods}
 	}
 	b.withScene(ctx, b.n(5000), func(s *scene) {
 		s.seedLocalServices(ctx, loadedLocalServices)
 		// The first start writes the status of the LocalServices.
 		s.withController(ctx, func(ctx context.Context, _ *controller) { s.awaitReady(ctx, restTime) })
-		title := fmt.Sprintf("Memory (RSS) with %d nodes, %d LocalServices", len(s.nodes), loadedLocalServices)
-		footprint, pods := newCurve("memory", title, "pods", "MB", "at rest", "peak"), 0
+		pods := 0
 		for _, size := range sizes {
 			// A LocalService selects one half of the pods.
 			s.seedPods(ctx, "app000", (b.n(size)-pods)/2, podLabelled)
 			s.seedPods(ctx, "another", (b.n(size)-pods)/2, podRunning)
 			pods = b.n(size)
-			s.startLoaded(ctx, size, footprint)
-		}
-		if len(sizes) > 1 {
-			b.report.curves = append(b.report.curves, footprint)
+			s.startLoaded(ctx, size)
 		}
 	})
 }
 
 // startLoaded starts a controller with everything in place. With most pods, it is watched at rest in the end.
-func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
+func (s *scene) startLoaded(ctx context.Context, size int) {
 	ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
 	defer cancel()
 	pods, mark := s.n(size), s.Audit.Mark()
@@ -75,12 +67,7 @@ func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
 		s.awaitRest(ctx, s.shorter(settleTime))
 		m := s.settledMemory(ctx, p.usage)
 		progress("rows 4, 6, 7: %d pods: ready after %v, %v", pods, p.ready, m)
-		footprint.add(float64(pods), m.resident, m.peak)
-		used := check{what: what, unit: "MB", ours: m.resident, note: m.String()}
-		if limit := memoryLimits[size]; limit > 0 {
-			used = used.atMost(limit)
-		}
-		s.report.add(6, used)
+		s.report.add(6, check{what: what, unit: "MB", ours: m.resident, note: m.String()}.atMost(memoryLimits[size]))
 		if size == mostPods {
 			s.report.add(7, check{what: "ready after restart, " + what, unit: "s", ours: p.ready.Seconds()}.atMost(10))
 			s.report.count(7, "writes after a restart", float64(len(s.Audit.Since(mark).ByController().Writes())), 0)
@@ -89,7 +76,7 @@ func (s *scene) startLoaded(ctx context.Context, size int, footprint *curve) {
 			}
 		}
 	})
-	s.reportAtRest(4, what, rests, mark)
+	s.reportAtRest(what, rests, mark)
 }
 
 // atRest is what a controller did while only heartbeats came in.
@@ -175,7 +162,7 @@ func (s *scene) everyNode(ctx context.Context, every time.Duration, do func(ctx 
 }
 
 // reportAtRest reports what a controller did at rest. The target is for what real kubelets send.
-func (s *scene) reportAtRest(row int, what string, rests []atRest, mark framework.Mark) {
+func (s *scene) reportAtRest(what string, rests []atRest, mark framework.Mark) {
 	for _, r := range rests {
 		elapsed := r.to.Sub(r.from).Seconds()
 		rate := func(resource string) float64 {
@@ -187,40 +174,8 @@ func (s *scene) reportAtRest(row int, what string, rests []atRest, mark framewor
 		if r.times == 1 {
 			cpu = cpu.atMost(1)
 		}
-		s.report.add(row, cpu)
-		s.report.count(row, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
-		s.report.count(row, "LISTs"+at, s.listed(mark, r.observed), 0)
+		s.report.add(4, cpu)
+		s.report.count(4, "writes"+at, float64(len(r.requests.ByController().Writes())), 0)
+		s.report.count(4, "LISTs"+at, s.listed(mark, r.observed), 0)
 	}
-}
-
-// measureHostnamesAtRest measures row 16, which is rows 4 and 6 where all LocalServices have mode Hostnames.
-func measureHostnamesAtRest(ctx context.Context, b *bench) {
-	b.withOwnScene(ctx, b.n(5000), func(s *scene) { // No other LocalService may need the pods.
-		ctx, cancel := context.WithTimeout(ctx, loadedTimeout)
-		defer cancel()
-		selected := b.n(mostPods) / 2
-		s.seedPods(ctx, "app000", selected, podRunning)
-		s.seedPods(ctx, "another", b.n(mostPods)-selected, podRunning)
-		defer s.startEndpointSlices(ctx).Kill()
-		s.withController(ctx, func(ctx context.Context, _ *controller) {
-			mark := s.Audit.Mark()
-			s.createLocalServices(ctx, "app", loadedLocalServices, inMode(v1alpha1.ModeHostnames))
-			try(s.await(ctx, mark, selected/endpointsPerSlice, copies))
-			s.awaitReady(ctx, s.shorter(settleTime))
-		})
-		what := fmt.Sprintf("%d pods, %d nodes, mode Hostnames", b.n(mostPods), len(s.nodes))
-		mark := s.Audit.Mark()
-		var rests []atRest
-		s.withController(ctx, func(ctx context.Context, p *controller) {
-			s.awaitRest(ctx, s.shorter(settleTime))
-			m := s.settledMemory(ctx, p.usage)
-			progress("row 16: ready after %v, %v", p.ready, m)
-			b.report.add(16, check{what: what, unit: "MB", ours: m.resident,
-				note: m.String()}.atMost(hostnamesMemoryLimit))
-			rests = s.watchAtRest(ctx, p)
-		})
-		s.reportAtRest(16, what, rests, mark)
-		requests := s.Audit.Since(mark).ByController() // The log has a watch when that has ended.
-		b.report.count(16, "requests for pods", float64(len(requests.Resource("pods"))), 0)
-	})
 }

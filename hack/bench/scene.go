@@ -34,18 +34,13 @@ type cluster struct {
 // withScene calls use with a namespace and nodes on a new control plane, and stops that afterwards. A smoke run has
 // only one control plane, for all rows.
 func (b *bench) withScene(ctx context.Context, nodes int, use func(s *scene)) {
-	if !b.opts.smoke {
-		b.withOwnScene(ctx, nodes, use)
+	if b.opts.smoke {
+		if b.shared == nil {
+			b.shared = b.startCluster(ctx)
+		}
+		use(b.newScene(ctx, b.shared, nodes))
 		return
 	}
-	if b.shared == nil {
-		b.shared = b.startCluster(ctx)
-	}
-	use(b.newScene(ctx, b.shared, nodes))
-}
-
-// withOwnScene is withScene with a control plane of its own also in a smoke run.
-func (b *bench) withOwnScene(ctx context.Context, nodes int, use func(s *scene)) {
 	c := b.startCluster(ctx)
 	defer func() { b.note(c.Stop()) }()
 	use(b.newScene(ctx, c, nodes))
@@ -130,8 +125,8 @@ func (s *scene) addNode(ctx context.Context) *corev1.Node {
 	node.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
 	node.Status.Conditions = nodeConditions(time.Now())
 	node.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("10000"), corev1.ResourceMemory: resource.MustParse("100Ti"),
-		corev1.ResourcePods: resource.MustParse("100000"), // Row 10 has so many.
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	node.Status.Allocatable = node.Status.Capacity
 	node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.37.2", OperatingSystem: "linux"}
