@@ -73,32 +73,38 @@ func TestRunbooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range alerts {
-		book := readRunbook(t, name)
-		want := []string{"# " + name, "## Meaning", "## Impact", "## How to look", "## How to fix it"}
-		if got := heading.FindAllString(block.ReplaceAllString(book.text, ""), -1); !slices.Equal(got, want) {
-			t.Errorf("%s has the headings %q, want %q", name, got, want)
+		checkRunbook(t, name, values)
+	}
+}
+
+// checkRunbook tests one runbook, against the values of the chart.
+func checkRunbook(t *testing.T, name string, values map[string]any) {
+	t.Helper()
+	book := readRunbook(t, name)
+	want := []string{"# " + name, "## Meaning", "## Impact", "## How to look", "## How to fix it"}
+	if got := heading.FindAllString(block.ReplaceAllString(book.text, ""), -1); !slices.Equal(got, want) {
+		t.Errorf("%s has the headings %q, want %q", name, got, want)
+	}
+	if len(book.shell) == 0 {
+		t.Errorf("%s has no command", name)
+	}
+	commands := slices.Clone(book.shell)
+	for _, match := range code.FindAllStringSubmatch(block.ReplaceAllString(book.text, ""), -1) {
+		span := match[1]
+		if strings.HasPrefix(span, "kubectl ") {
+			commands = append(commands, span)
 		}
-		if len(book.shell) == 0 {
-			t.Errorf("%s has no command", name)
-		}
-		commands := slices.Clone(book.shell)
-		for _, match := range code.FindAllStringSubmatch(block.ReplaceAllString(book.text, ""), -1) {
-			span := match[1]
-			if strings.HasPrefix(span, "kubectl ") {
-				commands = append(commands, span)
-			}
-			for _, value := range chartValue.FindAllStringSubmatch(span, -1) {
-				path := strings.Split(value[1], ".")
-				_, has, _ := unstructured.NestedFieldNoCopy(values, path...)
-				if _, isOurs := values[path[0]]; isOurs && !has {
-					t.Errorf("%s: the chart has no value %s", name, value[1])
-				}
+		for _, value := range chartValue.FindAllStringSubmatch(span, -1) {
+			path := strings.Split(value[1], ".")
+			_, has, _ := unstructured.NestedFieldNoCopy(values, path...)
+			if _, isOurs := values[path[0]]; isOurs && !has {
+				t.Errorf("%s: the chart has no value %s", name, value[1])
 			}
 		}
-		for _, command := range commands {
-			if err := checkKubectl(t.Context(), command); err != nil {
-				t.Errorf("%s: %s: %v", name, command, err)
-			}
+	}
+	for _, command := range commands {
+		if err := checkKubectl(t.Context(), command); err != nil {
+			t.Errorf("%s: %s: %v", name, command, err)
 		}
 	}
 }
