@@ -139,7 +139,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	case err == nil:
 		c.waits.Done(key, began)
 		if sinceWrite < cache.ObservedTimeout {
-			c.recorder.Record(p, corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else has changed "+
+			c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else has changed "+
 				"the label %s since the controller set it, so it was set again", c.nodeLabelKey))
 		}
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
@@ -162,7 +162,7 @@ func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) err
 	case class != writer.Refused:
 		return failure
 	}
-	c.recorder.Record(p, corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be reached through "+
+	c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be reached through "+
 		"its node's Service, because its label %s is not %q: %v", c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
 	c.refusals.Add(attempt, err)
 	after := c.refusals.RetryAfter(attempt)

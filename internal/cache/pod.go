@@ -54,6 +54,14 @@ func (p *Pod) Controller() *metav1.OwnerReference { return p.controller }
 // GetUID returns the UID of a pod whose node label is not right.
 func (p *Pod) GetUID() types.UID { return p.uid }
 
+// Regarding returns what an event about the pod refers to. With a resource version, each repetition would be an event of
+// its own.
+func (p *Pod) Regarding() *Pod {
+	regarding := *p
+	regarding.resourceVersion = ""
+	return &regarding
+}
+
 // GetObjectMeta makes it a metav1.ObjectMetaAccessor, from which caches make its key, and events their reference.
 func (p *Pod) GetObjectMeta() metav1.Object {
 	meta := p.Identity.GetObjectMeta()

@@ -36,7 +36,7 @@ func TestAdmissionGuard(t *testing.T) {
 		const key = "example.com/node"
 		s := s.in(t)
 		s.changePolicies(nodeLabel, key)
-		s.waitPolicies(key, probed{true, true, true})
+		s.waitPolicies(key, probed{true, true, true, true})
 		s.wantLabel(s.Launch(barePod("another-key", "k8s01", map[string]string{nodeLabel: "any"})), "any")
 	})
 }

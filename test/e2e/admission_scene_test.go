@@ -87,7 +87,7 @@ func labelPatch(key, value string) []byte {
 func (s *scene) installPolicies() {
 	s.T.Helper()
 	s.MustKubectl("apply", "--validate=strict", "-k", framework.MustModuleFile(s.T, "artifacts", "admission"))
-	s.waitPolicies(nodeLabel, probed{true, true, true})
+	s.waitPolicies(nodeLabel, probed{true, true, true, true})
 }
 
 // changePolicies applies artifacts/admission with a text replaced, as its documentation says to.
@@ -115,7 +115,7 @@ func (s *scene) waitPolicies(key string, want probed) {
 }
 
 // probed holds which policies work.
-type probed struct{ atBinding, atCreation, guard bool }
+type probed struct{ atBinding, atCreation, guard, workloads bool }
 
 // probe finds out which policies work. It writes in a namespace of its own, about a node that does not exist.
 func (s *scene) probe(ctx context.Context, key string) (p probed, err error) {
@@ -127,6 +127,11 @@ func (s *scene) probe(ctx context.Context, key string) (p probed, err error) {
 		return p, err
 	}
 	p.atCreation = created.Labels[key] == node
+	selecting := &corev1.ReplicationController{ObjectMeta: created.ObjectMeta}
+	selecting.Spec.Selector, selecting.Spec.Template = created.Labels, &corev1.PodTemplateSpec{Spec: created.Spec}
+	selecting.Spec.Template.Labels = created.Labels
+	_, err = s.Kube.CoreV1().ReplicationControllers(namespace).Create(ctx, selecting, dry)
+	p.workloads = apierrors.IsInvalid(err)
 	pod := barePod("", "", nil)
 	pod.GenerateName = "probe-"
 	if pod, err = pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
@@ -185,7 +190,8 @@ func (w *podWatch) see(e watch.Event) {
 		wrong("the end of the watch: %+v", e)
 		return
 	}
-	if pod.Labels[nodeLabel] != pod.Spec.NodeName {
+	isTemplates := pod.Spec.NodeName == "" && metav1.GetControllerOf(pod) != nil // It is corrected at binding.
+	if pod.Labels[nodeLabel] != pod.Spec.NodeName && !isTemplates {
 		wrong("%s %s: node %q, labels %v", e.Type, pod.Name, pod.Spec.NodeName, pod.Labels)
 	}
 	if pod.Spec.NodeName == "" {

@@ -31,6 +31,7 @@ func TestAdmissionOnNodes(t *testing.T) {
 	})
 	s.installPolicies()
 	s.wantServices(s.localService("demo"), nodes...)
+	s.wantWorkloadsRefused()
 	seen := s.watchPods()
 
 	pods := s.createWorkloads() + 3

@@ -47,7 +47,7 @@ func TestAdmissionUpgrade(t *testing.T) {
 	// as documented
 	_, err = newer.Kubectl(t.Context(), "--kubeconfig="+newer.Kubeconfig, "apply", "-k", everything)
 	s.Must(err)
-	newer.waitPolicies(nodeLabel, probed{true, true, true})
+	newer.waitPolicies(nodeLabel, probed{true, true, true, true})
 	newer.BindPod("bound-by-new", "k8s02", stale)
 	newer.wantLabel(newer.GetPod("bound-by-new"), "k8s02")
 	newer.wantLabel(newer.Launch(barePod("made-by-new", "k8s03", stale)), "k8s03")

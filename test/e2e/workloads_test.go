@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// workload is one of each kind, and its pods.
+type workload struct {
+	kind, spec string
+	pods       int
+}
+
+// workloads select by the node label, which their pods have with another value.
+var workloads = []workload{
+	{"apps/v1 Deployment", "replicas: 2, selector: {matchLabels: LABELS}", 2},
+	{"apps/v1 ReplicaSet", "replicas: 2, selector: {matchExpressions: [{key: vm/rack, operator: In, values: [rack1]}]}", 2},
+	{"apps/v1 DaemonSet", "selector: {matchLabels: LABELS}", len(nodes)},
+	{"apps/v1 StatefulSet", "replicas: 2, selector: {matchLabels: LABELS}, podManagementPolicy: Parallel", 2},
+	{"v1 ReplicationController", "replicas: 2, selector: LABELS", 2},
+	{"batch/v1 Job", "parallelism: 2, completions: 2, manualSelector: true, selector: {matchLabels: LABELS}", 2},
+}
+
+func (w *workload) name() string {
+	_, kind, _ := strings.Cut(w.kind, " ")
+	return strings.ToLower(kind)
+}
+
+func (w *workload) manifest(namespace string) string {
+	version, kind, _ := strings.Cut(w.kind, " ")
+	policy := ""
+	if kind == "Job" {
+		policy = "restartPolicy: Never, "
+	}
+	return strings.NewReplacer("LABELS", fmt.Sprintf("{app: demo, by: %s, vm/rack: rack1}", w.name())).Replace(
+		fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s, template: {metadata: {labels: LABELS}, "+
+			"spec: {%sterminationGracePeriodSeconds: 1, containers: [{name: app, image: %s, imagePullPolicy: Never}]}}}}",
+			version, kind, w.name(), namespace, w.spec, policy, appImage))
+}
+
+// TestWorkloadsKeepTheirPods: a workload that selects by the node label keeps its pods, and makes no others. A label of
+// a template that nothing selects by is corrected.
+func TestWorkloadsKeepTheirPods(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(s *scene){
+		"selected by a LocalService": func(s *scene) { s.wantServices(s.localService("demo"), nodes...) },
+		"-label-all-pods": func(s *scene) {
+			controller := s.LaunchController(s.T, "-kubeconfig="+s.AccountKubeconfig(s.T, controllerNamespace, controllerName),
+				"-leader-elect=false", "-label-all-pods", "-namespaces="+s.Namespace)
+			s.Must(controller.WaitReady(s.Ctx()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			begin(s)
+			s.ResetCount()
+			want := 0
+			for _, w := range workloads {
+				s.Apply(w.manifest(s.Namespace))
+				want += w.pods
+			}
+			s.Eventually("each pod has an event", s.allReported(want))
+			s.wantStaleLabelCorrected()
+			time.Sleep(5 * time.Second) // A ReplicaSet made a hundred pods in this time.
+			created := s.AllRequests().Namespace(s.Namespace).Resource("pods").Verb("create").Where(
+				func(r *framework.Request) bool { return r.ObjectRef.Subresource == "" && r.ResponseStatus.Code == 201 })
+			if len(created) != want+3 {
+				t.Errorf("%d pods were created, want %d", len(created), want+3)
+			}
+			s.Must(s.allReported(want)(s.Ctx())) // and none is gone
+		})
+	}
+}
+
+// allReported returns a check that as many pods of the workloads exist, each with its label and its owner, and a warning
+// that says who selects it.
+func (s *scene) allReported(want int) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: nodeLabel + "=rack1"})
+		if err != nil || len(list.Items) != want {
+			return fmt.Errorf("%d pods, want %d: %w", len(list.Items), want, err)
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			events, err := s.Events(ctx, pod.Name, "NodeLabelRefused")
+			if err != nil {
+				return err
+			}
+			owner := metav1.GetControllerOf(pod)
+			if owner == nil || len(events) != 1 ||
+				!strings.Contains(events[0].Message, owner.Kind+" "+owner.Name+" selects the pod by that") {
+				return fmt.Errorf("pod %s of %v has the events %v", pod.Name, owner, events)
+			}
+		}
+		return nil
+	}
+}
+
+// wantStaleLabelCorrected creates a Deployment of three pods whose template, but not its selector, has the label.
+func (s *scene) wantStaleLabelCorrected() {
+	s.T.Helper()
+	template := podTemplate()
+	template.Labels["by"], template.Labels[nodeLabel] = "stale", "rack2"
+	_, err := s.Kube.AppsV1().Deployments(s.Namespace).Create(s.Ctx(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "stale"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Template: template,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"by": "stale"}}},
+	}, metav1.CreateOptions{})
+	s.Must(err)
+	s.Eventually("the pods of a Deployment that does not select by it have the label of their node",
+		func(ctx context.Context) error {
+			list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: "by=stale"})
+			if err != nil || len(list.Items) != 3 {
+				return fmt.Errorf("%d pods, want 3: %w", len(list.Items), err)
+			}
+			for _, pod := range list.Items {
+				if node := pod.Spec.NodeName; node == "" || pod.Labels[nodeLabel] != node {
+					return fmt.Errorf("pod %s, on node %q, has the label %s", pod.Name, node, pod.Labels[nodeLabel])
+				}
+			}
+			return nil
+		})
+}
+
+// wantWorkloadsRefused fails unless the API server refuses each workload that selects by the node label.
+func (s *scene) wantWorkloadsRefused() {
+	s.T.Helper()
+	for _, w := range workloads {
+		_, _, err := s.Playground(s.Ctx(), []byte(w.manifest(s.Namespace)), "kubectl", "apply", "-n", s.Namespace, "-f", "-")
+		if err == nil || !strings.Contains(err.Error(), "Leave the label out of spec.selector") {
+			s.T.Errorf("%s: %v", w.kind, err)
+		}
+	}
+}
