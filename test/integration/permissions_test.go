@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -136,6 +137,20 @@ func TestEachPermission(t *testing.T) {
 	})
 }
 
+// createOwned creates pods with another node label, each with a controller of another kind, which does not exist.
+func (s *scene) createOwned(round int, node string) {
+	s.T.Helper()
+	for i, owner := range []string{"apps/v1 ReplicaSet", "apps/v1 DaemonSet", "apps/v1 StatefulSet", "batch/v1 Job",
+		"v1 ReplicationController"} {
+		version, kind, _ := strings.Cut(owner, " ")
+		s.CreatePod(fmt.Sprintf("owned-%d-%d", round, i), node, app, func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{"app": "demo", "vm/rack": "another"}
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "x", UID: "x",
+				Controller: new(true)}}
+		})
+	}
+}
+
 // pokes make changes that cause all kinds of work of a controller. They do not wait for it.
 func (s *scene) pokes() []func(round int) {
 	s.T.Helper()
@@ -175,6 +190,7 @@ func (s *scene) pokes() []func(round int) {
 		},
 		func(int) { ignore(s.Kube.CoreV1().Nodes().Delete(s.Ctx(), nodes[1], now)) },
 		func(int) { s.PatchPod("pod", `{"metadata":{"labels":{"vm/rack":null}}}`) },
+		func(round int) { s.createOwned(round, nodes[0]) },
 		func(int) {
 			_, err := s.Kube.CoreV1().Nodes().Create(s.Ctx(), framework.NewNode(nodes[1],
 				map[string]string{framework.SceneLabel: s.Namespace}), metav1.CreateOptions{})
