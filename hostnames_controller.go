@@ -119,14 +119,11 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.observed.Forget(key)
 		return nil // The garbage collector deletes the copies with their Service.
 	}
-	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
+	names := namesOf(c.caches, ls, c.nodeLabelKey)
 	// Not all of them: there may be a thousand, and each has a sync of its own.
 	names.Slices = c.caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
 		plan.SourceName(key.Name))
-	change, isContested := names.Change(key.Name)
-	if isContested {
-		c.loop.AddAfter(key, reconcile.MaxBackoff)
-	}
+	change := names.Change(key.Name)
 	if change.Action == "" || change.Action == plan.Wait {
 		return nil
 	}
@@ -167,11 +164,7 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 }
 
 // namesOf returns the names of a LocalService, without its EndpointSlices.
-func namesOf(caches *cache.Caches, copies *writer.Slices, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	names := plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
+func namesOf(caches *cache.Caches, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
+	return plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
-	names.IsContested = func(current plan.EndpointSlice, want plan.SliceSum) bool {
-		return copies.IsContested(ls, current, want)
-	}
-	return names
 }

@@ -50,8 +50,8 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	})
 }
 
-// TestHostnamesContested: a field of a copy that an admission webhook changes is reported, and left unchanged. What
-// Kubernetes publishes afterwards is still written.
+// TestHostnamesContested: a copy that an admission webhook changes counts as refused: it is reported, and tried again
+// less and less often.
 func TestHostnamesContested(t *testing.T) {
 	nodes := []runtime.Object{testNode("a"), testNode("b")}
 	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes, func(w *fixture) {
@@ -67,18 +67,14 @@ func TestHostnamesContested(t *testing.T) {
 		}
 		w.publish("1", "a")
 		w.want("first", "a=10.9.9.9")
-		w.wantReady("False Contested 1/2, 2 Services")
-		if got := w.writes(); len(got) > 6 {
-			t.Errorf("the contested field is written again: %q", got)
-		}
-		w.publish("1", "a", "b")
-		w.want("another pod", "a=10.9.9.9", "b=10.0.0.2")
+		w.wantReady("False WriteFailed 0/2, 2 Services")
 		w.writes()
 		time.Sleep(time.Minute)
-		if got := w.requests(); len(got) > 0 {
-			t.Errorf("not at rest: %v", got)
+		if got := w.writes(); len(got) > 4 {
+			t.Errorf("it is written too often: %q", got)
 		}
 		isMutated.Store(false)
+		w.publish("1", "a", "b")
 		time.Sleep(2 * reconcile.MaxBackoff)
 		w.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
 		w.wantReady("True HostnamesInPlace 2/2, 2 Services")

@@ -192,7 +192,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
-	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
+	names := namesOf(c.caches, ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:     templates,

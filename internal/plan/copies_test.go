@@ -62,79 +62,75 @@ func TestCopies(t *testing.T) {
 	selecting := kept(selects)
 	const create2, delete2, update1 = "Create s2-named", "Delete s2-named", "Update s1-named"
 	for name, c := range map[string]struct {
-		slices      []apiSlice
-		source      Service
-		published   Service
-		isContested bool
-		want        []string
-		upToDate    int // nodes
-		answering   int
+		slices    []apiSlice
+		source    Service
+		published Service
+		want      []string
+		upToDate  int // nodes
+		answering int
 	}{
-		"in place": {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, false, nil, 3, 3},
-		"missing":  {[]apiSlice{one, copyOf(one), two}, source, published, false, []string{create2}, 2, 2},
-		"a source is gone": {[]apiSlice{one, copyOf(one), copyOf(two)}, source, published, false, []string{delete2},
+		"in place": {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, nil, 3, 3},
+		"missing":  {[]apiSlice{one, copyOf(one), two}, source, published, []string{create2}, 2, 2},
+		"a source is gone": {[]apiSlice{one, copyOf(one), copyOf(two)}, source, published, []string{delete2},
 			2, 2},
-		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, false, nil, 0, 0},
-		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, false, nil, 0, 0},
-		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, false, nil, 0, 0},
+		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, nil, 0, 0},
+		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, nil, 0, 0},
+		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, nil, 0, 0},
 		"not ready": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions.Ready = new(false)
-		})), copyOf(one)}, source, published, false, []string{update1}, 0, 1},
+		})), copyOf(one)}, source, published, []string{update1}, 0, 1},
 		"not known whether ready": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions = discoveryv1.EndpointConditions{}
-		})), copyOf(one)}, source, published, false, []string{update1}, 0, 2},
+		})), copyOf(one)}, source, published, []string{update1}, 0, 2},
 		"terminating": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions.Terminating = new(true)
-		})), copyOf(one)}, source, published, false, []string{update1}, 0, 2},
+		})), copyOf(one)}, source, published, []string{update1}, 0, 2},
 		"hints": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
-		})), copyOf(one)}, source, published, false, []string{update1}, 0, 2},
+		})), copyOf(one)}, source, published, []string{update1}, 0, 2},
 		"another port": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9)) }),
-			copyOf(one)}, source, published, false, []string{update1}, 0, 2},
+			copyOf(one)}, source, published, []string{update1}, 0, 2},
 		"another order": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { slices.Reverse(s.Endpoints) }),
-			copyOf(one)}, source, published, false, []string{update1}, 0, 2},
+			copyOf(one)}, source, published, []string{update1}, 0, 2},
 		"a hostname was edited": {[]apiSlice{one, copyOf(one, endpoint(renamed))},
-			source, published, false, []string{update1}, 0, 2},
-		"edited, as each time": {[]apiSlice{one, copyOf(one, endpoint(renamed))},
-			source, published, true, nil, 2, 2},
+			source, published, []string{update1}, 0, 2},
 		"an address was added": {[]apiSlice{one, copyOf(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Addresses = append(e.Addresses, "10.9.9.9")
-		}))}, source, published, false, []string{update1}, 0, 2},
+		}))}, source, published, []string{update1}, 0, 2},
 		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			delete(s.Labels, corev1.IsHeadlessService)
-		})}, source, published, false, []string{update1}, 0, 2},
+		})}, source, published, []string{update1}, 0, 2},
 		"the manager was changed": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = KubernetesSliceManager
-		})}, source, published, false, []string{update1}, 0, 2},
+		})}, source, published, []string{update1}, 0, 2},
 		"its controller was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences = nil
-		})}, source, published, false, []string{update1}, 0, 2},
+		})}, source, published, []string{update1}, 0, 2},
 		"in place in one of two": {[]apiSlice{one, copyOf(one, endpoint(renamed)), edited(one,
 			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }), copyOf(edited(one,
-			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }))}, source, published, false, []string{update1}, 2, 2},
+			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }))}, source, published, []string{update1}, 2, 2},
 		"of a selector that somebody set": {[]apiSlice{one, copyOf(one), copyOf(two), edited(copyOf(two),
 			func(s *discoveryv1.EndpointSlice) {
 				s.Name, s.Labels[discoveryv1.LabelManagedBy] = "s3", KubernetesSliceManager
-			})}, source, selecting, false, []string{delete2}, 2, 2},
+			})}, source, selecting, []string{delete2}, 2, 2},
 		"a label was added": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })},
-			source, published, false, nil, 2, 2},
+			source, published, nil, 2, 2},
 		"of a Service that is gone": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "gone"
-		})}, source, published, false, []string{"Wait s1-named"}, 0, 0},
+		})}, source, published, []string{"Wait s1-named"}, 0, 0},
 		"somebody's": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "another"
-		})}, source, published, false, nil, 2, 2},
+		})}, source, published, nil, 2, 2},
 		"without a controller": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].Controller = nil
-		})}, source, published, false, nil, 2, 2},
+		})}, source, published, nil, 2, 2},
 		"by hand": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = "me"
-		})}, source, published, false, nil, 2, 2},
+		})}, source, published, nil, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := NewNames(ls, c.published, nil)
 			names.Source, names.Slices = c.source, byName(c.slices...)
-			names.IsContested = func(EndpointSlice, SliceSum) bool { return c.isContested }
 			out := names.Copies()
 			var got []string
 			for _, change := range out.Changes {
@@ -175,7 +171,7 @@ func checkEachChange(t *testing.T, names *Names, all Copies) {
 		want[change.Name] = change.Action
 	}
 	for name := range names.Slices {
-		if change, _ := names.Change(name); change.Action != "" && (change.Action != Delete ||
+		if change := names.Change(name); change.Action != "" && (change.Action != Delete ||
 			all.Sources > 0) {
 			got[change.Name] = change.Action
 		}

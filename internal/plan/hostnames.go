@@ -34,9 +34,6 @@ type Names struct {
 	Source, Published Service
 	// Slices are the LocalService's EndpointSlices, according to their labels, by name.
 	Slices map[string]EndpointSlice
-	// IsContested reports whether a copy was stored differently than written: it is then left unchanged. nil means that
-	// none was.
-	IsContested func(current EndpointSlice, want SliceSum) bool
 }
 
 // LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether the node exists
@@ -113,8 +110,8 @@ type CopyChange struct {
 type Copies struct {
 	// Changes are the changes that the copies still need.
 	Changes []CopyChange
-	// Sources is the number of EndpointSlices to copy, and Contested that of copies that are left unchanged.
-	Sources, Contested int
+	// Sources is the number of EndpointSlices to copy.
+	Sources int
 	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
 	IsNew bool
 	// answering has the nodes with a name and a ready endpoint that is copied, and whether the copy is up to date.
@@ -145,12 +142,9 @@ func (n *Names) Copies() Copies {
 			continue
 		}
 		out.Sources++
-		change, isContested := n.copyOf(name, slice)
+		change := n.copyOf(name, slice)
 		if change.Action != "" {
 			out.Changes = append(out.Changes, change)
-		}
-		if isContested {
-			out.Contested++
 		}
 		if change.Action == "" || change.Action == Update {
 			n.addReady(out.answering, slice, change.Action == "")
@@ -174,18 +168,18 @@ func (n *Names) addReady(nodes map[string]bool, source EndpointSlice, isUpToDate
 }
 
 // Change returns what to do about the copy of an EndpointSlice of the Source, or to delete another EndpointSlice, by
-// name: its Action is "" for nothing. It also returns whether the copy is contested, and left unchanged.
-func (n *Names) Change(name string) (change CopyChange, isContested bool) {
+// name: its Action is "" for nothing.
+func (n *Names) Change(name string) (change CopyChange) {
 	if n.Source == nil || n.Published == nil {
-		return change, false
+		return change
 	}
 	if slice := n.Slices[name]; slice != nil && n.IsSource(slice) {
 		return n.copyOf(name, slice)
 	}
 	if slice := n.Slices[name]; slice != nil && n.isUnwanted(name, slice) {
-		return CopyChange{Action: Delete, Name: name, Current: slice}, false
+		return CopyChange{Action: Delete, Name: name, Current: slice}
 	}
-	return change, false
+	return change
 }
 
 // DeletesAfter returns how long the deletion of an EndpointSlice has to wait, 0 if not at all: all copies must be in
@@ -205,8 +199,8 @@ func (n *Names) IsSource(slice EndpointSlice) bool {
 	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.GetUID()
 }
 
-// copyOf returns what to do about the copy of a source, and whether it is contested, and left unchanged.
-func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, isContested bool) {
+// copyOf returns what to do about the copy of a source.
+func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 	sum := source.Sum()
 	want := SliceSum{Rest: sum.Rest, Hostnames: n.sum(sum.Endpoints)}
 	change = CopyChange{Name: CopyName(name), Source: source, Current: n.Slices[CopyName(name)]}
@@ -216,12 +210,10 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange, is
 	case !IsCopy(change.Current, n.Published.GetUID()):
 		change.Action = Wait // It belongs to a Service that is gone, and is deleted with it.
 	case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager:
-	case n.IsContested != nil && n.IsContested(change.Current, want):
-		isContested = true
 	default:
 		change.Action = Update
 	}
-	return change, isContested
+	return change
 }
 
 // isUnwanted reports whether a published EndpointSlice is not the copy of a source. If somebody gave the Published
@@ -259,7 +251,7 @@ func (c *Copies) Count(action Action) (n int) {
 
 // IsComplete reports whether everything that Kubernetes has published has a copy, even an outdated one.
 func (c *Copies) IsComplete() bool {
-	return c.Sources > 0 && c.Contested == 0 && c.Count(Create)+c.Count(Wait) == 0
+	return c.Sources > 0 && c.Count(Create)+c.Count(Wait) == 0
 }
 
 // BeingPublished reports whether the names of a new spec are still to be published. Later, copies only follow the pods:

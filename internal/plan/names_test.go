@@ -58,36 +58,32 @@ func TestChange(t *testing.T) {
 		n.Published = kept(s)
 	}
 	for name, c := range map[string]struct {
-		slices    []apiSlice
-		key       string
-		edit      func(*Names)
-		want      Action
-		of        string
-		contested bool
+		slices []apiSlice
+		key    string
+		edit   func(*Names)
+		want   Action
+		of     string
 	}{
-		"nothing there":    {nil, "s1", nil, "", "", false},
-		"outdated":         {[]apiSlice{one, outdated}, "s1", nil, Update, "s1-named", false},
-		"not asked about":  {[]apiSlice{one, outdated}, "s2", nil, "", "", false},
-		"all sources gone": {[]apiSlice{copyOf(gone)}, "s2-named", nil, Delete, "s2-named", false},
-		"another one":      {[]apiSlice{one, extra}, "extra", nil, Delete, "extra", false},
-		"another one of Kubernetes": {[]apiSlice{one, byKubernetes}, "extra", nil, Delete, "extra",
-			false},
-		"by the selector":  {[]apiSlice{one, byKubernetes}, "extra", selecting, "", "", false},
-		"of a stranger":    {[]apiSlice{stranger}, "s1", nil, "", "", false},
-		"contested":        {[]apiSlice{one, outdated}, "s1", contested, "", "s1-named", true},
-		"no Source":        {[]apiSlice{copyOf(gone)}, "s2-named", func(n *Names) { n.Source = nil }, "", "", false},
-		"not published":    {[]apiSlice{one}, "s1", func(n *Names) { n.Published = nil }, "", "", false},
-		"a source without": {[]apiSlice{one, copyOf(one)}, "s1-named", nil, "", "", false},
+		"nothing there":             {nil, "s1", nil, "", ""},
+		"outdated":                  {[]apiSlice{one, outdated}, "s1", nil, Update, "s1-named"},
+		"not asked about":           {[]apiSlice{one, outdated}, "s2", nil, "", ""},
+		"all sources gone":          {[]apiSlice{copyOf(gone)}, "s2-named", nil, Delete, "s2-named"},
+		"another one":               {[]apiSlice{one, extra}, "extra", nil, Delete, "extra"},
+		"another one of Kubernetes": {[]apiSlice{one, byKubernetes}, "extra", nil, Delete, "extra"},
+		"by the selector":           {[]apiSlice{one, byKubernetes}, "extra", selecting, "", ""},
+		"of a stranger":             {[]apiSlice{stranger}, "s1", nil, "", ""},
+		"no Source":                 {[]apiSlice{copyOf(gone)}, "s2-named", func(n *Names) { n.Source = nil }, "", ""},
+		"not published":             {[]apiSlice{one}, "s1", func(n *Names) { n.Published = nil }, "", ""},
+		"a source without":          {[]apiSlice{one, copyOf(one)}, "s1-named", nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := newNames(t, c.slices...)
 			if c.edit != nil {
 				c.edit(names)
 			}
-			got, isContested := names.Change(c.key)
-			if got.Action != c.want || got.Name != c.of || isContested != c.contested {
-				t.Errorf("%q %q, contested %t; want %q %q, %t", got.Action, got.Name, isContested, c.want, c.of,
-					c.contested)
+			got := names.Change(c.key)
+			if got.Action != c.want || got.Name != c.of {
+				t.Errorf("%q %q, want %q %q", got.Action, got.Name, c.want, c.of)
 			}
 			if c.want != "" && got.Current == nil || c.want == Update && got.Source == nil {
 				t.Errorf("%+v", got)
@@ -95,8 +91,6 @@ func TestChange(t *testing.T) {
 		})
 	}
 }
-
-func contested(n *Names) { n.IsContested = func(EndpointSlice, SliceSum) bool { return true } }
 
 // TestDeletesAfter: nothing is deleted until the Source has existed for a while, and everything that it publishes is in
 // place, even if clocks are wrong.
@@ -114,7 +108,6 @@ func TestDeletesAfter(t *testing.T) {
 	}{
 		"settled":      {sourceSettles, []apiSlice{one, copyOf(one), copyOf(gone)}, nil, 0},
 		"nothing else": {sourceSettles, []apiSlice{one, copyOf(one)}, nil, 0},
-		"contested":    {sourceSettles, []apiSlice{one, copyOf(two), renamed}, contested, 0},
 		"a new Source": {time.Second, []apiSlice{one, copyOf(one), copyOf(gone)}, nil,
 			sourceSettles - time.Second},
 		"a clock that is slow":  {-time.Hour, []apiSlice{one, copyOf(one), copyOf(gone)}, nil, sourceSettles},

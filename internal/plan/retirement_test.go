@@ -94,10 +94,6 @@ func TestRetireServices(t *testing.T) {
 			s := sourceSlice(in.Names.Source, "s2", "c")
 			in.Names.Slices[s.Name] = s
 		}, nil, -1, 0},
-		"a copy is contested": {answeringFor(due), both, both, func(in *Input) {
-			contested(in.Names)
-			outdate(in)
-		}, nil, -1, 0},
 		"a copy is outdated": {answeringFor(due), both, both, outdate, nil, 2, 0},
 		"one node does not have the label that groupBy names": {answeringFor(due), both, both, func(in *Input) {
 			in.Names.groupBy = "zone"

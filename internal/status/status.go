@@ -235,17 +235,14 @@ func (r *Report) conflicted() metav1.Condition {
 
 func (r *Report) contested() metav1.Condition {
 	fields := sets.List(r.Contested)
-	if r.IsHostnames && r.Copies.Contested > 0 {
-		fields = append(fields, "endpoints")
-	}
 	if len(fields) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
-			"written, so these fields of the Services, or of their EndpointSlices, are left as it sets them: %s. "+
-			"Change them in this LocalService, or exempt its Services and EndpointSlices from that webhook or policy",
+			"written, so these fields of Services are left as it sets them, and tried again after two minutes: %s. "+
+			"Change them in this LocalService, or exempt its Services from that webhook or policy",
 			strings.Join(fields, ", "))}
 }
 

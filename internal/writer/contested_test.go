@@ -15,50 +15,84 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestWriteContested: a change that is stored otherwise is made to all Services. The next one of the same field counts
-// as refused: at once after an update, after a creation if it has no effect. It stops no other change.
+// TestWriteContested: a change that is stored otherwise is made, and counts as refused: it is tried again after two
+// minutes, or for another spec. A creation is updated first, because admission may act on creations only. Nothing else
+// waits.
 func TestWriteContested(t *testing.T) {
 	const field = "publishNotReadyAddresses"
-	others := []string{"patch demo-c", "try demo-d", "delete demo-d", "create demo-d", "delete demo-e"}
-	for action, c := range map[plan.Action]struct{ first, second []string }{
-		plan.Create: {[]string{"create demo-a", "create demo-b"}, []string{"patch demo-a", "patch demo-b",
-			"patch demo-d"}},
-		plan.Adopt:  {[]string{"patch demo-a", "patch demo-b"}, []string{"patch demo-d"}},
-		plan.Update: {[]string{"patch demo-a", "patch demo-b"}, []string{"patch demo-d"}},
+	for action, c := range map[plan.Action]struct {
+		first []string
+		isSet bool // at once
+	}{
+		plan.Create:  {[]string{"create demo-a", "create demo-b"}, false},
+		plan.Adopt:   {[]string{"patch demo-a", "patch demo-b"}, true},
+		plan.Update:  {[]string{"patch demo-a", "patch demo-b"}, true},
+		plan.Replace: {[]string{"try demo-a", "delete demo-a", "create demo-a", "try demo-b",
+			"delete demo-b", "create demo-b"}, false},
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, 1)
-				f.answer = func(_ string, service *corev1.Service) error {
-					if service != nil {
-						service.Spec.PublishNotReadyAddresses = true
-					}
-					return nil
-				}
-				next := f.stored("a", "b", "c", "d")
-				out, requests := f.write(f.changes(action, "a", "b"), f.changes(plan.Update, "c"),
-					f.changes(plan.Replace, "d"), f.changes(plan.Retire, "e"))
-				if !slices.Equal(requests, slices.Concat(c.first, others)) || len(out.Made[action]) < 2 || !out.More {
+				f.contest()
+				out, requests := f.write(f.changes(action, "a", "b"))
+				if !slices.Equal(requests, c.first) || len(out.Made[action]) != 2 || out.More ||
+					out.Contested.Has(field) != c.isSet {
 					t.Errorf("at first: %v: %+v", requests, out)
 				}
-				for _, want := range [][]string{c.second, nil} {
-					out, requests = f.write(next)
-					if !slices.Equal(requests, want) || len(out.Made) > 0 || !out.IsComplete() ||
-						out.RetryAfter != reconcile.MaxBackoff || !out.Contested.Equal(sets.New(field)) {
-						t.Errorf("when it is planned again: %v, want %v: %+v", requests, want, out)
-					}
+				next := f.stored("a", "b")
+				if action == plan.Create || action == plan.Replace { // Those are updates, and were not tried yet.
+					f.write(next)
 				}
-				edited := f.stored("a")
-				edited[0].Fields = []string{"ports", field}
-				if _, requests = f.write(edited); !slices.Equal(requests, []string{"patch demo-a"}) {
-					t.Errorf("when another field is edited: %v", requests)
+				out, requests = f.write(next, f.changes(plan.Update, "c"))
+				if !slices.Equal(requests, []string{"patch demo-c"}) || out.RetryAfter != reconcile.MaxBackoff ||
+					!out.Contested.Equal(sets.New(field)) {
+					t.Errorf("when it is planned again: %v: %+v", requests, out)
 				}
 				time.Sleep(reconcile.MaxBackoff)
 				if _, requests = f.write(next); len(requests) != len(next) {
 					t.Errorf("after the backoff: %v", requests)
 				}
+				f.nextGeneration()
+				if _, requests = f.write(next); len(requests) != len(next) {
+					t.Errorf("for another spec: %v", requests)
+				}
 			})
 		})
+	}
+}
+
+// TestContestedWithoutEffect: where admission undoes all that is written, few Services are written every two minutes,
+// however many there are. A new spec is still written to all.
+func TestContestedWithoutEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 4)
+		f.contest()
+		nodes := nodeNames("n", 5*maxFailures)
+		if out, requests := f.write(f.changes(plan.Update, nodes...)); len(requests) != len(nodes) || out.More {
+			t.Errorf("with an effect: %d requests", len(requests))
+		}
+		for range 5 {
+			time.Sleep(reconcile.MaxBackoff)
+			out, requests := f.write(f.stored(nodes...))
+			again, repeated := f.write(f.stored(nodes...))
+			if len(requests) > maxFailures || len(repeated) > 0 || out.RetryAfter == 0 || again.RetryAfter == 0 {
+				t.Errorf("without an effect: %d requests, then %d", len(requests), len(repeated))
+			}
+		}
+		f.nextGeneration()
+		if _, requests := f.write(f.changes(plan.Update, nodes...)); len(requests) != len(nodes) {
+			t.Errorf("for another spec: %d requests", len(requests))
+		}
+	})
+}
+
+// contest makes admission set a field of each Service that is written.
+func (f *fixture) contest() {
+	f.answer = func(_ string, service *corev1.Service) error {
+		if service != nil {
+			service.Spec.PublishNotReadyAddresses = true
+		}
+		return nil
 	}
 }
 

@@ -24,9 +24,10 @@ const (
 type Attempt struct {
 	Owner      types.UID
 	Generation int64
-	// Action, Name and Fields say which write of the owner it is. They are empty if it has only one.
-	Action       plan.Action
-	Name, Fields string
+	// Action and Name say which write of the owner it is. Without a Name, it is all of the Action; without both, all that
+	// the owner has.
+	Action plan.Action
+	Name   string
 }
 
 // Refusal is the last answer to an Attempt.
@@ -35,8 +36,6 @@ type Refusal struct {
 	RetryAt time.Time
 	// Times is how often in a row the attempt was refused.
 	Times int
-	// Untried is true if the attempt was never made, because others like it were refused. Err is that of one of them.
-	Untried bool
 }
 
 // Refusals remembers which writes the API server refused, and when each of them is tried again. The backoff belongs to
@@ -48,31 +47,16 @@ type Refusals struct {
 // NewRefusals makes Refusals.
 func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxRemembered)} }
 
-// Add records that an attempt was refused.
+// Add records that an attempt was refused. One that something else contested most likely will be again, so it gets the
+// longest backoff at once.
 func (r *Refusals) Add(attempt Attempt, err error) {
 	last, _ := r.Get(attempt)
-	r.add(attempt, err, last.Times+1)
-}
-
-// AddContested records that something else changed what an attempt wrote, and most likely will again: the attempt gets
-// the longest backoff at once.
-func (r *Refusals) AddContested(attempt Attempt, err error) { r.add(attempt, err, maxTimes) }
-
-func (r *Refusals) add(attempt Attempt, err error, times int) {
+	times := last.Times + 1
+	if ClassOf(err) == Contested {
+		times = maxTimes
+	}
 	backoff := min(minRefusedBackoff<<min(times-1, maxTimes), reconcile.MaxBackoff)
 	r.refusals.Add(attempt, Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}, rememberedFor)
-}
-
-// PutOff records that an attempt was not made, because others like it were refused: it waits as long as one of those.
-// If it was refused itself before, it keeps its own error.
-func (r *Refusals) PutOff(attempt, refused Attempt) {
-	refusal, _ := r.Get(refused)
-	if last, isRefused := r.Get(attempt); isRefused && !last.Untried {
-		refusal.Err = last.Err
-	} else {
-		refusal.Untried = true
-	}
-	r.refusals.Add(attempt, refusal, rememberedFor)
 }
 
 // Get returns the refusal of an attempt, and whether there is one.

@@ -47,34 +47,6 @@ func TestRefusalsBackoff(t *testing.T) {
 	})
 }
 
-// TestRefusalsPutOff: an attempt that is put off with others waits as long as a refused one, but is marked as untried.
-// One that was refused keeps its own error.
-func TestRefusalsPutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, own, others := NewRefusals(), errors.New("its own"), errors.New("of others")
-		other := refusedAttempt
-		other.Name = "another"
-		for _, step := range []struct {
-			isTried bool
-			want    error
-			left    time.Duration
-		}{{false, others, 10 * time.Second}, {false, others, 20 * time.Second}, {true, own, 40 * time.Second},
-			{false, own, 40 * time.Second}, {false, own, 80 * time.Second}} {
-			if step.isTried {
-				r.Add(refusedAttempt, own)
-			} else {
-				r.Add(other, others)
-				r.PutOff(refusedAttempt, other)
-			}
-			if got, _ := r.Get(refusedAttempt); !errors.Is(got.Err, step.want) ||
-				got.Untried != errors.Is(others, step.want) || r.RetryAfter(refusedAttempt) != step.left {
-				t.Errorf("%+v, %s remaining; want %+v", got, r.RetryAfter(refusedAttempt), step)
-			}
-			time.Sleep(step.left)
-		}
-	})
-}
-
 // TestRefusalsForget: nothing is remembered about an owner that is gone.
 func TestRefusalsForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,10 +79,9 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		out:      Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
 	isConfirmed := false
 	for _, action := range actions {
-		due, waiting := w.due(action, p.Changes)
-		w.tellWaiting(waiting)
+		due := w.due(action, p.Changes)
 		if action == plan.Replace && w.out.hasFailed() {
-			w.remind(due) // Nothing is replaced until a sync in which nothing fails.
+			w.reportRefused(due) // Nothing is replaced until a sync in which nothing fails.
 			continue
 		}
 		if len(due) == 0 {
@@ -101,8 +99,8 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
 		begun := s.pool.Each(len(due), w.mayBegin,
-			func(i int) (err error) { written[i], err = w.write(ctx, due[i].Change); return err },
-			func(i int, err error) bool { return w.ended(due[i].Change, written[i], err) })
+			func(i int) (err error) { written[i], err = w.write(ctx, due[i]); return err },
+			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
 		w.conclude(ctx, due[begun:])
 	}
 	if w.out.HasNextTurn() {
@@ -137,27 +135,6 @@ func (w *execution) mayBegin() bool {
 	taken := time.Since(w.began)
 	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
 	return w.out.Stopped == nil && !isTimeUp && !w.batch.isGivenUp()
-}
-
-// ended records the outcome of one change, and reports whether the change was accepted.
-func (w *execution) ended(change *plan.Change, written *corev1.Service, err error) bool {
-	w.writes++
-	isRemoval := change.Action == plan.Delete || change.Action == plan.Retire
-	isGone := isRemoval && apierrors.IsNotFound(err) // The watch lags.
-	if err == nil {
-		err = w.made(change, written)
-	}
-	if err != nil && !isGone {
-		w.failed(change, w.failure(change, err))
-		return false
-	}
-	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0
-	return true
-}
-
-func (w *execution) failure(change *plan.Change, err error) error {
-	return &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name, Node: change.Node,
-		Err: err}
 }
 
 // write makes one change, and returns the Service as the API server has it then.

@@ -26,32 +26,9 @@ import (
 // Slices makes the changes of EndpointSlices with hostnames.
 type Slices struct{ Dependencies }
 
-// contestedSlice is a write of an EndpointSlice that was stored differently than written: something, such as an
-// admission webhook, would change it again. It counts as refused.
-type contestedSlice struct {
-	uid        types.UID
-	want, have plan.SliceSum
-}
-
-func (c *contestedSlice) Error() string { return "something else changes what is written" }
-
-// IsContested reports whether an EndpointSlice was stored differently when it was written as it is wanted now: it is
-// left unchanged for a while.
-func (s *Slices) IsContested(ls *v1alpha1.LocalService, current plan.EndpointSlice, want plan.SliceSum) bool {
-	contested := contestedAttempt(ls, current.GetName())
-	refusal, _ := s.Refusals.Get(contested)
-	c, isContested := errors.AsType[*contestedSlice](refusal.Err)
-	return isContested && s.Refusals.RetryAfter(contested) > 0 && c.uid == current.GetUID() && c.want.Same(want) &&
-		c.have.Same(current.Sum())
-}
-
-// sliceAttempt identifies the write of an EndpointSlice, and contestedAttempt one to have it stored as written.
+// sliceAttempt identifies the write of an EndpointSlice.
 func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
-	return attemptOf(ls, "EndpointSlice/"+name)
-}
-
-func contestedAttempt(ls *v1alpha1.LocalService, name string) Attempt {
-	return attemptOf(ls, "EndpointSlice/"+name+"/contested")
+	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: "EndpointSlice/" + name}
 }
 
 // Refused returns the errors of the changes that the API server refused when they were last tried.
@@ -64,23 +41,9 @@ func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (
 	return refused
 }
 
-// isStored reports whether an EndpointSlice was stored as written, and remembers it if not.
-func (s *Slices) isStored(ls *v1alpha1.LocalService, asked, stored *discoveryv1.EndpointSlice) bool {
-	want, err1 := plan.SumOf(asked)
-	have, err2 := plan.SumOf(stored)
-	// A sum does not have the labels of what Kubernetes manages.
-	isOurs := stored.Labels[discoveryv1.LabelManagedBy] == asked.Labels[discoveryv1.LabelManagedBy]
-	if err1 != nil || err2 != nil || have.Same(want) && isOurs {
-		return true // What cannot be encoded was not sent.
-	}
-	want.Endpoints, have.Endpoints = nil, nil
-	s.Refusals.AddContested(contestedAttempt(ls, stored.Name), &contestedSlice{stored.UID, want, have})
-	return false
-}
-
 // Write makes a change of the names of a LocalService, unless that has to wait after a refusal. It returns how long a
-// refused change has to wait, and whether there is something to report: the change was refused, no longer is, or is
-// contested. Its error is one that may pass.
+// refused change has to wait, and whether there is something to report: the change was refused, or no longer is. Its
+// error is one that may pass.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
@@ -88,15 +51,14 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		return after, false, nil
 	}
 	_, wasRefused := s.Refusals.Get(attempt)
-	asked, written, err := s.write(ctx, ls, change, names)
+	written, err := s.write(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil {
 		s.Refusals.Remove(attempt)
-		if written == nil {
-			return 0, wasRefused, nil
+		if written != nil {
+			s.Observed.Wrote(SliceKey(ls.Namespace, change.Name), s.Caches.HostnameSlices, written.ResourceVersion)
 		}
-		s.Observed.Wrote(SliceKey(ls.Namespace, change.Name), s.Caches.HostnameSlices, written.ResourceVersion)
-		return 0, !s.isStored(ls, asked, written) || wasRefused, nil
+		return 0, wasRefused, nil
 	}
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
@@ -119,8 +81,9 @@ func SliceKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: plan.SourceName(name)}
 }
 
+// write makes a change, and returns the EndpointSlice as the API server has it then, nil if it is deleted.
 func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
-	asked, written *discoveryv1.EndpointSlice, err error) {
+	written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	client := s.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
@@ -130,13 +93,18 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 			_, err = s.live(ctx, names.Published)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		asked = names.Copy(change)
-		written, err = create(ctx, client, asked)
+		asked := names.Copy(change)
+		if written, err = create(ctx, client, asked); err == nil {
+			err = isStored(asked, written)
+		}
 	case plan.Update:
-		asked = names.Copy(change)
+		asked := names.Copy(change)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
+		if err == nil {
+			err = isStored(asked, written)
+		}
 	default:
 		if err = s.confirm(ctx, ls); err == nil {
 			_, err = s.live(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
@@ -148,7 +116,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 			err = s.isGone(ctx, client, change)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		uid, version := change.Current.GetUID(), change.Current.GetResourceVersion()
 		err = client.Delete(ctx, change.Name,
@@ -157,18 +125,20 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 			err = nil // It is gone already.
 		}
 	}
-	if err == nil && written != nil && !isInSight(written, ls.Name) {
-		// The cache would never observe it.
-		err = refuse("it was stored without the label %s, or its owner, by which it is recognized: exempt it from the "+
-			"admission webhook or policy that removes them", v1alpha1.HostnamesLabelKey)
-	}
-	return asked, written, err
+	return written, err
 }
 
-// isInSight reports whether the cache sees an EndpointSlice as a copy of a LocalService.
-func isInSight(slice *discoveryv1.EndpointSlice, localService string) bool {
-	_, isLabelled := slice.Labels[v1alpha1.HostnamesLabelKey]
-	return isLabelled && plan.LocalServiceOfCopy(slice) == localService
+// isStored returns nil if an EndpointSlice was stored as written.
+func isStored(asked, stored *discoveryv1.EndpointSlice) error {
+	want, err1 := plan.SumOf(asked)
+	have, err2 := plan.SumOf(stored)
+	isOurs := stored.Labels[discoveryv1.LabelManagedBy] == asked.Labels[discoveryv1.LabelManagedBy] &&
+		plan.ControllerOf(stored) == plan.ControllerOf(asked)
+	if err1 != nil || err2 != nil || have.Same(want) && isOurs {
+		return nil // What cannot be encoded was not sent.
+	}
+	return refuse("it was stored with other endpoints, labels or owner than were written: exempt it from the " +
+		"admission webhook or policy that changes them")
 }
 
 // isGone returns nil if the source of a copy is gone from the API server: the cache does not see a source that has lost

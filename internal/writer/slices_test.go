@@ -52,7 +52,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 		func(name string) plan.Service { return all[name] })
 	s1 := plan.SliceFromAPI(testobject.SourceSlice(f.names.Source, "s1", "a"))
 	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
-	create, _ := f.names.Change("s1")
+	create := f.names.Change("s1")
 	f.live = f.names.Copy(&create)
 	f.live.UID, f.live.ResourceVersion = "uid-s1-named", "3"
 	current := plan.SliceFromAPI(f.live)
@@ -236,62 +236,25 @@ func TestTerminatingSlice(t *testing.T) {
 	}
 }
 
-// TestContestedSlice: an EndpointSlice that is not stored as it was written stays unchanged for a while, as long as it
-// is the same object and the same content is wanted.
+// TestContestedSlice: an EndpointSlice that is not stored as it was written counts as refused.
 func TestContestedSlice(t *testing.T) {
 	for name, admit := range map[string]func(*discoveryv1.EndpointSlice){
 		"a hostname": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") },
 		"as if it were of Kubernetes": func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 		},
+		"another owner": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "another" },
 	} {
-		t.Run(name, func(t *testing.T) { checkContestedSlice(t, admit) })
-	}
-}
-
-func checkContestedSlice(t *testing.T, admit func(*discoveryv1.EndpointSlice)) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newSlicesFixture(t)
-		f.admit = admit
-		change := f.changes[plan.Update]
-		want := plan.SliceFromAPI(f.live).Sum()
-		stored := f.live.DeepCopy()
-		f.admit(stored)
-		current := plan.SliceFromAPI(stored)
-		if f.slices.IsContested(f.ls, current, want) {
-			t.Error("contested before it was written")
-		}
-		if _, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names); !report || err != nil {
-			t.Errorf("report %t, %v", report, err)
-		}
-		if !f.isObserved() {
-			t.Error("the cache need not observe it")
-		}
-		other := stored.DeepCopy()
-		other.Endpoints[0].Hostname = new("y")
-		recreated := stored.DeepCopy()
-		recreated.UID = "another"
-		newer := f.ls.DeepCopy()
-		newer.Generation++
-		for name, c := range map[string]struct {
-			ls      *v1alpha1.LocalService
-			current plan.EndpointSlice
-			want    plan.SliceSum
-			is      bool
-		}{
-			"as it was stored":    {f.ls, current, want, true},
-			"stored as something": {f.ls, plan.SliceFromAPI(other), want, false},
-			"another is wanted":   {f.ls, current, plan.SliceFromAPI(other).Sum(), false},
-			"another object":      {f.ls, plan.SliceFromAPI(recreated), want, false},
-			"another spec":        {newer, current, want, false},
-		} {
-			if got := f.slices.IsContested(c.ls, c.current, c.want); got != c.is {
-				t.Errorf("%s: %t", name, got)
+		t.Run(name, func(t *testing.T) {
+			f := newSlicesFixture(t)
+			f.admit = admit
+			change := f.changes[plan.Update]
+			again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
+			refused := f.slices.Refused(f.ls, []plan.CopyChange{change})
+			if again < 9*time.Second || !report || err != nil || len(refused) != 1 ||
+				!strings.Contains(refused[0].Error(), "exempt it from the admission webhook") {
+				t.Errorf("again after %s, report %t, %v, refused %v", again, report, err, refused)
 			}
-		}
-		time.Sleep(reconcile.MaxBackoff)
-		if f.slices.IsContested(f.ls, current, want) {
-			t.Error("still contested after the backoff")
-		}
-	})
+		})
+	}
 }

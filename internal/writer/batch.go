@@ -1,0 +1,222 @@
+package writer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
+)
+
+// maxFailures is how many writes of an action in a row may fail before no more are begun. If the API server refuses
+// everything, as beyond a quota, little is tried; if it refuses some, the others are made, because the order is random.
+// Replacements, which delete what serves, stop at the first failure.
+const maxFailures = 10
+
+// batch is the progress of the writes of one action.
+type batch struct {
+	action                   plan.Action
+	accepted, failed, inARow int
+	refused                  []refusedWrite
+}
+
+// refusedWrite is a write that the API server refused, or stored differently.
+type refusedWrite struct {
+	attempt Attempt
+	err     error
+}
+
+func (b *batch) isGivenUp() bool {
+	return b.inARow >= maxFailures || b.action == plan.Replace && b.failed > 0
+}
+
+// contestedError has the names of fields that the API server stored differently than they were written: an admission
+// webhook or policy sets them. It counts as a refusal.
+type contestedError struct{ fields []string }
+
+func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
+
+// attempt identifies the write of a Service, or without a name all writes of an action. What cannot be replaced can
+// perhaps be created later. To adopt a Service is to update its controller.
+func (w *execution) attempt(action plan.Action, name string) Attempt {
+	if action == plan.Adopt {
+		action = plan.Update
+	}
+	return Attempt{Owner: w.ls.UID, Generation: w.ls.Generation, Action: action, Name: name}
+}
+
+// due returns the changes of an action that may be tried now: first those that were never refused, then the others, each
+// in random order. Those that have to wait are reported with their last answer.
+func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {
+	var fresh, refused []*plan.Change
+	kind, _ := w.Refusals.Get(w.attempt(action, ""))
+	reported, waiting := len(w.out.Refused)+len(w.out.Contested), false
+	for i := range changes {
+		change := &changes[i]
+		if change.Action != action {
+			continue
+		}
+		last, isRefused := w.Refusals.Get(w.attempt(action, change.Name))
+		switch left := max(time.Until(last.RetryAt), time.Until(kind.RetryAt)); {
+		case left > 0:
+			waiting = true
+			w.retryIn(left)
+			w.report(last.Err)
+		case isRefused:
+			refused = append(refused, change)
+		default:
+			fresh = append(fresh, change)
+		}
+	}
+	if waiting && reported == len(w.out.Refused)+len(w.out.Contested) {
+		w.report(kind.Err) // Those that were refused are not wanted any more.
+	}
+	if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
+		for _, group := range [][]*plan.Change{fresh, refused} {
+			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		}
+	}
+	return slices.Concat(fresh, refused)
+}
+
+// retryIn records how long a change has to wait. It may have become due a moment ago.
+func (w *execution) retryIn(left time.Duration) {
+	if left = max(left, 1); w.out.RetryAfter == 0 || left < w.out.RetryAfter {
+		w.out.RetryAfter = left
+	}
+}
+
+// ended records the outcome of one change, and reports whether the API server accepted it.
+func (w *execution) ended(change *plan.Change, stored *corev1.Service, err error) bool {
+	w.writes++
+	var contested error
+	hasEffect := true
+	if err == nil && stored != nil {
+		contested, hasEffect = contestedBy(change, stored)
+	}
+	isGone := apierrors.IsNotFound(err) && (change.Action == plan.Delete || change.Action == plan.Retire)
+	if err = cmp.Or(err, contested); err != nil && !isGone && (contested == nil || !hasEffect) {
+		w.failed(change, err)
+		return false
+	}
+	w.Refusals.Remove(w.attempt(change.Action, change.Name))
+	if w.batch.accepted == 0 {
+		w.Refusals.Remove(w.attempt(change.Action, ""))
+	}
+	if contested != nil {
+		w.refuse(change, contested)
+	}
+	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0
+	if !isGone { // Otherwise the watch lags.
+		w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
+	}
+	return true
+}
+
+// contestedBy returns an error if a Service is not stored as it was written, and whether the write has changed anything
+// nevertheless: if not, it is as if it had been refused. What is updated next, after a creation or a replacement, is not
+// contested yet: admission may act on creations only.
+func contestedBy(change *plan.Change, stored *corev1.Service) (err error, hasEffect bool) {
+	fields, needsReplacement := change.Template.Mismatches(stored, change.Node)
+	switch {
+	case len(fields) == 0, change.Action == plan.Create, change.Action == plan.Replace && !needsReplacement:
+		return nil, true
+	case change.Action == plan.Replace:
+		return &contestedError{fields}, false
+	}
+	return &contestedError{fields}, !change.Template.IsUnchanged(change.Current, stored)
+}
+
+// failed records a write that failed.
+func (w *execution) failed(change *plan.Change, err error) {
+	w.batch.failed, w.batch.inARow = w.batch.failed+1, w.batch.inARow+1
+	failure := &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name,
+		Node: change.Node, Err: err}
+	switch ClassOf(err) {
+	case Terminating:
+		w.out.Stopped = ErrNamespaceTerminating
+	case Stale:
+		w.out.Stale = append(w.out.Stale, failure)
+	case Transient:
+		w.out.Failed = append(w.out.Failed, failure)
+	default:
+		w.refuse(change, failure)
+	}
+}
+
+// refuse records a refusal of this sync. The change waits from the end of the batch on.
+func (w *execution) refuse(change *plan.Change, err error) {
+	w.batch.refused = append(w.batch.refused, refusedWrite{w.attempt(change.Action, change.Name), err})
+	w.report(err)
+}
+
+// report adds a refusal of this sync, or of one before, to the outcome.
+func (w *execution) report(err error) {
+	if contested, is := errors.AsType[*contestedError](err); is {
+		w.out.Contested.Insert(contested.fields...)
+	} else if err != nil {
+		w.out.Refused = append(w.out.Refused, err)
+	}
+}
+
+// conclude ends a batch. The rest follows in the next turn, unless most that were tried were refused and none accepted,
+// until the batch was given up or the time was over. Then those of the rest that were refused before count as refused
+// again. If others were never tried, all writes of the action wait.
+func (w *execution) conclude(ctx context.Context, rest []*plan.Change) {
+	if w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted()); w.out.Stopped != nil {
+		return // Nothing is remembered of what is gone, or of another spec.
+	}
+	w.remember(ctx)
+	b := &w.batch
+	w.out.GaveUp = w.out.GaveUp || b.isGivenUp()
+	w.reportRefused(rest)
+	isHopeless := b.accepted == 0 && 2*len(b.refused) > b.failed && (b.isGivenUp() || b.failed == w.writes)
+	if !isHopeless {
+		w.out.More = w.out.More || len(rest) > 0
+		return
+	}
+	for _, change := range rest {
+		waits, err := w.attempt(change.Action, change.Name), error(nil)
+		if last, isRefused := w.Refusals.Get(waits); isRefused {
+			err = last.Err
+		} else {
+			waits, err = w.attempt(b.action, ""), b.refused[len(b.refused)-1].err
+		}
+		if w.Refusals.RetryAfter(waits) == 0 {
+			w.Refusals.Add(waits, err)
+		}
+		w.retryIn(w.Refusals.RetryAfter(waits))
+	}
+}
+
+// remember makes the refused changes of the batch wait, all from the same moment on, so that one sync tries them again.
+func (w *execution) remember(ctx context.Context) {
+	var errs []error
+	for _, r := range w.batch.refused {
+		w.Refusals.Add(r.attempt, r.err)
+		w.retryIn(w.Refusals.RetryAfter(r.attempt))
+		if ClassOf(r.err) != Contested { // The condition is logged when it changes.
+			errs = append(errs, r.err)
+		}
+	}
+	if len(errs) > 0 {
+		klog.FromContext(ctx).Error(errors.New(status.Summarize(errs)), "Services refused, trying again later",
+			"localService", klog.KObj(w.ls), "after", w.out.RetryAfter)
+	}
+}
+
+// reportRefused reports the last answers to changes that are due, and not tried in this turn.
+func (w *execution) reportRefused(due []*plan.Change) {
+	for _, change := range due {
+		last, _ := w.Refusals.Get(w.attempt(change.Action, change.Name))
+		w.report(last.Err)
+	}
+}

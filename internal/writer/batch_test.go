@@ -1,0 +1,217 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+)
+
+func nodeNames(prefix string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s%02d", prefix, i))
+	}
+	return names
+}
+
+// TestRefusedAMomentAgo: a refused write is retried when its backoff is over, and is reported until then. Other writes
+// do not wait for it, and come before it.
+func TestRefusedAMomentAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.refusing(forbidden, "create demo-a")
+		expect := func(when string, out Outcome, got []string, retryAfter time.Duration, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) || len(out.Refused) != 1 || !errors.Is(out.Refused[0], forbidden) ||
+				out.RetryAfter != retryAfter || out.IsComplete() || out.Err(cache.KeyOf(f.ls)) != nil {
+				t.Errorf("%s: %v, want %v; %+v", when, got, want, out)
+			}
+		}
+		out, requests := f.write(f.changes(plan.Create, "a", "b"))
+		expect("at first", out, requests, 10*time.Second, "create demo-a", "create demo-b")
+		time.Sleep(4 * time.Second)
+		out, requests = f.write(f.changes(plan.Create, "a", "c"))
+		expect("a moment later", out, requests, 6*time.Second, "create demo-c")
+		time.Sleep(6 * time.Second)
+		out, requests = f.write(f.changes(plan.Create, "a", "d"))
+		expect("when it is due", out, requests, 20*time.Second, "create demo-d", "create demo-a")
+		time.Sleep(10 * time.Second)
+		out, requests = f.write(f.changes(plan.Create, "a"))
+		expect("with nothing else to do", out, requests, 10*time.Second)
+		f.nextGeneration()
+		out, requests = f.write(f.changes(plan.Create, "a"))
+		expect("for another spec", out, requests, 10*time.Second, "create demo-a")
+		f.refusing(nil)
+		time.Sleep(10 * time.Second)
+		if out, requests = f.write(f.changes(plan.Create, "a")); !out.IsComplete() || len(requests) != 1 {
+			t.Errorf("accepted: %v, %+v", requests, out)
+		}
+		f.refusing(forbidden, "create")
+		out, requests = f.write(f.changes(plan.Create, "a"))
+		expect("refused after a success", out, requests, 10*time.Second, "create demo-a")
+	})
+}
+
+// TestGivenUp: if everything is refused, few writes are tried, and all of that kind wait. Other kinds, and other specs,
+// do not wait. One success ends it.
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 4)
+		f.refusing(forbidden, "create")
+		creations := f.changes(plan.Create, nodeNames("n", 45)...)
+		tried := map[string]bool{}
+		write := func(when string, retryAfter time.Duration, want int, more ...plan.Change) {
+			t.Helper()
+			out, requests := f.write(creations, more)
+			creates := 0
+			for _, request := range requests {
+				if strings.HasPrefix(request, "create") {
+					creates++
+					if tried[request] {
+						t.Errorf("%s: %s comes before those that were never tried", when, request)
+					}
+					tried[request] = true
+				}
+			}
+			if creates != want || len(out.Refused) == 0 || out.More || out.RetryAfter == 0 ||
+				out.RetryAfter > retryAfter || out.Err(cache.KeyOf(f.ls)) != nil || len(more) != len(out.Made) {
+				t.Errorf("%s: %d tried, want %d; want again after %s: %+v", when, creates, want, retryAfter, out)
+			}
+		}
+		write("at first", 10*time.Second, maxFailures)
+		time.Sleep(time.Second)
+		write("a moment later", 9*time.Second, 0)
+		write("beside another kind", 9*time.Second, 0, f.changes(plan.Delete, "old")...)
+		time.Sleep(9 * time.Second)
+		write("when it is due", 20*time.Second, maxFailures)
+		time.Sleep(20 * time.Second)
+		write("when it is due again", 40*time.Second, maxFailures)
+		clear(tried)
+		f.nextGeneration()
+		write("for another spec", 10*time.Second, maxFailures)
+		out, _ := f.write(creations[maxFailures:])
+		if len(out.Refused) != 1 || out.RetryAfter != 10*time.Second {
+			t.Errorf("without those that were refused: %+v", out)
+		}
+		f.refusing(nil)
+		time.Sleep(10 * time.Second)
+		if out, requests := f.write(creations); !out.IsComplete() || len(requests) != len(creations) {
+			t.Errorf("when all are accepted: %d requests, %+v", len(requests), out)
+		}
+		f.refusing(forbidden, "create")
+		clear(tried)
+		write("after a success", 10*time.Second, maxFailures)
+	})
+}
+
+// TestGivenUpOfRefused: if only changes remain that were refused themselves, nothing else waits with them: a node that
+// joins gets its Service at once.
+func TestGivenUpOfRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 4)
+		f.refusing(forbidden, "create demo-n")
+		refused := f.changes(plan.Create, nodeNames("n", 12)...)
+		f.write(refused[:6])
+		f.write(refused[6:])
+		time.Sleep(minRefusedBackoff)
+		f.write(refused)
+		if out, requests := f.write(refused, f.changes(plan.Create, "joined")); len(out.Made) != 1 {
+			t.Errorf("%v, %+v", requests, out)
+		}
+	})
+}
+
+// TestGivenUpOfWhatMayPass: a batch that stopped because the API server does not answer is retried soon.
+func TestGivenUpOfWhatMayPass(t *testing.T) {
+	for _, err := range []error{errors.New("no answer"), conflict} {
+		f := newFixture(t, 4)
+		f.refusing(err, "create")
+		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != maxFailures || len(out.Failed)+len(out.Stale) != maxFailures || out.RetryAfter != 0 ||
+			out.Err(cache.KeyOf(f.ls)) == nil || out.IsComplete() {
+			t.Errorf("%v: %d requests, %+v", err, len(requests), out)
+		}
+		f.refusing(nil)
+		out, requests = f.write(f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != 25 || !out.IsComplete() {
+			t.Errorf("%v, then: %d requests, %+v", err, len(requests), out)
+		}
+	}
+}
+
+// TestGivenUpOfMost: a few other answers among the refusals do not make the API server refuse all the rest, too.
+func TestGivenUpOfMost(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int  // of ten
+		waits  bool // all do
+	}{"few others": {4, true}, "half": {5, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1)
+				var tried atomic.Int64
+				f.answer = func(string, *corev1.Service) error {
+					if tried.Add(1) <= int64(c.others) {
+						return conflict
+					}
+					return forbidden
+				}
+				creations := f.changes(plan.Create, nodeNames("n", 25)...)
+				out, _ := f.write(creations)
+				if len(out.Stale) != c.others || len(out.Refused) != maxFailures-c.others || out.More == c.waits {
+					t.Errorf("at first: %+v", out)
+				}
+				want := 0
+				if !c.waits {
+					want = maxFailures
+				}
+				if _, requests := f.write(creations); len(requests) != want {
+					t.Errorf("a moment later: %d requests, want %d: %v", len(requests), want, requests)
+				}
+			})
+		})
+	}
+}
+
+// TestSlowRefusals: if refusals are so slow that the time of the sync is over before ten of them, the rest waits in the
+// same way, and is not retried at once.
+func TestSlowRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.answer = func(string, *corev1.Service) error {
+			time.Sleep(time.Second)
+			return forbidden
+		}
+		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != 5 || out.More || len(out.Refused) != 5 || out.RetryAfter == 0 {
+			t.Errorf("%v: %+v", requests, out)
+		}
+	})
+}
+
+// TestRefusedAtTheEnd: if only one write of a kind fits into the time of the sync, its refusal says nothing about the
+// others: they are tried in the next turn.
+func TestRefusedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.answer = func(request string, _ *corev1.Service) error {
+			time.Sleep(slowSyncTime - time.Second)
+			if strings.HasPrefix(request, "create") {
+				return forbidden
+			}
+			return nil
+		}
+		out, requests := f.write(f.changes(plan.Delete, "gone"), f.changes(plan.Create, nodeNames("n", 25)...))
+		if len(requests) != 2 || !out.More || len(out.Refused) != 1 {
+			t.Errorf("%v: %+v", requests, out)
+		}
+	})
+}
