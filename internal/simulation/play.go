@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -269,59 +268,4 @@ func (w *world) heal() {
 		}
 	}
 	w.disturb(0, retryTime)
-}
-
-// settle waits until everything is as it should be, which must not take longer than the last retry of a refused write.
-func (w *world) settle() {
-	var found []problem
-	looked := -1
-	for deadline := w.quiet().Add(retryTime); time.Now().Before(deadline); time.Sleep(2 * time.Second) {
-		w.server.mu.Lock()
-		if written := w.server.written; written != looked && time.Now().After(w.quiet().Add(-retryTime)) {
-			looked = written
-			found = problems(w.server)
-		}
-		w.server.mu.Unlock()
-		isDone := looked >= 0 && len(found) == 0 && !w.isRetiring()
-		if isDone || w.guard.hasFailed() {
-			break
-		}
-	}
-	for _, p := range found {
-		w.guard.fail("never: "+p.kind, "%s", p.what)
-	}
-	if left := time.Until(w.quiet()); left > 0 {
-		time.Sleep(left) // What was refused is tried again.
-	}
-}
-
-// isRetiring reports whether a LocalService still has names of its previous mode.
-func (w *world) isRetiring() bool {
-	return slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
-		return meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
-	})
-}
-
-// rest checks that nothing is done when there is nothing to do: in one of four histories for longer.
-func (w *world) rest() {
-	since := time.Now()
-	switch {
-	case w.history.Replicas > 1:
-		time.Sleep(time.Minute) // Each second of an election costs as much as a change.
-	case w.history.Seed%4 > 0:
-		time.Sleep(retryTime) // Most of what is done at rest is done within the longest backoff.
-	default:
-		time.Sleep(10 * time.Minute)
-	}
-	for _, r := range w.replicas {
-		for _, request := range r.endpoint.Requests(since) {
-			// client-go retries events, and ends their series.
-			if !strings.Contains(request.What, " leases") && !strings.Contains(request.What, " events") {
-				w.guard.fail("a request at rest", "%s: %s", r.name, request.What)
-			}
-		}
-	}
-	for _, e := range w.endpoints() {
-		w.guard.checkRate(e)
-	}
 }
