@@ -30,7 +30,7 @@ func (w *world) endpoints() []*Endpoint {
 }
 
 func (w *world) stall(s Step, endpoints ...*Endpoint) {
-	w.disturb(s.For, retryTime)
+	w.delay(s.For)
 	w.guard.excuse(s.For, 0)
 	for _, e := range endpoints {
 		for resource := range e.views {
@@ -42,7 +42,7 @@ func (w *world) stall(s Step, endpoints ...*Endpoint) {
 }
 
 func lag(_ context.Context, w *world, s Step) {
-	w.disturb(time.Hour, retryTime)
+	w.delay(time.Hour)
 	w.guard.excuse(time.Hour, 0)
 	for _, e := range w.endpoints() {
 		e.Lag(s.On, s.For)
@@ -50,8 +50,8 @@ func lag(_ context.Context, w *world, s Step) {
 }
 
 func (w *world) breakWatches(s Step, compact bool) {
-	w.disturb(time.Minute, retryTime)
-	w.guard.excuse(time.Minute, 0) // Reflectors back off.
+	w.disturb(time.Minute, settleTime) // Reflectors back off.
+	w.guard.excuse(time.Minute, 0)
 	for _, e := range w.endpoints() {
 		e.Break(s.On, compact)
 	}

@@ -36,6 +36,9 @@ func Random(seed int) *History {
 		for _, steps := range rapid.SliceOfN(step(d, isCalm), fewest, most).Draw(t, "steps") {
 			h.Steps = append(h.Steps, steps...)
 		}
+		if !isCalm {
+			h.Steps = append(h.Steps, ending(d)...)
+		}
 		return h
 	}).Example(seed)
 }
@@ -49,6 +52,19 @@ func beginning(d *drawing) []Step {
 		}
 	}
 	return out
+}
+
+// ending returns what one of four histories ends with, so that a wait for a cache that backs off is seen: once all else
+// has settled, nodes come and go while a watch stalls, and a backoff since then would go on for long.
+func ending(d *drawing) []Step {
+	if rapid.IntRange(0, 3).Draw(d.T, "end") < 3 {
+		return nil
+	}
+	change := func(after time.Duration) Step {
+		return Step{After: after, Do: d.of("end", "add-node", "remove-node"), On: node(d)}
+	}
+	return []Step{{After: retryTime, Do: "stall", On: watched(d), For: time.Minute}, change(0), change(time.Second),
+		change(time.Second), {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
 }
 
 var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond,

@@ -57,7 +57,8 @@ type world struct {
 
 	mu      sync.Mutex // of the fields below, which every write updates
 	changed time.Time  // when anybody but a replica last wrote
-	quietAt time.Time  // when the controllers have recovered from all faults
+	quietAt time.Time  // when the controllers have recovered from all faults but late watches
+	freshAt time.Time  // when they have recovered from those
 }
 
 // replica is a running program.
@@ -203,9 +204,22 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
+// delay records that watches are late for the time d, or until everything heals. To wait for caches is no failure, so
+// that nothing backs off.
+func (w *world) delay(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := time.Now().Add(d + settleTime); at.After(w.freshAt) {
+		w.freshAt = at
+	}
+}
+
 func (w *world) quiet() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.freshAt.After(w.quietAt) {
+		return w.freshAt
+	}
 	return w.quietAt
 }
 
@@ -267,5 +281,7 @@ func (w *world) heal() {
 			_ = editService(w, Step{On: keyOf(service).String(), How: "release"})
 		}
 	}
-	w.disturb(0, retryTime)
+	w.mu.Lock()
+	w.freshAt = time.Now().Add(settleTime)
+	w.mu.Unlock()
 }

@@ -10,26 +10,31 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// settle waits until everything is as it should be, which must not take longer than the last retry of a refused write.
+// settle waits until everything is as it should be, which must not take longer than the last retry of a refused write,
+// or than a wait for caches if nothing was refused.
 func (w *world) settle() {
 	var found []problem
-	looked := -1
-	for deadline := w.quiet().Add(retryTime); time.Now().Before(deadline); time.Sleep(2 * time.Second) {
+	looked, healed := -1, time.Now()
+	deadline := w.quiet().Add(w.quiet().Sub(healed))
+	for ; time.Now().Before(deadline) || !w.isIdle(); time.Sleep(2 * time.Second) {
 		w.server.mu.Lock()
 		if written := w.server.written; written != looked && time.Now().After(w.quiet().Add(-retryTime)) {
 			looked = written
 			found = problems(w.server)
 		}
 		w.server.mu.Unlock()
-		isDone := looked >= 0 && len(found) == 0 && !w.isRetiring()
-		if isDone || w.guard.hasFailed() {
+		isRetiring := w.isRetiring()
+		if isDone := looked >= 0 && len(found) == 0 && !isRetiring; isDone || w.guard.hasFailed() {
 			break
+		}
+		if isRetiring { // Names of the previous mode stay for a while after all else is in place.
+			deadline = healed.Add(2 * retryTime)
 		}
 	}
 	for _, p := range found {
 		w.guard.fail("never: "+p.kind, "%s", p.what)
 	}
-	if left := time.Until(w.quiet()); left > 0 {
+	if left := max(time.Until(w.quiet()), time.Until(healed.Add(retryTime))); left > 0 {
 		time.Sleep(left) // What was refused is tried again.
 	}
 }
