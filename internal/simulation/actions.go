@@ -48,7 +48,9 @@ var actions = map[string]func(w *world, s Step) error{
 	"add-pod":       addPod,
 	"ready-pod":     readyPod,
 	"complete-pod":  completePod,
-	"remove-pod":    func(w *world, s Step) error { return w.remove(&corev1.Pod{ObjectMeta: metaOf(s.On)}) },
+	"remove-pod":    removePod,
+	"scale":         scaleWorkload,
+	"end-workload":  func(w *world, s Step) error { return w.server.Delete(userName, newWorkload(s), deletion(s.How)) },
 	"quota":         setQuota,
 	"end-namespace": func(w *world, s Step) error { return w.remove(&corev1.Namespace{ObjectMeta: metaOf(s.On)}) },
 	"admission":     setAdmission,
@@ -155,11 +157,15 @@ func spoilLS(w *world, s Step) error {
 }
 
 func deleteLS(w *world, s Step) error {
-	options := metav1.DeleteOptions{}
-	if s.How != "" {
-		options.PropagationPolicy = new(metav1.DeletionPropagation(s.How))
+	return w.server.Delete(userName, &v1alpha1.LocalService{ObjectMeta: metaOf(s.On)}, deletion(s.How))
+}
+
+// deletion returns the options for a propagation policy, "" for the default.
+func deletion(policy string) (options metav1.DeleteOptions) {
+	if policy != "" {
+		options.PropagationPolicy = new(metav1.DeletionPropagation(policy))
 	}
-	return w.server.Delete(userName, &v1alpha1.LocalService{ObjectMeta: metaOf(s.On)}, options)
+	return options
 }
 
 func recreateLS(w *world, s Step) error {
@@ -233,33 +239,29 @@ var serviceEdits = map[string]func(*corev1.Service){
 	"selects":   func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo"} },
 }
 
-// someService returns the Service of a key or, if there is none, another one of its namespace.
-func (w *world) someService(on string) metav1.ObjectMeta {
+// some returns the key of a step if such an object exists or, if there is none, that of another one of its namespace.
+func some[T Object](w *world, on string) metav1.ObjectMeta {
 	key := metaOf(on)
-	if Get[*corev1.Service](w.server, key.Namespace, key.Name) != nil {
-		return key
+	all := slices.DeleteFunc(List[T](w.server), func(object T) bool { return object.GetNamespace() != key.Namespace })
+	isKey := func(object T) bool { return object.GetName() == key.Name }
+	if len(all) > 0 && !slices.ContainsFunc(all, isKey) {
+		key.Name = all[hash(on)%uint64(len(all))].GetName()
 	}
-	all := slices.DeleteFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
-		return s.Namespace != key.Namespace
-	})
-	if len(all) == 0 {
-		return key
-	}
-	return metav1.ObjectMeta{Namespace: key.Namespace, Name: all[hash(on)%uint64(len(all))].Name}
+	return key
 }
 
 // dropService deletes a Service. If that is the Source, the copies of its EndpointSlices stay until its successor has
 // existed for a while.
 func dropService(w *world, s Step) error {
 	w.disturb(overlap, settleTime)
-	return w.remove(&corev1.Service{ObjectMeta: w.someService(s.On)})
+	return w.remove(&corev1.Service{ObjectMeta: some[*corev1.Service](w, s.On)})
 }
 
 func editService(w *world, s Step) error {
 	if s.How == "selects" {
 		w.disturb(overlap, settleTime) // What Kubernetes then publishes is deleted once the Source is old enough.
 	}
-	key := w.someService(s.On)
+	key := some[*corev1.Service](w, s.On)
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
 }
 

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -30,6 +31,9 @@ func (s *APIServer) admit(t *table, by string, object Object) {
 // teamByPolicy is the value that a plug-in gives a label.
 const teamByPolicy = "platform"
 
+// rackByPolicy is the value that a plug-in gives the node label of pods.
+const rackByPolicy = "by-policy"
+
 // plugins are admission plug-ins that change what is written, by name.
 var plugins = map[string]Admission{
 	"sets-affinity": onService(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
@@ -50,6 +54,12 @@ var plugins = map[string]Admission{
 		writes, _ := strconv.Atoi(s.Annotations["writes"])
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "writes", strconv.Itoa(writes+1))
 	}),
+	"sets-rack":   onPod(func(p *corev1.Pod) { p.Labels[rack] = rackByPolicy }),
+	"strips-rack": onPod(func(p *corev1.Pod) { delete(p.Labels, rack) }),
+	"counts-racks": onPod(func(p *corev1.Pod) { // Each write has an effect.
+		p.Labels[rack] = rackByPolicy
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "writes", time.Now().String())
+	}),
 	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
 	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),
 	"strips-hostname": onSlice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }),
@@ -64,6 +74,15 @@ func onService(change func(*corev1.Service)) Admission {
 	return func(object Object) {
 		if service, ok := object.(*corev1.Service); ok {
 			change(service)
+		}
+	}
+}
+
+// onPod is for labels of pods. All pods here have some.
+func onPod(change func(*corev1.Pod)) Admission {
+	return func(object Object) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			change(pod)
 		}
 	}
 }

@@ -158,6 +158,9 @@ func (e *Endpoint) latency(r *request) time.Duration {
 func (e *Endpoint) serve(r *request) *http.Response {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
+	for _, observe := range e.server.requests {
+		observe(e.name, r)
+	}
 	var object Object
 	var err error
 	code, dryRun := http.StatusOK, r.query.Get("dryRun") != ""

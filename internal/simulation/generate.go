@@ -119,6 +119,11 @@ func pod(d *drawing) string {
 	return d.of("namespace", "a", "a", "a", "b") + "/p" + d.of("pod", "0", "1", "2", "3")
 }
 
+// workload is a ReplicaSet or a CloneSet.
+func workload(d *drawing) string {
+	return d.of("namespace", "a", "a", "a", "b") + "/" + d.of("workload", "w0", "w0", "w1", "c0")
+}
+
 func spec(d *drawing) string { return d.of("spec", slices.Sorted(maps.Keys(specs))...) }
 
 // kind is a kind of step, by its name.
@@ -162,6 +167,8 @@ func runPod(d *drawing) Step {
 }
 
 var (
+	scale = do("scale", workload, "0", "1", "2", "3", "1,selects", "2,selects", "2,exists", "1,stale", "2,stale",
+		"3,stale")
 	relabel  = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=")
 	switches = do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation")
 )
@@ -182,7 +189,8 @@ var often = []kind{
 	spoil, spoil, spoil, spoil,
 	do("edit-slice", local, "labels", "owner", "endpoints"), do("drop-slice", local),
 	{"add-pod", runPod}, {"add-pod", runPod}, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod),
-	do("complete-pod", pod), do("restart", nothing), do("quota", quotas, "", "", "2", "5"),
+	do("complete-pod", pod), scale, scale, scale, do("end-workload", workload, "", "Orphan", "Foreground"),
+	do("restart", nothing), do("quota", quotas, "", "", "2", "5"),
 }
 
 var durations = []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, 2 * time.Minute}
@@ -202,7 +210,8 @@ var faulty = []kind{
 	{"crash", crashes}, {"crash", crashes}, {"lag", lags}, do("break", watched), do("compact", watched),
 	{"pause", func(d *drawing) Step { return lasting(d, Step{Do: "pause"}) }},
 	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone",
-		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "", "", ""),
+		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "sets-rack",
+		"strips-rack", "counts-racks", "", "", ""),
 	do("end-namespace", func(*drawing) string { return "b" }),
 }
 
@@ -218,7 +227,7 @@ func lags(d *drawing) Step {
 func fails(d *drawing) Step {
 	on := d.of("requests", "create,services", "create,services", "patch,services", "delete,services",
 		"update,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
-		"update,endpointslices", "patch,pods", "create,services,n1", "create,events", "")
+		"update,endpointslices", "patch,pods", "get,replicasets", "create,services,n1", "create,events", "")
 	return lasting(d, Step{Do: "fail", On: on, How: d.of("outcome", outcomes...)})
 }
 

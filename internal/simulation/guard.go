@@ -27,6 +27,7 @@ type guard struct {
 	allowed       int // creations and deletions of a name, more than changes ask for
 
 	events []time.Time // of the last minute
+	pods   podLabels
 
 	names map[types.NamespacedName]*demand
 	// traces are the last creations and deletions of Services by replicas.
@@ -59,11 +60,12 @@ type demand struct {
 const mostMistaken = 10
 
 func newGuard(server *APIServer, story *story) *guard {
-	g := &guard{server: server, story: story, names: map[types.NamespacedName]*demand{},
+	g := &guard{server: server, story: story, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
 		traces: map[types.NamespacedName]trace{}, seen: map[string]bool{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
 	server.ObserveRefusals(g.refused)
+	server.ObserveRequests(g.requested)
 	return g
 }
 
@@ -158,6 +160,8 @@ func (g *guard) look(w Write) {
 	switch w.Resource {
 	case "localservices", "nodes", "services":
 		g.update(w)
+	case "pods", "replicasets", "clonesets":
+		g.followPods(w)
 	}
 	isSource := w.Resource == "services" && strings.Contains(w.Key.Name, "-hostnames-")
 	if w.By == userName && (isSource || w.Resource == "endpointslices") {

@@ -44,14 +44,6 @@ func (g *guard) isSameBut(w Write, without func(Object)) bool {
 	return apiequality.Semantic.DeepEqual(before, after)
 }
 
-func (g *guard) judgePod(w Write) {
-	isLabel := w.Verb() == "update" && g.isSameBut(w, func(o Object) { delete(o.GetLabels(), rack) })
-	if pod, ok := w.After.(*corev1.Pod); !ok || !isLabel ||
-		pod.Labels[rack] != naming.NodeLabelValue(pod.Spec.NodeName) {
-		g.fail("a pod was changed other than by its node label", "%s: %s", w.By, &w)
-	}
-}
-
 // isOfPair reports whether a Service that was created is one of the two of mode Hostnames, of which the other exists:
 // then both are kept, also while no node is selected.
 func (g *guard) isOfPair(w Write) bool {

@@ -24,8 +24,8 @@ const (
 	maxEndpoints = 2
 )
 
-// manage does, until stop is closed, what kube-controller-manager and kubelets do: garbage collection, EndpointSlices,
-// the content of namespaces that are being deleted, and the end of pods.
+// manage does, until stop is closed, what kube-controller-manager, the scheduler and kubelets do: garbage collection,
+// EndpointSlices, the content of namespaces that are being deleted, the pods of workloads, and the end of pods.
 func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 	for round := 0; ; round++ {
 		s.mu.Lock()
@@ -35,6 +35,7 @@ func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 			s.collectGarbage()
 			s.publishEndpoints()
 			s.emptyNamespaces()
+			s.runWorkloads()
 			s.endPods()
 			if s.version == before {
 				break
@@ -75,8 +76,8 @@ func (s *APIServer) hasTerminatingPods() bool {
 	return slices.ContainsFunc(List[*corev1.Pod](s), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
-// collected are the resources whose objects have owners here.
-var collected = []string{"services", "endpointslices", "localservices"}
+// collected are the resources whose objects have owners here, or are owners.
+var collected = []string{"services", "endpointslices", "localservices", "pods", "replicasets", "clonesets"}
 
 // collectGarbage deletes what has lost all of its owners, and carries out the propagation policies of deletions.
 func (s *APIServer) collectGarbage() {

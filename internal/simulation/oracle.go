@@ -74,7 +74,9 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		default:
 			o.checkService(ls, service, node)
-			ready += min(len(o.answering(ls, node)), 1)
+			if slices.ContainsFunc(o.answering(ls, node), isLabelled) {
+				ready++
+			}
 		}
 	}
 	nodes, services := len(names), len(names)-conflicts
@@ -172,15 +174,5 @@ func (o *oracle) checkInvalid(ls *v1alpha1.LocalService) {
 		ready.ObservedGeneration != ls.Generation || ls.Status.ObservedGeneration != ls.Generation ||
 		!meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionStalled) {
 		o.fail("an invalid spec is not reported", "%s: %v", ls.Name, toFields(ls)["status"])
-	}
-}
-
-// checkPod checks that a pod has its node label if a LocalService needs that.
-func (o *oracle) checkPod(pod *corev1.Pod) {
-	isNeeded := slices.ContainsFunc(o.locals, func(ls *v1alpha1.LocalService) bool {
-		return modeOf(ls) == v1alpha1.ModeServices && !isInvalid(&ls.Spec) && selects(ls, pod)
-	})
-	if isNeeded && isPublished(pod) && pod.Labels[rack] != naming.NodeLabelValue(pod.Spec.NodeName) {
-		o.fail("a pod without its node label", "%s: %v on %s", pod.Name, pod.Labels, pod.Spec.NodeName)
 	}
 }

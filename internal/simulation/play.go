@@ -114,6 +114,10 @@ func (w *world) note(write Write) {
 		w.changed = time.Now()
 		w.mu.Unlock()
 	}
+	pod, _ := write.Before.(*corev1.Pod)
+	if passed, _ := write.After.(*corev1.Pod); pod != nil && passed != nil && isPassed(pod, passed) {
+		w.disturb(0, relabelTime) // Its previous controller may have been a reason not to label it.
+	}
 	before, _ := write.Before.(*v1alpha1.LocalService)
 	after, _ := write.After.(*v1alpha1.LocalService)
 	if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {

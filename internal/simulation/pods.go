@@ -42,9 +42,13 @@ func readyPod(w *world, s Step) error {
 }
 
 func completePod(w *world, s Step) error {
-	key := metaOf(s.On)
+	key := some[*corev1.Pod](w, s.On)
 	return Update(w.server, kubeletName, key.Namespace, key.Name, func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodSucceeded
 		setReady(pod, false)
 	}, "status")
+}
+
+func removePod(w *world, s Step) error {
+	return w.remove(&corev1.Pod{ObjectMeta: some[*corev1.Pod](w, s.On)})
 }

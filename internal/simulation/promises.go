@@ -95,7 +95,9 @@ func (g *guard) checkOverlap(w Write, service *corev1.Service) {
 	for name, named := range s.names(ls) {
 		key := types.NamespacedName{Namespace: ls.Namespace, Name: name}
 		answering := slices.DeleteFunc(s.answering(ls, node+named), func(pod *corev1.Pod) bool {
-			return time.Since(pod.CreationTimestamp.Time) < overlap+reaction
+			// The new name reaches a pod only by its label, which may have to stay, or have had to until a moment ago.
+			isOut := named != "" && (s.keepsLabel(pod) || time.Since(g.pods.passed[pod.UID]) < relabelTime)
+			return isOut || time.Since(pod.CreationTimestamp.Time) < overlap+reaction
 		})
 		d := g.demandOf(key)
 		edited := g.edited[keyOf(ls)]

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -54,6 +55,10 @@ var resources = []definition{
 		newObject: func() Object { return &corev1.Node{} }},
 	{name: "pods", kind: corev1.SchemeGroupVersion.WithKind("Pod"),
 		newObject: func() Object { return &corev1.Pod{} }, prepareCreate: createPod},
+	{name: "replicasets", kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
+		newObject: func() Object { return &appsv1.ReplicaSet{} }, prepareCreate: createWorkload},
+	{name: "clonesets", kind: cloneSetKind,
+		newObject: func() Object { return &cloneSet{} }, prepareCreate: createWorkload},
 	{name: "namespaces", kind: corev1.SchemeGroupVersion.WithKind("Namespace"),
 		newObject: func() Object { return &corev1.Namespace{} }, prepareCreate: createNamespace},
 	{name: "resourcequotas", kind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"),

@@ -23,6 +23,9 @@ func (w *world) settle() {
 			found = problems(w.server)
 		}
 		w.server.mu.Unlock()
+		if time.Since(healed) > relabelTime && w.history.Replicas == 1 && !w.guard.isSlow() {
+			w.checkLabels(found)
+		}
 		isRetiring := w.isRetiring()
 		if isDone := looked >= 0 && len(found) == 0 && !isRetiring; isDone || w.guard.hasFailed() {
 			break
@@ -36,6 +39,15 @@ func (w *world) settle() {
 	}
 	if left := max(time.Until(w.quiet()), time.Until(healed.Add(retryTime))); left > 0 {
 		time.Sleep(left) // What was refused is tried again.
+	}
+}
+
+// checkLabels checks that the node labels of pods are right sooner than all else.
+func (w *world) checkLabels(found []problem) {
+	for _, p := range found {
+		if p.kind == unlabelled {
+			w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", relabelTime, p.what)
+		}
 	}
 }
 
@@ -57,10 +69,12 @@ func (w *world) rest() {
 	default:
 		time.Sleep(10 * time.Minute)
 	}
+	reads := w.readsAtRest(time.Since(since))
 	for _, r := range w.replicas {
 		for _, request := range r.endpoint.Requests(since) {
 			// client-go retries events, and ends their series.
-			if !strings.Contains(request.What, " leases") && !strings.Contains(request.What, " events") {
+			if reads[request.What]--; reads[request.What] < 0 && !strings.Contains(request.What, " leases") &&
+				!strings.Contains(request.What, " events") {
 				w.guard.fail("a request at rest", "%s: %s", r.name, request.What)
 			}
 		}

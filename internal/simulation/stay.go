@@ -20,7 +20,7 @@ func (s *snapshot) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) b
 	_, isWanted := s.names(ls)[service.Name]
 	return isWanted || s.isKept(ls, service) ||
 		modeOfService(ls.Name, service.Name) != modeOf(ls) &&
-			(s.isTaken(ls) || s.hasOwnPods(ls) || s.hasNoNames(ls) && !s.selectsNothing(ls))
+			(s.isTaken(ls) || s.hasOwnPods(ls) || s.hasUnreachable(ls) || s.hasNoNames(ls) && !s.selectsNothing(ls))
 }
 
 // hasNoNames reports whether no node has a name, because the cluster has no node, or none has the groupBy label.

@@ -41,6 +41,7 @@ type APIServer struct {
 	isLenient bool // stores what the CustomResourceDefinition refuses, and an older one accepted
 	observers []func(Write)
 	refusals  []func(Refused)
+	requests  []func(by string, r *request)
 	changed   chan struct{} // closed at the next write that concerns the cluster's own controllers
 }
 
@@ -116,6 +117,12 @@ func (s *APIServer) Observe(observer func(Write)) { s.observers = append(s.obser
 // ObserveRefusals calls observer after each write that was refused, as Observe does.
 func (s *APIServer) ObserveRefusals(observer func(Refused)) {
 	s.refusals = append(s.refusals, observer)
+}
+
+// ObserveRequests calls observer before each request of a replica that is carried out, as Observe does. Those that fail
+// because of a fault are not.
+func (s *APIServer) ObserveRequests(observer func(by string, r *request)) {
+	s.requests = append(s.requests, observer)
 }
 
 // Get returns a copy of an object, nil if there is none.

@@ -34,6 +34,12 @@ const memorable = 30 * time.Minute
 
 // forget deletes the rest, too. Then the replicas must not remember anything about it for long.
 func (w *world) forget() {
+	w.server.mu.Lock()
+	all := workloads(w.server)
+	w.server.mu.Unlock()
+	for _, workload := range all {
+		_ = w.remove(workload)
+	}
 	for _, pod := range List[*corev1.Pod](w.server) {
 		_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	}

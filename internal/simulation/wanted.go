@@ -27,7 +27,9 @@ type snapshot struct {
 	pods     []*corev1.Pod
 	services map[types.NamespacedName]*corev1.Service
 	slices   []*discoveryv1.EndpointSlice
-	wanted   map[types.NamespacedName][]want
+	// workloads are what controls pods.
+	workloads []Object
+	wanted    map[types.NamespacedName][]want
 }
 
 // want is a Service that a LocalService wants: for a node or, in mode Hostnames, for none.
@@ -40,7 +42,8 @@ type want struct {
 func newSnapshot(server *APIServer) *snapshot {
 	s := &snapshot{locals: list[*v1alpha1.LocalService](server), nodes: list[*corev1.Node](server),
 		pods: list[*corev1.Pod](server), slices: list[*discoveryv1.EndpointSlice](server),
-		services: map[types.NamespacedName]*corev1.Service{}, wanted: map[types.NamespacedName][]want{}}
+		services: map[types.NamespacedName]*corev1.Service{}, wanted: map[types.NamespacedName][]want{},
+		workloads: workloads(server)}
 	s.locals = slices.DeleteFunc(s.locals, func(ls *v1alpha1.LocalService) bool { return ls.DeletionTimestamp != nil })
 	for _, service := range list[*corev1.Service](server) {
 		s.services[keyOf(service)] = service
