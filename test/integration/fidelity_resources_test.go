@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -155,6 +156,17 @@ var pods = target[*corev1.Pod, *corev1.PodList]{
 	verbs:    []string{"label", "label", "label", "get", "list", "create"},
 	names:    []string{"a", "a", "b"},
 	contents: specs("nodeName: node, terminationGracePeriodSeconds: 0, containers: [{name: app, image: app}]"),
+}
+
+var replicaSets = target[*appsv1.ReplicaSet, *appsv1.ReplicaSetList]{
+	kind: appsv1.SchemeGroupVersion.WithResource("replicasets"),
+	client: func(s *side, namespace string) client[*appsv1.ReplicaSet, *appsv1.ReplicaSetList] {
+		return s.kube.AppsV1().ReplicaSets(namespace)
+	},
+	verbs: []string{"create", "label", "get"},
+	names: []string{"a", "a", "b"},
+	contents: specs("selector: {matchLabels: {app: demo}}, template: {metadata: {labels: {app: demo}}, " +
+		"spec: {containers: [{name: app, image: app}]}}"),
 }
 
 // pods makes requests of pods, which need a service account.

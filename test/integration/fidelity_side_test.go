@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,6 +130,8 @@ func (s *side) plain(value any, was known) any {
 	switch object.(type) {
 	case *corev1.Pod: // Other plug-ins and defaults change much of it, which is no matter for its labels.
 		return map[string]any{"metadata": meta}
+	case *appsv1.ReplicaSet: // The defaults of its template are no matter for its selector.
+		return map[string]any{"metadata": meta, "selector": out["spec"].(map[string]any)["selector"]}
 	case *corev1.Service:
 		s.numberAllocated(uid, out["spec"].(map[string]any))
 	}

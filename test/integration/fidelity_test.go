@@ -64,6 +64,7 @@ func TestSimulationIsTrue(t *testing.T) {
 		"locals-2":   func(p *pair) { p.askAll(150, randomLocal) },
 		"leases":     func(p *pair) { p.askAll(80, leases.random) },
 		"pods":       func(p *pair) { p.pods() },
+		"workloads":  func(p *pair) { p.askAll(40, replicaSets.random) },
 		"quota":      func(p *pair) { p.quota() },
 		"watches":    func(p *pair) { p.watches() },
 	} {
