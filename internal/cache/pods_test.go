@@ -20,7 +20,7 @@ func TestPodsOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCachesOf(t, kubefake.NewClientset(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u"},
-			Spec: corev1.PodSpec{NodeName: "a"}}),
+			Spec:       corev1.PodSpec{NodeName: "a"}}),
 			dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 		p, changes := c.Pods, 0
 		p.OnChange(func(before, after *Pod) { changes++ })

@@ -258,17 +258,17 @@ func isNotPermitted(err error) bool {
 		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
 }
 
-// Changed returns the conditions that differ from those before. Numbers in a message do not count where the API server,
-// or what others do, changes them all the time.
+// Changed returns the conditions whose status or reason differs from before. A message alone may change with every
+// Service, or with every answer of the API server.
 func Changed(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, condition.Type)
 		return old != nil && old.Status == condition.Status &&
-			(isInPlace(old) && isInPlace(&condition) || old.Reason == condition.Reason && sameMessage(old, &condition))
+			(old.Reason == condition.Reason || isInPlace(old) && isInPlace(&condition))
 	})
 }
 
-// isInPlace reports whether only pods change the reason and the message, which say how many of the names answer.
+// isInPlace reports whether only pods change the reason, which says whether any of the names answers.
 func isInPlace(c *metav1.Condition) bool {
 	switch c.Reason {
 	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace, v1alpha1.ReasonNoPodsReady:
@@ -277,26 +277,7 @@ func isInPlace(c *metav1.Condition) bool {
 	return false
 }
 
-func sameMessage(a, b *metav1.Condition) bool {
-	switch a.Reason {
-	case v1alpha1.ReasonWriteFailed: // It does not matter which Services were tried, and how many.
-		return causes(a.Message).Equal(causes(b.Message))
-	case v1alpha1.ReasonNoNodesSelected, v1alpha1.ReasonChangingMode:
-		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
-	}
-	return a.Message == b.Message
-}
-
-func withoutNumbers(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, s)
-}
-
-// Warnings returns the conditions that have begun to need attention, or have changed while they do.
+// Warnings returns the conditions that have begun to need attention, or need it for another reason.
 func Warnings(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(Changed(before, after), func(c metav1.Condition) bool { return !needsAttention(&c) })
 }

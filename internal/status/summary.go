@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
@@ -105,29 +102,6 @@ func cause(err error) string {
 	return e.what() + ": " + reason
 }
 
-var (
-	// single matches where Summarize names the one object whose write failed, and counted where it counts several.
-	single  = regexp.MustCompile(`^1 write failed: ([a-z]+ [A-Za-z]+) [^ /]*/([^ ]+): `)
-	counted = regexp.MustCompile(`[0-9]+ (writes failed: |× )`)
-)
-
-// causes returns the causes in a message of Summarize, without objects and numbers.
-func causes(message string) sets.Set[string] {
-	if one := single.FindStringSubmatch(message); one != nil {
-		message = one[1] + ": " + rename(message[len(one[0]):], one[2], elided)
-	}
-	all := sets.Set[string]{}
-	for cause := range strings.SplitSeq(counted.ReplaceAllString(message, ""), "; ") {
-		if !strings.HasSuffix(cause, moreCauses) {
-			all.Insert(withoutNumbers(cause))
-		}
-	}
-	return all
-}
-
-// moreCauses ends a message that does not have all causes.
-const moreCauses = " more causes"
-
 // Summarize groups failed writes by cause and counts them, sorted by cause. For a single one, it names the Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
@@ -147,7 +121,7 @@ func Summarize(errs []error) string {
 		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], truncate(c, causeLength)))
 	}
 	if more := len(causes) - causesInMessage; more > 0 {
-		parts = append(parts, fmt.Sprint(more, moreCauses))
+		parts = append(parts, fmt.Sprintf("%d more causes", more))
 	}
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestWarnings: a condition that begins to need attention, or changes while it does, causes an event. Changed numbers
-// do not.
+// TestWarnings: a condition that begins to need attention, or needs it for another reason, causes an event. Another
+// message does not.
 func TestWarnings(t *testing.T) {
 	ready := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason,
@@ -29,27 +29,11 @@ func TestWarnings(t *testing.T) {
 	}{
 		"fails":      {metav1.Condition{}, ready(v1alpha1.ReasonWriteFailed, "x"), true},
 		"is writing": {metav1.Condition{}, ready(v1alpha1.ReasonWritingServices, "x"), false},
-		"fails as before": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
-			ready(v1alpha1.ReasonWriteFailed, "4 × x"), false},
-		"fails more often": {ready(v1alpha1.ReasonWriteFailed, "9 × x"),
-			ready(v1alpha1.ReasonWriteFailed, "10 × x"), false},
-		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
-			ready(v1alpha1.ReasonWriteFailed, "3 × y"), true},
-		"fails for another Service": {
-			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-a: no"),
-			ready(v1alpha1.ReasonWriteFailed, "1 write failed: replace Service default/demo-b: no"), false},
-		"fails for several Services": {
-			ready(v1alpha1.ReasonWriteFailed, "1 write failed: create Service default/demo-a: no"),
-			ready(v1alpha1.ReasonWriteFailed, "12 writes failed: 12 × create Service: no"), false},
-		"fails for several Services that the answer names": {
-			ready(v1alpha1.ReasonWriteFailed, `1 write failed: create Service default/demo-a: services "demo-a" no`),
-			ready(v1alpha1.ReasonWriteFailed, `2 writes failed: 2 × create Service: services "…" no`), false},
-		"fails for several reasons": {
-			ready(v1alpha1.ReasonWriteFailed, "2 writes failed: 2 × create Service: no"),
-			ready(v1alpha1.ReasonWriteFailed,
-				"2 writes failed: 1 × create Service: no; 1 × update Service: no"), true},
-		"another name is taken":  {conflicted("demo-node1"), conflicted("demo-node2"), true},
-		"the same name is taken": {conflicted("demo-node1"), conflicted("demo-node1"), false},
+		"fails in other words": {ready(v1alpha1.ReasonWriteFailed, "3 × x"),
+			ready(v1alpha1.ReasonWriteFailed, "4 × y"), false},
+		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "x"),
+			ready(v1alpha1.ReasonInvalidSpec, "x"), true},
+		"another name is taken": {conflicted("demo-node1"), conflicted("demo-node2"), false},
 		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonManyEnvironmentVariables, "1"),
 			true},
 	} {

@@ -24,9 +24,9 @@ func TestWriteContested(t *testing.T) {
 		first []string
 		isSet bool // at once
 	}{
-		plan.Create:  {[]string{"create demo-a", "create demo-b"}, false},
-		plan.Adopt:   {[]string{"patch demo-a", "patch demo-b"}, true},
-		plan.Update:  {[]string{"patch demo-a", "patch demo-b"}, true},
+		plan.Create: {[]string{"create demo-a", "create demo-b"}, false},
+		plan.Adopt:  {[]string{"patch demo-a", "patch demo-b"}, true},
+		plan.Update: {[]string{"patch demo-a", "patch demo-b"}, true},
 		plan.Replace: {[]string{"try demo-a", "delete demo-a", "create demo-a", "try demo-b",
 			"delete demo-b", "create demo-b"}, false},
 	} {
