@@ -32,25 +32,19 @@ type hostnamesController struct {
 	syncStatus func(localService types.NamespacedName)
 }
 
-func newHostnamesController(deps app.Dependencies) (*hostnamesController, error) {
-	writers := writersOf(deps)
+func newHostnamesController(deps app.Dependencies, writers writer.Dependencies,
+	syncStatus func(localService types.NamespacedName)) (*hostnamesController, error) {
 	c := &hostnamesController{
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
 		copies:       &writer.Slices{Dependencies: writers},
+		syncStatus:   syncStatus,
 	}
 	c.loop = reconcile.New("hostnames", deps.Clock, c.sync)
 	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
 		c.caches.Services.OnChange(c.serviceChanged),
 		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
-}
-
-// writersOf returns what the writers of a controller are made with.
-func writersOf(deps app.Dependencies) writer.Dependencies {
-	return writer.Dependencies{Kube: deps.Kube, Client: deps.Client, Metadata: deps.Metadata, Caches: deps.Caches,
-		Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: deps.Recorder.Record,
-		Shuffle: deps.Shuffle}
 }
 
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {

@@ -201,7 +201,7 @@ func TestHostnamesAllocations(t *testing.T) {
 			for i := range slices {
 				w.publish(fmt.Sprint(i), "a")
 			}
-			c, err := newHostnamesController(w.deps)
+			c, err := newHostnamesController(w.deps, newWriters(w.deps), nil)
 			if err != nil {
 				w.t.Fatal(err)
 			}

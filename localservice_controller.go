@@ -46,26 +46,20 @@ type localServiceController struct {
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
-	copies       *writer.Slices // of the hostnames controller: it knows which writes of EndpointSlices were refused
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
 	nodeWaits *metrics.Waits
 }
 
-func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*localServiceController, error) {
-	// Refusals are shared, because the status reports those of both controllers. Observed is not, because an
-	// EndpointSlice and a LocalService may have the same key.
-	dependencies := copies.Dependencies
-	dependencies.Observed = cache.NewObserved()
+func newLocalServiceController(deps app.Dependencies, writers writer.Dependencies) (*localServiceController, error) {
 	c := &localServiceController{
 		recorder:     deps.Recorder,
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		caches:       deps.Caches,
-		observed:     dependencies.Observed,
-		services:     writer.NewServices(dependencies, deps.Options.WriteConcurrency),
-		copies:       copies,
-		statuses:     &writer.Statuses{Dependencies: dependencies},
+		observed:     writers.Observed,
+		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
+		statuses:     &writer.Statuses{Dependencies: writers},
 		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
@@ -215,9 +209,6 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	}
 	ls = c.withStatus(ls)
 	failed := slices.Concat(outcome.Refused, outcome.Failed)
-	if p.IsHostnames {
-		failed = append(failed, c.copies.Refused(ls, p.Copies.Changes)...)
-	}
 	report := status.Report{Plan: *p, Stored: outcome.Stored(), Unfinished: !outcome.IsComplete(),
 		HasNextTurn: outcome.HasNextTurn(), Failed: failed, Contested: outcome.Contested}
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {

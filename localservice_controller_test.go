@@ -13,7 +13,6 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
-	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -57,7 +56,7 @@ func (f *fixture) startLocalServices() (stop func()) {
 
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
-	c, err := newLocalServiceController(f.deps, &writer.Slices{Dependencies: writersOf(f.deps)})
+	c, err := newLocalServiceController(f.deps, newWriters(f.deps))
 	if err != nil {
 		f.t.Fatal(err)
 	}

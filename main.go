@@ -15,6 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 )
 
 func main() {
@@ -50,12 +52,19 @@ type controllers struct {
 }
 
 func makeControllers(deps app.Dependencies) (*controllers, error) {
-	c, errs := &controllers{options: deps.Options}, [3]error{}
-	c.hostnames, errs[0] = newHostnamesController(deps)
-	c.localServices, errs[1] = newLocalServiceController(deps, c.hostnames.copies)
-	c.pods, errs[2] = newPodController(deps)
-	c.hostnames.syncStatus = c.localServices.loop.Add
-	return c, errors.Join(errs[:]...)
+	writers := newWriters(deps)
+	localServices, err1 := newLocalServiceController(deps, writers)
+	hostnames, err2 := newHostnamesController(deps, writers, localServices.loop.Add)
+	pods, err3 := newPodController(deps)
+	return &controllers{localServices, hostnames, pods, deps.Options}, errors.Join(err1, err2, err3)
+}
+
+// newWriters returns what Services, EndpointSlices and statuses are written with. Refusals of EndpointSlices are in the
+// status of their LocalService, too.
+func newWriters(deps app.Dependencies) writer.Dependencies {
+	return writer.Dependencies{Kube: deps.Kube, Client: deps.Client, Metadata: deps.Metadata, Caches: deps.Caches,
+		Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: deps.Recorder.Record,
+		Shuffle: deps.Shuffle}
 }
 
 // newControllers makes the controllers, and returns a function that runs them until its context is done.

@@ -106,6 +106,9 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	if w.out.HasNextTurn() {
 		w.out.Failed, w.out.Stale = nil, nil // It tries them again.
 	}
+	if p.IsHostnames {
+		w.out.Refused = append(w.out.Refused, s.refusedCopies(ls, p.Copies.Changes)...)
+	}
 	return w.out
 }
 

@@ -31,10 +31,11 @@ func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: "EndpointSlice/" + name}
 }
 
-// Refused returns the errors of the changes that the API server refused when they were last tried.
-func (s *Slices) Refused(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
+// refusedCopies returns the errors of the changes of EndpointSlices that the API server refused when they were last
+// tried.
+func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
-		if last, isRefused := s.Refusals.Get(sliceAttempt(ls, changes[i].Name)); isRefused {
+		if last, isRefused := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); isRefused {
 			refused = append(refused, last.Err)
 		}
 	}

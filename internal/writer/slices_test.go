@@ -169,7 +169,7 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 	f.t.Helper()
 	change := f.changes[action]
 	_, report, err := f.slices.Write(f.t.Context(), f.ls, &change, f.names)
-	refused := f.slices.Refused(f.ls, []plan.CopyChange{change})
+	refused := f.slices.refusedCopies(f.ls, []plan.CopyChange{change})
 	outcome := ""
 	switch {
 	case len(refused) > 0:
@@ -205,7 +205,7 @@ func TestRefusedSlice(t *testing.T) {
 		expect := func(when string, wantAgain time.Duration, wantReport bool, wantRequests, wantRefused int) {
 			t.Helper()
 			again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-			requests, refused := f.took(), f.slices.Refused(f.ls, []plan.CopyChange{change, {Name: "other"}})
+			requests, refused := f.took(), f.slices.refusedCopies(f.ls, []plan.CopyChange{change, {Name: "other"}})
 			if wantAgain > 0 && again != wantAgain || report != wantReport || err != nil ||
 				len(requests) != wantRequests || len(refused) != wantRefused {
 				t.Errorf("%s: again after %s, report %t, %v, %v, %v", when, again, report, err, requests, refused)
@@ -231,7 +231,7 @@ func TestTerminatingSlice(t *testing.T) {
 	answer("create", terminatingError())(f)
 	change := f.changes[plan.Create]
 	again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-	if again < time.Minute || report || err != nil || len(f.slices.Refused(f.ls, []plan.CopyChange{change})) > 0 {
+	if again < time.Minute || report || err != nil || len(f.slices.refusedCopies(f.ls, []plan.CopyChange{change})) > 0 {
 		t.Errorf("again after %s, report %t, %v", again, report, err)
 	}
 }
@@ -250,7 +250,7 @@ func TestContestedSlice(t *testing.T) {
 			f.admit = admit
 			change := f.changes[plan.Update]
 			again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-			refused := f.slices.Refused(f.ls, []plan.CopyChange{change})
+			refused := f.slices.refusedCopies(f.ls, []plan.CopyChange{change})
 			if again < 9*time.Second || !report || err != nil || len(refused) != 1 ||
 				!strings.Contains(refused[0].Error(), "exempt it from the admission webhook") {
 				t.Errorf("again after %s, report %t, %v, refused %v", again, report, err, refused)
