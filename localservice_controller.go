@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,9 +38,9 @@ const (
 // A sync decides from the caches what to write. It waits until they have observed the Services that the last sync
 // wrote, so that nothing else has to be remembered about those. A write that was refused is tried again after a backoff of its own.
 // Before anything is written, the API server must have the same spec, and before a Service is deleted because of its
-// node, the node must be gone or unselected there, too. A sync begins writes for half a second; where the API server is
-// slow, until 16 have ended, for up to five seconds. What is left is for the next turn: another sync, from the end of
-// the queue, with a new plan. docs/design.md explains the words of a sync, and where each is decided.
+// node, the node must be gone or unselected there, too. A sync begins writes for five seconds or, if somebody waits for
+// it, for half a second. What is left is for the next turn: another sync, from the end of the queue, with a new plan.
+// docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
@@ -48,6 +49,8 @@ type localServiceController struct {
 	services     *writer.Services
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
+	// nodeEvents counts the events of nodes that concern any LocalService. A turn in which one arrives ends early.
+	nodeEvents atomic.Int64
 	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
 	nodeWaits *metrics.Waits
 }
@@ -102,6 +105,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 			return c.caches.Services.Get(ls.Namespace, name) != nil
 		}
 		if was != is || isHostnames || after == nil && hasKeptService() {
+			c.nodeEvents.Add(1)
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
 	}
@@ -175,9 +179,11 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		}
 		return err
 	}
-	plannedAt := time.Now()
+	plannedAt, nodeEvents := time.Now(), c.nodeEvents.Load()
 	p := c.plan(ls, templates)
-	outcome := c.services.Write(ctx, ls, &p)
+	outcome := c.services.Write(ctx, ls, &p, func() bool {
+		return c.loop.IsAwaited(key) || c.nodeEvents.Load() != nodeEvents
+	})
 	if outcome.IsComplete() {
 		c.nodeWaits.Done(key, plannedAt)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestProgress: a sync writes for half a second, and the status reports the progress of a long fan-out about every five
-// seconds. Its first part and its last have an event, and so has the part in which the first Service is refused.
+// TestProgress: a sync writes for five seconds, and then the status reports the progress of a long fan-out. The first
+// part and the last have an event, and so has the part in which the first Service is refused.
 func TestProgress(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes            int
@@ -35,7 +35,7 @@ func TestProgress(t *testing.T) {
 		"short":            {90, 5 * time.Millisecond, 0, 0, 0, 0, 1, 0},
 		"long":             {600, 20 * time.Millisecond, 0, 0, 2, 3, 2, 1},
 		"one hangs, often": {6, 5 * time.Second, 0, 0, 5, 6, 2, 1},
-		"one is refused":   {400, 20 * time.Millisecond, 50, 400, 3, 4, 3, 2},
+		"one is refused":   {800, 20 * time.Millisecond, 320, 800, 2, 4, 3, 2},
 		"a quota":          {600, 20 * time.Millisecond, 320, 0, 2, 5, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

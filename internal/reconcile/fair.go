@@ -23,12 +23,18 @@ func newFairQueue() *fairQueue {
 	return &fairQueue{share: 1, running: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
 }
 
-// setWorkers sets the number of workers. A tenant leaves one in four, and at least one, to the others. No key must be
-// waiting.
-func (q *fairQueue) setWorkers(n int) {
+// setShare sets how many keys of a tenant may be under way. No key must be waiting.
+func (q *fairQueue) setShare(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.share = max(n-max(n/4, 1), 1)
+	q.share = n
+}
+
+// isAwaited reports whether other keys wait for a worker, or for one of a tenant to be done.
+func (q *fairQueue) isAwaited(tenant string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready > 0 || len(q.waiting[tenant]) > 0
 }
 
 // free returns how many keys of a tenant may be taken out.

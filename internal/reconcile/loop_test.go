@@ -240,7 +240,7 @@ func TestLoopStops(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			loop.Run(ctx, 2, slices.Values([]types.NamespacedName{key("a"), key("b"), key("c"), key("d")}))
+			loop.Run(ctx, 2, slices.Values([]types.NamespacedName{key("a-1"), key("a-2"), key("a-3"), key("a-4")}))
 		}()
 		time.Sleep(time.Second)
 		stop()
@@ -278,7 +278,7 @@ func TestLoopOneAtATime(t *testing.T) {
 // order.
 func TestTenantsTakeTurns(t *testing.T) {
 	q := newFairQueue()
-	q.setWorkers(100)
+	q.setShare(100)
 	var got []string
 	pop := func() { got = append(got, q.Pop().Name) }
 	for _, name := range []string{"a-1", "a-2", "a-3", "b-1", "a-4", "c-1"} {

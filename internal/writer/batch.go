@@ -53,6 +53,12 @@ func (w *execution) attempt(action plan.Action, name string) Attempt {
 	return Attempt{Owner: w.ls.UID, Generation: w.ls.Generation, Action: action, Name: name}
 }
 
+// isRefused reports whether all writes of an action were refused when they were last tried.
+func (w *execution) isRefused(action plan.Action) bool {
+	_, isRefused := w.Refusals.Get(w.attempt(action, ""))
+	return isRefused
+}
+
 // due returns the changes of an action that may be tried now: first those that were never refused, then the others, each
 // in random order. Those that have to wait are reported with their last answer.
 func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {

@@ -203,7 +203,7 @@ func TestRefusedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
 		f.answer = func(request string, _ *corev1.Service) error {
-			time.Sleep(slowSyncTime - time.Second)
+			time.Sleep(maxTurn - time.Second)
 			if strings.HasPrefix(request, "create") {
 				return forbidden
 			}

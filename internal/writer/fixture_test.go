@@ -63,6 +63,8 @@ type fixture struct {
 	onNode func(name string) error
 
 	events []string // their reasons
+	// isAwaited is true if somebody waits for the end of a turn.
+	isAwaited bool
 
 	mu       sync.Mutex
 	requests []string
@@ -170,7 +172,8 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 // write makes changes. It also returns the requests that they took.
 func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
 	f.t.Helper()
-	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)})
+	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)},
+		func() bool { return f.isAwaited })
 	checkTokens(f.t, f.services.pool)
 	return out, f.took()
 }

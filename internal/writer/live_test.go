@@ -79,7 +79,7 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 	f := newFixture(t, 1)
 	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3, InPlace: 1}
 	f.live.Generation++
-	if f.services.Write(t.Context(), f.ls, p); len(f.events) > 0 {
+	if f.services.Write(t.Context(), f.ls, p, always); len(f.events) > 0 {
 		t.Errorf("events while the cache lags: %v", f.events)
 	}
 	f.live.Generation--
@@ -89,7 +89,7 @@ func TestMassDeletionIsAnnounced(t *testing.T) {
 		}
 		return nil
 	}
-	f.services.Write(t.Context(), f.ls, p)
+	f.services.Write(t.Context(), f.ls, p, always)
 	if got := len(f.took()); got != 2 || !slices.Equal(f.events, []string{eventDeletingServices}) {
 		t.Errorf("%d deletions, events %v", got, f.events)
 	}

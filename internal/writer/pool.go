@@ -15,20 +15,23 @@ type Pool struct{ shared chan struct{} } // holds a token for each write beyond 
 func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
 
 // Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. When all
-// that were begun have ended, it returns their number. It begins with one write at a time. Each accepted write allows
-// one more at a time, and each failed one allows one less, so that little is tried while all are refused, even from the
-// middle of the batch on.
+// that were begun have ended, it returns their number. A slow start makes the first write alone. Once one is accepted,
+// as many are made at a time as the pool has room for. Each failed write allows one less, and each accepted one more
+// again, so that little is tried while all are refused, even from the middle of the batch on.
 //
 // write is called with the number of the write, by several goroutines. ended is called with its error, one at a time,
 // and reports whether the write was accepted.
-func (p *Pool) Each(n int, mayBegin func() bool, write func(i int) error, ended func(i int, err error) bool) (
-	begun int) {
+func (p *Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i int) error,
+	ended func(i int, err error) bool) (begun int) {
 	type end struct {
 		i   int
 		err error
 	}
 	ends := make(chan end)
-	allowed, running := 1, 0
+	allowed, running := cap(p.shared), 0
+	if slowStart {
+		allowed = 1
+	}
 	defer func() { // Nothing is left behind when a function panics.
 		for ; running > 0; running-- {
 			if <-ends; running > 1 {
@@ -57,10 +60,13 @@ func (p *Pool) Each(n int, mayBegin func() bool, write func(i int) error, ended 
 		if running--; running > 0 {
 			<-p.shared // All but one have a token.
 		}
-		if ended(last.i, last.err) {
-			allowed = min(allowed+1, cap(p.shared))
-		} else {
+		switch isAccepted := ended(last.i, last.err); {
+		case !isAccepted:
 			allowed = max(allowed-1, 1)
+		case slowStart:
+			allowed, slowStart = cap(p.shared), false
+		default:
+			allowed = min(allowed+1, cap(p.shared))
 		}
 	}
 }

@@ -17,7 +17,7 @@ func always() bool { return true }
 // each makes a batch that nothing stops. It returns how many writes were started, and which of them failed.
 func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]error) {
 	failed = map[int]error{}
-	begun = p.Each(n, always, write, func(i int, err error) bool {
+	begun = p.Each(n, true, always, write, func(i int, err error) bool {
 		if err != nil {
 			failed[i] = err
 		}
@@ -34,8 +34,8 @@ func checkTokens(t *testing.T, p *Pool) {
 	}
 }
 
-// TestEachBeginsSlowly: a batch begins with one concurrent write, and adds one for each that succeeds, up to the
-// concurrency. Each write is made once.
+// TestEachBeginsSlowly: a slow start makes one write alone, and once it has succeeded, as many as the concurrency at a
+// time. Each write is made once.
 func TestEachBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, concurrency = 100, 4
@@ -50,8 +50,8 @@ func TestEachBeginsSlowly(t *testing.T) {
 			done[i].Add(1)
 			return nil
 		})
-		// 1 write in the first second, 2 in the second one, then 4.
-		if took := time.Since(began); took != 27*time.Second || most.Load() != concurrency {
+		// 1 write in the first second, then 4.
+		if took := time.Since(began); took != 26*time.Second || most.Load() != concurrency {
 			t.Errorf("it took %s, with %d at a time", took, most.Load())
 		}
 		for i := range done {
@@ -130,6 +130,19 @@ func TestEachTakesTokensAgain(t *testing.T) {
 	})
 }
 
+// TestEachAtOnce: without a slow start, as many writes as the concurrency are made at a time from the beginning.
+func TestEachAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, began := NewPool(16), time.Now()
+		w.Each(40, false, always, func(int) error { time.Sleep(10 * time.Second); return nil },
+			func(int, error) bool { return true })
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("40 writes of 10 s took %s, want 30 s", took)
+		}
+		checkTokens(t, w)
+	})
+}
+
 // TestEachIsRefusedSlowly: until something succeeds, there is one write at a time. If a batch at full concurrency is
 // refused, few more writes are started.
 func TestEachIsRefusedSlowly(t *testing.T) {
@@ -139,7 +152,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 			w := NewPool(concurrency)
 			var running atomic.Int64
 			inARow := 0
-			begun := w.Each(1000, func() bool { return inARow < maxFailures }, func(i int) error {
+			begun := w.Each(1000, true, func() bool { return inARow < maxFailures }, func(i int) error {
 				defer running.Add(-1)
 				if n := running.Add(1); from == 0 && n > 1 {
 					t.Errorf("%d writes at a time", n)
@@ -168,7 +181,7 @@ func TestEachStops(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := NewPool(4)
 			calls, ended := 0, 0
-			begun := w.Each(100, func() bool { calls++; return calls <= after },
+			begun := w.Each(100, true, func() bool { calls++; return calls <= after },
 				func(int) error { time.Sleep(time.Second); return nil },
 				func(int, error) bool { ended++; return true })
 			if begun != after || ended != after || calls != after+1 {
@@ -196,7 +209,7 @@ func TestEachPanicInMayBegin(t *testing.T) {
 					}
 				}()
 				calls := 0
-				w.Each(10, func() bool {
+				w.Each(10, false, func() bool {
 					if calls++; calls == 7 {
 						panic("a test")
 					}

@@ -65,7 +65,7 @@ func TestDeletionAsksForTheNode(t *testing.T) {
 func TestSlowLiveRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
-		f.onRead(func() error { time.Sleep(2 * slowSyncTime); return nil })
+		f.onRead(func() error { time.Sleep(2 * maxTurn); return nil })
 		if out, requests := f.write(f.changes(plan.Create, "a", "b")); len(requests) != 1 || !out.More {
 			t.Errorf("%v: %+v", requests, out)
 		}

@@ -27,11 +27,9 @@ import (
 const (
 	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
 	Timeout = 30 * time.Second
-	// One sync begins writes for syncTime or, if the API server is slow, until it has made syncWrites, but for at most
-	// slowSyncTime. The LocalService then waits for its next turn, and is planned again.
-	syncTime     = 500 * time.Millisecond
-	slowSyncTime = 10 * syncTime
-	syncWrites   = 16
+	// One sync begins writes for minTurn or, as long as nobody waits for its end, for maxTurn. Then it reports, and the
+	// LocalService is planned again in its next turn.
+	minTurn, maxTurn = 500 * time.Millisecond, 5 * time.Second
 
 	eventDeletingServices = "DeletingServices"
 )
@@ -70,11 +68,11 @@ func NewServices(deps Dependencies, concurrency int) *Services {
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
 
 // Write makes the changes of a plan, one action after the other. Those that have to wait after a refusal are not tried.
-// When the time is up, nothing more begins, but each batch still says whether there is more to do. If there is anything
-// to write, the LocalService is first read from the API server, because the cache may lag: one command may have deleted
-// it and orphaned its Services.
-func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan) Outcome {
-	w := &execution{Services: s, ls: ls, began: time.Now(),
+// isAwaited reports whether somebody waits for the end of this turn. When the time is up, nothing more begins, but each
+// batch still says whether there is more to do. If there is anything to write, the LocalService is first read from the
+// API server, because the cache may lag: one command may have deleted it and orphaned its Services.
+func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan, isAwaited func() bool) Outcome {
+	w := &execution{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
 		isWanted: func() error { return cmp.Or(ctx.Err(), s.isCurrent(ls)) },
 		out:      Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
 	isConfirmed := false
@@ -98,7 +96,9 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
-		begun := s.pool.Each(len(due), w.mayBegin,
+		// A Service in place shows that the API server accepts what the spec asks for.
+		slowStart := p.InPlace == 0 || w.isRefused(action)
+		begun := s.pool.Each(len(due), slowStart, w.mayBegin,
 			func(i int) (err error) { written[i], err = w.write(ctx, due[i]); return err },
 			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
 		w.conclude(ctx, due[begun:])
@@ -120,7 +120,8 @@ type execution struct {
 	// isWanted returns an error if the controller stops, or the plan is for another spec. It is called before each
 	// write, at the end of each batch, and immediately before a Service is deleted, because what precedes that may take
 	// time.
-	isWanted func() error
+	isWanted  func() error
+	isAwaited func() bool
 
 	writes int // that have ended
 	batch  batch
@@ -136,7 +137,7 @@ func (w *execution) client() typedcorev1.ServiceInterface {
 func (w *execution) mayBegin() bool {
 	w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted())
 	taken := time.Since(w.began)
-	isTimeUp := w.writes > 0 && taken >= slowSyncTime || w.writes >= syncWrites && taken >= syncTime
+	isTimeUp := w.writes > 0 && (taken >= maxTurn || taken >= minTurn && w.isAwaited())
 	return w.out.Stopped == nil && !isTimeUp && !w.batch.isGivenUp()
 }
 

@@ -124,32 +124,33 @@ func TestWritePanics(t *testing.T) {
 	}
 }
 
-// TestWriteTimeIsOver: a sync starts writes for half a second, or longer if the API server is slow, so that many are
-// made at once. The rest is planned again.
+// TestWriteTimeIsOver: a turn lasts five seconds, or half a second if somebody waits for its end. At least one write is
+// made. The rest is planned again.
 func TestWriteTimeIsOver(t *testing.T) {
 	for name, c := range map[string]struct {
-		each             time.Duration
-		changes, minimum int
-		maximum          int
-		more             bool
+		each          time.Duration
+		changes, made int
+		isAwaited     bool
 	}{
-		"enough time":        {10 * time.Millisecond, 40, 40, 40, false},
-		"fast":               {time.Millisecond, 1000, 500, 500, true},
-		"slow":               {50 * time.Millisecond, 1000, syncWrites, syncWrites, true},
-		"very slow":          {time.Second, 6, 5, 5, true},
-		"one takes for ever": {time.Minute, 2, 1, 1, true},
+		"enough time":                         {10 * time.Millisecond, 400, 400, false},
+		"too many":                            {10 * time.Millisecond, 600, 500, false},
+		"somebody waits":                      {10 * time.Millisecond, 400, 50, true},
+		"somebody waits, but not for so long": {10 * time.Millisecond, 40, 40, true},
+		"slow":                                {time.Second, 6, 5, false},
+		"one takes for ever":                  {time.Minute, 2, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, 1) // Others would wait for the locks of the fake client.
+				f.isAwaited = c.isAwaited
 				f.answer = func(string, *corev1.Service) error {
 					time.Sleep(c.each)
 					return nil
 				}
 				out, requests := f.write(f.changes(plan.Delete, nodeNames("n", c.changes)...))
-				made := len(out.Made[plan.Delete])
-				if out.More != c.more || made < c.minimum || made > c.maximum || len(requests) != made ||
-					out.IsComplete() == out.More || out.Stopped != nil || out.Err(cache.KeyOf(f.ls)) != nil {
+				if made := len(out.Made[plan.Delete]); out.More != (c.made < c.changes) || made != c.made ||
+					len(requests) != made || out.IsComplete() == out.More || out.Stopped != nil ||
+					out.Err(cache.KeyOf(f.ls)) != nil {
 					t.Errorf("%d requests: %+v", len(requests), out)
 				}
 			})
@@ -172,7 +173,7 @@ func TestTurns(t *testing.T) {
 			}
 			return nil
 		}, true, ""},
-		"all fail, of two kinds": {func(int, string) error { return busy }, false, "16 writes failed"},
+		"all fail, of two kinds": {func(int, string) error { return busy }, false, "17 writes failed"},
 		"everything is gone": {func(int, string) error {
 			return apierrors.NewNotFound(corev1.Resource("services"), "x")
 		}, false, "nothing was made"},
@@ -180,9 +181,10 @@ func TestTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, 1)
+				f.isAwaited = true
 				n := 0
 				f.answer = func(request string, _ *corev1.Service) error {
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(30 * time.Millisecond)
 					n++
 					return c.answer(n, request)
 				}
@@ -228,7 +230,7 @@ func TestWriteStops(t *testing.T) {
 				return nil
 			}
 			out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: slices.Concat(f.changes(plan.Create, "a", "b", "c"),
-				f.changes(plan.Update, "d"), f.changes(plan.Retire, "e"))})
+				f.changes(plan.Update, "d"), f.changes(plan.Retire, "e"))}, always)
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}

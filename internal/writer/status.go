@@ -43,7 +43,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report 
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
 	interval := NumbersInterval
 	if report.HasNextTurn {
-		interval = slowSyncTime // Turns are short: there is no need for a status in each.
+		interval = maxTurn // Turns may be short: there is no need for a status in each.
 	}
 	left := interval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
 	if onlyNumbers && left > 0 {

@@ -124,8 +124,8 @@ func TestStatusNumbers(t *testing.T) {
 		writing.Unfinished, writing.HasNextTurn = true, true
 		expect("writing", writing, 0, true)
 		writing.InPlace = 3
-		expect("writing more", writing, slowSyncTime, false)
-		time.Sleep(slowSyncTime)
+		expect("writing more", writing, maxTurn, false)
+		time.Sleep(maxTurn)
 		expect("five seconds later", writing, 0, true)
 		refused := of(4, 3)
 		refused.Failed = []error{errors.New("no")}
