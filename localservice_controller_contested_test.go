@@ -125,7 +125,7 @@ func TestContestedParts(t *testing.T) {
 				t.Errorf("Service %s does not follow the spec: %+v", name, service)
 			}
 		}
-		if got := fmt.Sprint(f.recorded()); !strings.Contains(got, "after two minutes: ports. Change them") {
+		if got := fmt.Sprint(f.recorded()); !strings.Contains(got, "as it sets them: ports") {
 			t.Errorf("events %s", got)
 		}
 	})

@@ -241,8 +241,8 @@ func (r *Report) contested() metav1.Condition {
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
-			"written, so these fields of Services are left as it sets them, and tried again after two minutes: %s. "+
-			"Change them in this LocalService, or exempt its Services from that webhook or policy",
+			"written, so these fields of Services are left as it sets them: %s. Change them in this LocalService, or "+
+			"exempt its Services from that webhook or policy: they are written again within two minutes",
 			strings.Join(fields, ", "))}
 }
 

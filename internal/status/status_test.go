@@ -99,7 +99,7 @@ func TestStatus(t *testing.T) {
 			"2 writes failed: 2 × quota; each is tried again within two minutes$"},
 		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "", "bad"},
 		"contested": {Report{Plan: found{Nodes: 3}, Contested: sets.New("type", "ports")}, "False Contested",
-			"False Contested", "", "tried again after two minutes: ports, type."},
+			"False Contested", "", "as it sets them: ports, type."},
 		"names in place": {Report{Plan: published}, "True HostnamesInPlace", "False HostnamesInPlace", "",
 			"every name is published"},
 		"no names": {Report{Plan: found{InPlace: 2, IsHostnames: true, Copies: copies(2)}}, "False NoNodesSelected",
