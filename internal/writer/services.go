@@ -33,8 +33,6 @@ const (
 	syncTime     = 500 * time.Millisecond
 	slowSyncTime = 10 * syncTime
 	syncWrites   = 16
-
-	eventDeletingServices = "DeletingServices"
 )
 
 // ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
@@ -94,9 +92,6 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 				return w.out
 			}
 			isConfirmed = true
-			if note := status.MassDeletion(ls, p); note != "" {
-				s.Record(ls, corev1.EventTypeWarning, eventDeletingServices, note)
-			}
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
