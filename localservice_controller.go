@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -195,15 +194,14 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
-		Templates:     templates,
-		Nodes:         c.caches.Nodes.Selected(ls),
-		Owned:         c.caches.Services.Owned(ls),
-		Lookup:        func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
-		NodeExists:    func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
-		Ready:         c.caches.ReadyServices(ls),
-		Names:         names,
-		LocalServices: c.caches.LocalServices.All(),
-		Now:           time.Now(),
+		Templates:  templates,
+		Nodes:      c.caches.Nodes.Selected(ls),
+		Owned:      c.caches.Services.Owned(ls),
+		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
+		Ready:      c.caches.ReadyServices(ls),
+		Names:      names,
+		Now:        time.Now(),
 	})
 }
 
@@ -240,7 +238,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Err(cache.KeyOf(ls)) // Nothing was done, and nothing found that a newer cache will not change.
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	c.syncAgain(ls, p, outcome, later)
+	c.syncAgain(cache.KeyOf(ls), p, outcome, later)
 	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
 }
 
@@ -261,9 +259,8 @@ func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) boo
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
 // too many does nothing.
-func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Plan, outcome *writer.Outcome,
+func (c *localServiceController) syncAgain(key types.NamespacedName, p *plan.Plan, outcome *writer.Outcome,
 	statusLater time.Duration) {
-	key := cache.KeyOf(ls)
 	if outcome.HasNextTurn() {
 		c.loop.Add(key)
 	}
@@ -277,9 +274,5 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 		if delay > 0 {
 			c.loop.AddAfter(key, delay)
 		}
-	}
-	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		// Others may want fewer Services by then. A condition that this sync has added leads here when it is observed.
-		c.loop.AddAfter(key, reconcile.MaxBackoff)
 	}
 }

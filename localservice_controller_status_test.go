@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
@@ -136,41 +135,6 @@ func TestObservedGeneration(t *testing.T) {
 		if !slices.Equal(observed, []int64{2}) {
 			t.Errorf("after a second sync: the status reports generations %v", observed)
 		}
-	})
-}
-
-// TestCapacityNear: more Services than pods can handle are created nevertheless, with one warning. NearCapacity becomes
-// False some time after another LocalService wants fewer of them.
-func TestCapacityNear(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-		f := runLocalServices(t, addressed, withServices(1000), testNode("node1"))
-		f.expect("writes", []string{"create services demo-node1",
-			"update localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
-		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
-			"LocalServices of this namespace have more than 1000 Services") {
-			t.Errorf("events %v, want a warning", got)
-		}
-		// Another one causes no second warning.
-		f.set(testNode("node2"))
-		settle()
-		f.expect("writes", []string{"create services demo-node2", "update localservices/status demo 2/2 Ready, " +
-			"NearCapacity"}, f.writes())
-		f.expect("events", []string{"Normal ServicesWritten created 1: demo-node2"}, f.recorded())
-		f.set(withServices(900))
-		time.Sleep(reconcile.MaxBackoff)
-		settle()
-		f.expect("writes", []string{"update localservices/status demo 2/2 Ready"}, f.writes())
-	})
-}
-
-// withServices returns another LocalService whose status says how many Services it has. It is being deleted, so its
-// status stays.
-func withServices(services int32) *v1alpha1.LocalService {
-	return testLocalService(func(ls *v1alpha1.LocalService) {
-		ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
-		ls.Status.Services = services
-		ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
 	})
 }
 
