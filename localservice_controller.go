@@ -13,7 +13,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
@@ -48,8 +47,6 @@ type localServiceController struct {
 	copies       *writer.Slices // of the hostnames controller: it knows which writes of EndpointSlices were refused
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
-	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
-	nodeWaits *metrics.Waits
 }
 
 func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*localServiceController, error) {
@@ -65,7 +62,6 @@ func newLocalServiceController(deps app.Dependencies, copies *writer.Slices) (*l
 		services:     writer.NewServices(dependencies, deps.Options.WriteConcurrency),
 		copies:       copies,
 		statuses:     &writer.Statuses{Dependencies: dependencies},
-		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
@@ -89,7 +85,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
-	// The garbage collector deletes the Services of one that is gone, but nodeWaits and observed may hold its key.
+	// The garbage collector deletes the Services of one that is gone, but observed may hold its key.
 	c.loop.Add(cache.KeyOf(cmp.Or(after, before)))
 }
 
@@ -98,9 +94,6 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		was := before != nil && plan.Selects(ls, before.Labels)
 		is := after != nil && plan.Selects(ls, after.Labels)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
-		if is && !was && c.loop.Running() && !isHostnames {
-			c.nodeWaits.Begin(cache.KeyOf(ls))
-		}
 		// While its nodeSelector matches no node, a LocalService keeps its Services, each until the node is gone.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
@@ -167,25 +160,19 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
-		c.nodeWaits.Forget(key)
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	if err != nil {
-		c.nodeWaits.Forget(key)
 		later, err := c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		if later > 0 {
 			c.loop.AddAfter(key, later)
 		}
 		return err
 	}
-	plannedAt := time.Now()
 	p := c.plan(ls, templates)
 	outcome := c.services.Write(ctx, ls, &p)
-	if outcome.IsComplete() {
-		c.nodeWaits.Done(key, plannedAt)
-	}
 	return c.report(ctx, ls, &p, &outcome)
 }
 

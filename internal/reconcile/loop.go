@@ -68,9 +68,6 @@ func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 	}
 }
 
-// Running reports whether Run has begun.
-func (l *Loop) Running() bool { return l.running.Load() }
-
 // Run reconciles all keys, and then those that are added, with a number of workers, until ctx is done. It returns when
 // all workers have stopped: they finish keys under way, and do not begin waiting ones.
 func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.NamespacedName]) {

@@ -183,6 +183,9 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	if err != nil {
 		return nil, err
 	}
+	if node := w.Caches.Nodes.Get("", change.Node); node != nil && change.Action == plan.Create {
+		metrics.ObserveSince(metrics.NodeFanout, node.Created(), w.ls.CreationTimestamp.Time)
+	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(w.ls.Namespace, change.Name), "node", change.Node)
 	return service, nil
