@@ -9,13 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
@@ -51,8 +49,6 @@ type localServiceController struct {
 	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
 	// nodeEvents counts the events of nodes that concern any LocalService. A turn in which one arrives ends early.
 	nodeEvents atomic.Int64
-	// nodeWaits measures how long LocalServices wait for the Services of newly selected nodes.
-	nodeWaits *metrics.Waits
 }
 
 func newLocalServiceController(deps app.Dependencies, writers writer.Dependencies) (*localServiceController, error) {
@@ -63,7 +59,6 @@ func newLocalServiceController(deps app.Dependencies, writers writer.Dependencie
 		observed:     writers.Observed,
 		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
 		statuses:     &writer.Statuses{Dependencies: writers},
-		nodeWaits:    metrics.NewWaits(metrics.NodeFanout),
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
@@ -87,7 +82,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
-	// The garbage collector deletes the Services of one that is gone, but nodeWaits and observed may hold its key.
+	// The garbage collector deletes the Services of one that is gone, but observed may hold its key.
 	c.loop.Add(cache.KeyOf(cmp.Or(after, before)))
 }
 
@@ -96,9 +91,6 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		was := before != nil && plan.Selects(ls, before.Labels)
 		is := after != nil && plan.Selects(ls, after.Labels)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
-		if is && !was && c.loop.Running() && !isHostnames {
-			c.nodeWaits.Begin(cache.KeyOf(ls))
-		}
 		// While its nodeSelector matches no node, a LocalService keeps its Services, each until the node is gone.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
@@ -166,27 +158,22 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
-		c.nodeWaits.Forget(key)
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	if err != nil {
-		c.nodeWaits.Forget(key)
 		later, err := c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		if later > 0 {
 			c.loop.AddAfter(key, later)
 		}
 		return err
 	}
-	plannedAt, nodeEvents := time.Now(), c.nodeEvents.Load()
+	nodeEvents := c.nodeEvents.Load()
 	p := c.plan(ls, templates)
 	outcome := c.services.Write(ctx, ls, &p, func() bool {
 		return c.loop.IsAwaited(key) || c.nodeEvents.Load() != nodeEvents
 	})
-	if outcome.IsComplete() {
-		c.nodeWaits.Done(key, plannedAt)
-	}
 	return c.report(ctx, ls, &p, &outcome)
 }
 
@@ -195,15 +182,14 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	names := namesOf(c.caches, ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
-		Templates:     templates,
-		Nodes:         c.caches.Nodes.Selected(ls),
-		Owned:         c.caches.Services.Owned(ls),
-		Lookup:        func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
-		NodeExists:    func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
-		Ready:         c.caches.ReadyServices(ls),
-		Names:         names,
-		LocalServices: c.caches.LocalServices.All(),
-		Now:           time.Now(),
+		Templates:  templates,
+		Nodes:      c.caches.Nodes.Selected(ls),
+		Owned:      c.caches.Services.Owned(ls),
+		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
+		Ready:      c.caches.ReadyServices(ls),
+		Names:      names,
+		Now:        time.Now(),
 	})
 }
 
@@ -237,7 +223,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Err(cache.KeyOf(ls)) // Nothing was done, and nothing found that a newer cache will not change.
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	c.syncAgain(ls, p, outcome, later)
+	c.syncAgain(cache.KeyOf(ls), p, outcome, later)
 	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
 }
 
@@ -258,9 +244,8 @@ func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) boo
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
 // too many does nothing.
-func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Plan, outcome *writer.Outcome,
+func (c *localServiceController) syncAgain(key types.NamespacedName, p *plan.Plan, outcome *writer.Outcome,
 	statusLater time.Duration) {
-	key := cache.KeyOf(ls)
 	if outcome.HasNextTurn() {
 		c.loop.Add(key)
 	}
@@ -274,9 +259,5 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 		if delay > 0 {
 			c.loop.AddAfter(key, delay)
 		}
-	}
-	if meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionNearCapacity) {
-		// Others may want fewer Services by then. A condition that this sync has added leads here when it is observed.
-		c.loop.AddAfter(key, reconcile.MaxBackoff)
 	}
 }

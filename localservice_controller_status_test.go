@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	core "k8s.io/client-go/testing"
 	componentmetrics "k8s.io/component-base/metrics"
@@ -139,113 +140,72 @@ func TestObservedGeneration(t *testing.T) {
 	})
 }
 
-// TestCapacityNear: more Services than pods can handle are created nevertheless, with one warning. NearCapacity becomes
-// False some time after another LocalService wants fewer of them.
-func TestCapacityNear(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		addressed := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
-		f := runLocalServices(t, addressed, withServices(1000), testNode("node1"))
-		f.expect("writes", []string{"create services demo-node1",
-			"update localservices/status demo 1/1 Ready, NearCapacity"}, f.writes())
-		if got := f.recorded(); len(got) != 2 || !strings.HasPrefix(got[1], "Warning ManyEnvironmentVariables the "+
-			"LocalServices of this namespace have more than 1000 Services") {
-			t.Errorf("events %v, want a warning", got)
-		}
-		// Another one causes no second warning.
-		f.set(testNode("node2"))
-		settle()
-		f.expect("writes", []string{"create services demo-node2", "update localservices/status demo 2/2 Ready, " +
-			"NearCapacity"}, f.writes())
-		f.expect("events", []string{"Normal ServicesWritten created 1: demo-node2"}, f.recorded())
-		f.set(withServices(900))
-		time.Sleep(reconcile.MaxBackoff)
-		settle()
-		f.expect("writes", []string{"update localservices/status demo 2/2 Ready"}, f.writes())
-	})
-}
-
-// withServices returns another LocalService whose status says how many Services it has. It is being deleted, so its
-// status stays.
-func withServices(services int32) *v1alpha1.LocalService {
-	return testLocalService(func(ls *v1alpha1.LocalService) {
-		ls.Name, ls.UID, ls.Spec.ClusterIP = "many", "many", ""
-		ls.Status.Services = services
-		ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"test/finalizer"}
-	})
-}
-
-// latencies starts to measure the waits of a test. It returns a function that checks those that have ended since its
-// last call, once everything has settled: their number, and their total time.
-func latencies(t *testing.T) (*metrics.Waits, func(what string, wantCount uint64, least, most time.Duration)) {
-	histogram := componentmetrics.NewHistogram(&componentmetrics.HistogramOpts{Name: "test_seconds", Help: "Test."})
+// measured returns a function that checks what a histogram has recorded since the last call, once everything has
+// settled: how many times, and their sum.
+func measured(t *testing.T, histogram *componentmetrics.Histogram) func(what string, wantCount uint64, least,
+	most time.Duration) {
+	t.Helper()
 	registry := componentmetrics.NewKubeRegistry()
 	registry.MustRegister(histogram)
-	var counted uint64
-	var summed float64
-	return metrics.NewWaits(histogram), func(what string, wantCount uint64, least,
-		most time.Duration) {
-		t.Helper()
-		settle()
+	read := func() (count uint64, sum float64) {
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := families[0].GetMetric()[0].GetHistogram()
-		count, sum := h.GetSampleCount()-counted, time.Duration((h.GetSampleSum()-summed)*float64(time.Second))
-		counted, summed = h.GetSampleCount(), h.GetSampleSum()
-		if count != wantCount || sum < least || sum > most {
-			t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, count, sum, wantCount, least, most)
+		return h.GetSampleCount(), h.GetSampleSum()
+	}
+	counted, summed := read()
+	return func(what string, wantCount uint64, least, most time.Duration) {
+		t.Helper()
+		settle()
+		count, sum := read()
+		if n, d := count-counted, time.Duration((sum-summed)*float64(time.Second)); n != wantCount || d < least ||
+			d > most {
+			t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, n, d, wantCount, least, most)
 		}
+		counted, summed = count, sum
 	}
 }
 
-// TestNodeFanoutIsMeasured: the time from the event that a node is selected until its Service is written is measured,
+// TestNodeFanoutIsMeasured: for a new node, or a new LocalService, the time until the Service is created is measured,
 // also if that takes several attempts. Nothing else is.
 func TestNodeFanoutIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ssd := testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Name, ls.UID, ls.Spec.NodeSelector = "ssd", "uid-ssd", map[string]string{"disk": "ssd"}
-		})
-		names := testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Name, ls.UID, ls.Spec.Mode = "names", "uid-names", v1alpha1.ModeHostnames
-		})
-		f := newFixture(t, testLocalService(), ssd, names, testNode("node0"))
-		c := f.newLocalServices()
-		var expect func(what string, wantCount uint64, least, most time.Duration)
-		c.nodeWaits, expect = latencies(t)
-		f.watch()
-		f.run(c.Run)
-		expect("the start", 0, 0, 0)
-		f.set(testNode("node1"))
-		expect("a node joins", 1, batchPeriod, 2*batchPeriod)
-		f.set(testNode("node1", "disk=ssd"))
-		expect("a node is selected by another LocalService", 1, batchPeriod, 2*batchPeriod)
-		f.set(testNode("node1", "disk=ssd", "zone=a"))
-		expect("another label", 0, 0, 0)
-		f.remove(testNode("node0"))
+		created := func(age time.Duration, node *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+			node.CreationTimestamp = metav1.NewTime(time.Now().Add(-age))
+			return node
+		}
+		localService := func(name string, age time.Duration, edit ...func(*v1alpha1.LocalService)) runtime.Object {
+			return testLocalService(append(edit, func(ls *v1alpha1.LocalService) {
+				ls.Name, ls.UID, ls.CreationTimestamp = name, types.UID(name), metav1.NewTime(time.Now().Add(-age))
+			})...)
+		}
+		f := newFixture(t, localService("demo", time.Hour), localService("ssd", time.Hour, onSSD),
+			localService("names", 0, hostnamesMode), created(time.Hour, testNode("old")))
+		expect := measured(t, metrics.NodeFanout)
+		f.runLocalServices()
+		expect("the start, long after everything was created", 0, 0, 0)
+		f.set(created(0, testNode("new")))
+		expect("a node joins", 1, batchPeriod, batchPeriod+2*time.Second)
+		f.set(created(time.Hour, testNode("old", "disk=ssd")))
+		expect("a LocalService begins to select an old node", 0, 0, 0)
+		f.remove(testService(testLocalService(), "old"))
+		expect("the Service of an old node is recreated", 0, 0, 0)
+		f.set(localService("demo", time.Hour, func(ls *v1alpha1.LocalService) {
+			ls.Generation, ls.Spec.PublishNotReadyAddresses = 2, true
+		}))
+		expect("the Service of a new node is changed", 0, 0, 0)
+		f.remove(testNode("new"))
 		expect("a node leaves", 0, 0, 0)
 		over := refuseUntil(f, "create", "services")
-		f.set(testNode("node2"))
+		f.set(created(0, testNode("late")))
 		expect("a node joins, and its Service is refused", 0, 0, 0)
 		over.Store(true)
 		time.Sleep(time.Minute)
 		expect("the Service is not refused any more", 1, 10*time.Second, 15*time.Second)
-		over.Store(false)
-		f.set(testNode("node3"))
-		expect("another one joins, and its Service is refused", 0, 0, 0)
-		f.remove(testLocalService())
-		over.Store(true)
-		expect("the LocalService is gone", 0, 0, 0)
-		f.set(testLocalService())
-		expect("its successor", 0, 0, 0)
-		invalid := testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Generation, ls.Spec.Selector = 2, map[string]string{"vm/rack": "node1"}
-		})
-		f.set(invalid)
-		f.set(testNode("node4"))
-		expect("a node joins while the spec is invalid", 0, 0, 0)
-		f.set(testLocalService(func(ls *v1alpha1.LocalService) { ls.Generation = 3 }))
-		expect("the spec is corrected", 0, 0, 0)
+		f.set(localService("young", 0))
+		expect("a LocalService is created", 2, 0, 4*time.Second)
 	})
 }
 

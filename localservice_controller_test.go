@@ -106,8 +106,7 @@ func TestSync(t *testing.T) {
 				testService(ls, "gone1"), testService(ls, "gone2")},
 			[]string{"delete services demo-gone1 uid=uid-demo-gone1", "delete services demo-gone2 uid=uid-demo-gone2",
 				"update localservices/status demo 1/1 Ready"},
-			[]string{"Warning DeletingServices About to delete 2 of 3 Services, which no selected node wants any more",
-				"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
+			[]string{"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
 		},
 		"a cluster IP is replaced by none": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(withAddress, "node1")},

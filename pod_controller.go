@@ -42,7 +42,6 @@ type podController struct {
 	loop         *reconcile.Loop
 	observed     *cache.Observed
 	refusals     *writer.Refusals
-	waits        *metrics.Waits // of pods since they were scheduled
 }
 
 func newPodController(deps app.Dependencies) (*podController, error) {
@@ -56,22 +55,10 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		caches:       deps.Caches,
 		observed:     observed,
 		refusals:     writer.NewRefusals(),
-		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
 	c.caches.Pods.OnChange(c.podChanged)
 	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
-}
-
-// podScheduled shows, by a newly scheduled pod, whether an admission policy labels pods in the write that binds them.
-func podScheduled(p *cache.Pod) {
-	switch node := p.Node(); {
-	case naming.NodeLabelValue(node) != node: // The policy leaves longer names to us.
-	case p.Labelled():
-		metrics.PodsLabelledAtBinding.Set(1)
-	default:
-		metrics.PodsLabelledAtBinding.Set(0)
-	}
 }
 
 func (c *podController) podChanged(before, after *cache.Pod) {
@@ -79,19 +66,10 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.refusals.Remove(writer.Attempt{Owner: before.GetUID()})
 	}
 	if after == nil {
-		c.waits.Forget(cache.KeyOf(before)) // Its successor has its own wait, and its own writes.
-		c.observed.Forget(cache.KeyOf(before))
+		c.observed.Forget(cache.KeyOf(before)) // Its successor has its own writes.
 		return
 	}
-	// Pods from before the start say nothing about current bindings.
-	isScheduled := before == nil && c.loop.Running() && c.caches.Pods.HasSynced(after.GetNamespace())
-	if isScheduled {
-		podScheduled(after)
-	}
 	if c.wantsLabel(after) {
-		if isScheduled {
-			c.waits.Begin(cache.KeyOf(after))
-		}
 		c.loop.Add(cache.KeyOf(after))
 	}
 }
@@ -124,10 +102,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if wait := c.observed.Wait(key, c.caches.Pods); wait > 0 {
 		return reconcile.Wait(wait)
 	}
-	began := time.Now()
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !c.wantsLabel(p) {
-		c.waits.Forget(key)
 		return nil
 	}
 	attempt, sinceWrite := writer.Attempt{Owner: p.GetUID()}, c.observed.SinceWrite(key, c.caches.Pods)
@@ -137,10 +113,11 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	}
 	switch err := c.labels.Write(ctx, p); {
 	case err == nil:
-		c.waits.Done(key, began)
-		if sinceWrite < cache.ObservedTimeout {
-			c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else has changed "+
-				"the label %s since the controller set it, so it was set again", c.nodeLabelKey))
+		if sinceWrite >= cache.ObservedTimeout {
+			metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), c.wantedSince(p))
+		} else {
+			c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else "+
+				"has changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
 		}
 		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 		return nil
@@ -162,8 +139,9 @@ func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) err
 	case class != writer.Refused:
 		return failure
 	}
-	c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be reached through "+
-		"its node's Service, because its label %s is not %q: %v", c.nodeLabelKey, naming.NodeLabelValue(p.Node()), err))
+	c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be reached "+
+		"through its node's Service, because its label %s is not %q: %v", c.nodeLabelKey,
+		naming.NodeLabelValue(p.Node()), err))
 	c.refusals.Add(attempt, err)
 	after := c.refusals.RetryAfter(attempt)
 	c.loop.AddAfter(key, after)
@@ -173,5 +151,27 @@ func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) err
 
 // wantsLabel reports whether to write a pod's node label: it is missing or wrong, and this controller labels the pod.
 func (c *podController) wantsLabel(p *cache.Pod) bool {
-	return p.Node() != "" && !p.Labelled() && (c.all || c.caches.Selecting(p))
+	return p.Node() != "" && !p.Labelled() && (c.all || c.isSelected(p))
+}
+
+func (c *podController) isSelected(p *cache.Pod) bool {
+	for range c.caches.Selecting(p) {
+		return true
+	}
+	return false
+}
+
+// wantedSince returns when the first of the LocalServices that need a pod's label was created, a time long ago if all
+// pods are labelled.
+func (c *podController) wantedSince(p *cache.Pod) (first time.Time) {
+	if c.all {
+		return first
+	}
+	first = time.Now()
+	for ls := range c.caches.Selecting(p) {
+		if created := ls.CreationTimestamp.Time; created.Before(first) {
+			first = created
+		}
+	}
+	return first
 }

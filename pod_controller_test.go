@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
-	componentmetrics "k8s.io/component-base/metrics"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -359,62 +358,42 @@ func TestPodsErrors(t *testing.T) {
 	}
 }
 
-// TestPodsLabelledAtBinding: a metric shows, by newly scheduled pods, whether an admission policy labels them.
-func TestPodsLabelledAtBinding(t *testing.T) {
-	registry := componentmetrics.NewKubeRegistry()
-	registry.MustRegister(metrics.PodsLabelledAtBinding)
-	synctest.Test(t, func(t *testing.T) {
-		labelled := withLabels(map[string]string{"vm/rack": "node1"})
-		f := newFixture(t, testPod("before"), testPod("labelled-before", labelled), testLocalService())
-		c := f.newPods()
-		f.watch()
-		f.run(c.Run)
-		pods := 0
-		see := func(want float64, edit ...func(*corev1.Pod)) {
-			t.Helper()
-			pods++
-			f.set(testPod(fmt.Sprint("p", pods), edit...))
-			settle()
-			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := families[0].GetMetric()[0].GetGauge().GetValue(); got != want {
-				t.Errorf("pod %d: labelled at binding: %v, want %v", pods, got, want)
-			}
-		}
-		see(1, labelled)
-		see(1, func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }) // not labelled by the policy
-		see(0)
-		see(1, labelled)
-	})
-}
-
-// TestPodLabelIsMeasured: the time from the event that a pod is scheduled until its label is written is measured, also
-// if that takes several attempts. Pods that existed before do not count.
+// TestPodLabelIsMeasured: the time from the scheduling of a pod until its label is written is measured, also if that
+// takes several attempts; for a new LocalService, from its creation. A label that is corrected does not count.
 func TestPodLabelIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testLocalService(), testPod("before"))
+		scheduled := func(name string, age time.Duration, edit ...func(*corev1.Pod)) *corev1.Pod {
+			return testPod(name, append(edit, func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(time.Now().Add(-age))}}
+			})...)
+		}
+		f := newFixture(t, testLocalService(), scheduled("before", time.Hour))
 		c := f.newPods()
-		var expect func(what string, wantCount uint64, least, most time.Duration)
-		c.waits, expect = latencies(t)
+		expect := measured(t, metrics.PodLabel)
 		f.watch()
 		f.run(c.Run)
 		expect("the start", 0, 0, 0)
-		f.set(testPod("a"))
-		expect("a pod is scheduled", 1, 0, 10*time.Millisecond)
-		f.set(testPod("other", withLabels(map[string]string{"app": "other"})))
+		f.set(scheduled("a", 0))
+		expect("a pod is scheduled", 1, 0, time.Second)
+		f.set(scheduled("a", 3*time.Second))
+		expect("its label is removed", 0, 0, 0)
+		f.set(testPod("fixed"))
+		expect("a pod that was created with its node", 0, 0, 0)
+		other := withLabels(map[string]string{"app": "other"})
+		f.set(scheduled("other", 0, other))
 		expect("a pod that nothing selects", 0, 0, 0)
+		time.Sleep(5 * time.Minute)
+		f.set(testLocalService(func(ls *v1alpha1.LocalService) {
+			ls.Name, ls.UID, ls.Spec.Selector, ls.CreationTimestamp = "other", "other", map[string]string{"app": "other"},
+				metav1.Now()
+		}))
+		expect("it is selected later", 1, 0, time.Second)
 		over := refuseUntil(f, "patch", "pods")
-		f.set(testPod("b"))
-		f.set(testPod("c"))
-		expect("labels are refused", 0, 0, 0)
-		f.remove(testPod("c"))
-		f.set(testPod("c", func(p *corev1.Pod) { p.UID, p.DeletionTimestamp = "second", new(metav1.Now()) }))
-		settle()
+		f.set(scheduled("b", 0))
+		expect("a label is refused", 0, 0, 0)
 		over.Store(true)
 		time.Sleep(time.Minute)
-		// The backoff belongs to a pod, not to its name.
-		expect("the labels are not refused any more", 2, 20*time.Second, 21*time.Second)
+		expect("the label is not refused any more", 1, 10*time.Second, 12*time.Second)
 	})
 }

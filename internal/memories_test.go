@@ -20,6 +20,7 @@ var remembering = []string{".", "internal/cache", "internal/metrics", "internal/
 // plumbing lists the fields that could remember something and do not, each with the reason. Add a field here only if it
 // decides nothing after the call that filled it. Everything else belongs in the table of docs/design.md.
 var plumbing = map[string]string{
+	". localServiceController.nodeEvents":  "compared with itself within one sync",
 	"internal/cache Caches.gates":          "one for each of -namespaces, fixed at the start",
 	"internal/cache Pods.look":             "wakes the goroutine that starts and stops the watch",
 	"internal/cache Pods.store":            "the informer of pods, while they are watched",

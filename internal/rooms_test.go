@@ -21,7 +21,7 @@ var rooms = []struct {
 	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
 	{"internal/status", true, []string{"pkg/apis", "internal/plan"}},
 	{"cmd/kubectl-localservice/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/status"}},
-	{"internal/metrics", false, []string{"pkg/apis"}},
+	{"internal/metrics", false, []string{"pkg/apis", "internal/plan"}},
 	{"internal/reconcile", false, nil},
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
 	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan",

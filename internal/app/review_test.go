@@ -134,6 +134,7 @@ func TestStrangersAreBounded(t *testing.T) {
 			}()
 		}
 		<-ctx.Done()
+		synctest.Wait() // None of them asks any more.
 		most := int64(strangersPerSecond*reviewInterval/time.Second) + strangersAtOnce
 		if asked := r.asked.Load(); asked > most || asked < most/2 {
 			t.Errorf("%d reviews in a minute of 30,000 tokens, want at most %d", asked, most)

@@ -4,6 +4,7 @@ package cache
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -190,17 +191,18 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	return ready
 }
 
-// Selecting reports whether a LocalService selects a pod. It compares only LocalServices that share a label with the
-// pod, so that a namespace may have thousands of them.
-func (c *Caches) Selecting(p *Pod) bool {
-	for label := range strings.SplitSeq(string(p.Labels()), ",") {
-		for _, ls := range c.LocalServices.byIndex(p.GetNamespace(), bySelector, p.GetNamespace()+"/"+label) {
-			if plan.SelectsPod(ls, p.Labels()) {
-				return true
+// Selecting returns the LocalServices that select a pod. It compares only those that share a label with the pod, so
+// that a namespace may have thousands of them.
+func (c *Caches) Selecting(p *Pod) iter.Seq[*v1alpha1.LocalService] {
+	return func(yield func(*v1alpha1.LocalService) bool) {
+		for label := range strings.SplitSeq(string(p.Labels()), ",") {
+			for _, ls := range c.LocalServices.byIndex(p.GetNamespace(), bySelector, p.GetNamespace()+"/"+label) {
+				if plan.SelectsPod(ls, p.Labels()) && !yield(ls) {
+					return
+				}
 			}
 		}
 	}
-	return false
 }
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"sync"
+	"time"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,18 +12,23 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Node keeps the name of a Node, and its labels, by which LocalServices select it.
+// Node keeps the name of a Node, its labels, by which LocalServices select it, and when it was created.
 type Node struct {
 	Identity
-	Labels Labels
-	shared unique.Handle[string] // shares the string of the name with its Services, with which it is often compared
+	Labels  Labels
+	shared  unique.Handle[string] // shares the string of the name with its Services, with which it is often compared
+	created int64                 // in Unix seconds
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	node := &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels), shared: unique.Make(full.Name)}
+	node := &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels), shared: unique.Make(full.Name),
+		created: full.CreationTimestamp.Unix()}
 	node.name = node.shared.Value()
 	return node, nil
 }
+
+// Created returns when the node was created.
+func (n *Node) Created() time.Time { return time.Unix(n.created, 0) }
 
 // same reports whether two states of a Node have the same labels. Heartbeats change other fields.
 func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }

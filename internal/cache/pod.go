@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"time"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,44 +16,79 @@ import (
 // Pod keeps the fields of a Pod that are read, in a hundredth of the memory.
 type Pod struct {
 	Identity
-	uid    types.UID             // "" while the node label is right, as it is for most pods
-	node   unique.Handle[string] // spec.nodeName
-	labels unique.Handle[Labels] // none while the node label is right
+	node       unique.Handle[string] // spec.nodeName
+	unlabelled *unlabelled           // nil while the node label is right, as it is for most pods
+}
+
+// unlabelled has what is read only of pods whose node label is not right.
+type unlabelled struct {
+	uid       types.UID
+	labels    unique.Handle[Labels]
+	scheduled int64 // in Unix seconds
 	// controller is kept only if the node label has another value.
 	controller *metav1.OwnerReference
 }
 
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
-	p := &Pod{
-		Identity: identityOf(full),
-		node:     unique.Make(full.Spec.NodeName),
-		labels:   unique.Make(Labels("")),
-	}
+	p := &Pod{Identity: identityOf(full), node: unique.Make(full.Spec.NodeName)}
 	value, exists := full.Labels[nodeLabelKey]
 	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil
 	}
-	p.uid, p.labels = full.UID, unique.Make(labelsOf(full.Labels))
+	p.unlabelled = &unlabelled{uid: full.UID, labels: unique.Make(labelsOf(full.Labels)), scheduled: scheduled(full)}
 	if exists {
-		p.controller = metav1.GetControllerOf(full)
+		p.unlabelled.controller = metav1.GetControllerOf(full)
 	}
 	return p, nil
+}
+
+// scheduled returns when a pod was scheduled, in Unix seconds, 0 if nothing has scheduled it.
+func scheduled(p *corev1.Pod) int64 {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Unix()
+		}
+	}
+	return 0
 }
 
 // Node returns the name of the node that the pod is on, "" before it is scheduled.
 func (p *Pod) Node() string { return p.node.Value() }
 
-// Labels returns the labels of a pod whose node label is not right. Others are not kept.
-func (p *Pod) Labels() Labels { return p.labels.Value() }
-
 // Labelled reports whether the pod's node label is right.
-func (p *Pod) Labelled() bool { return p.uid == "" }
+func (p *Pod) Labelled() bool { return p.unlabelled == nil }
+
+// Labels returns the labels of a pod whose node label is not right. Others are not kept.
+func (p *Pod) Labels() Labels {
+	if p.Labelled() {
+		return ""
+	}
+	return p.unlabelled.labels.Value()
+}
+
+// Scheduled returns when a pod whose node label is not right was scheduled, a time long ago if that is not known.
+func (p *Pod) Scheduled() time.Time {
+	if p.Labelled() {
+		return time.Time{}
+	}
+	return time.Unix(p.unlabelled.scheduled, 0)
+}
 
 // Controller returns the controller of a pod whose node label has another value than the pod's node; nil for none.
-func (p *Pod) Controller() *metav1.OwnerReference { return p.controller }
+func (p *Pod) Controller() *metav1.OwnerReference {
+	if p.Labelled() {
+		return nil
+	}
+	return p.unlabelled.controller
+}
 
 // GetUID returns the UID of a pod whose node label is not right.
-func (p *Pod) GetUID() types.UID { return p.uid }
+func (p *Pod) GetUID() types.UID {
+	if p.Labelled() {
+		return ""
+	}
+	return p.unlabelled.uid
+}
 
 // Regarding returns what an event about the pod refers to. With a resource version, each repetition would be an event of
 // its own.
@@ -65,7 +101,7 @@ func (p *Pod) Regarding() *Pod {
 // GetObjectMeta makes it a metav1.ObjectMetaAccessor, from which caches make its key, and events their reference.
 func (p *Pod) GetObjectMeta() metav1.Object {
 	meta := p.Identity.GetObjectMeta()
-	meta.SetUID(p.uid)
+	meta.SetUID(p.GetUID())
 	return meta
 }
 

@@ -2,13 +2,17 @@ package cache
 
 import (
 	"testing"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTrimPod: a labelled pod takes little memory. An unlabelled one keeps its labels.
+// TestTrimPod: a labelled pod takes little memory. An unlabelled one keeps its labels, and when it was scheduled.
 func TestTrimPod(t *testing.T) {
+	if size := unsafe.Sizeof(Pod{}); size > 64 {
+		t.Errorf("a labelled pod takes %d bytes", size)
+	}
 	controller := metav1.OwnerReference{Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}
 	for name, c := range map[string]struct {
 		labels         map[string]string
@@ -24,7 +28,10 @@ func TestTrimPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u",
 				Labels: c.labels, OwnerReferences: []metav1.OwnerReference{{Name: "x"}, controller}},
-				Spec: corev1.PodSpec{NodeName: c.node}}, nodeLabelKey)
+				Spec: corev1.PodSpec{NodeName: c.node},
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
+					Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(17, 0)}}},
+			}, nodeLabelKey)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -33,6 +40,9 @@ func TestTrimPod(t *testing.T) {
 			}
 			if owner := p.Controller(); (owner != nil) != c.withController || owner != nil && owner.UID != "r" {
 				t.Errorf("controller %v", owner)
+			}
+			if got := p.Scheduled().Unix() == 17; got == c.labelled {
+				t.Errorf("scheduled at %s", p.Scheduled())
 			}
 			if whole := p.GetUID() == "u" && p.Labels() == labelsOf(c.labels); whole == c.labelled {
 				t.Errorf("UID %q and labels %q of a pod that is labelled: %v", p.GetUID(), p.Labels(), c.labelled)

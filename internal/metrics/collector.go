@@ -3,11 +3,13 @@ package metrics
 import (
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -20,6 +22,8 @@ var (
 	objectsDesc  = desc("objects", "LocalServices by mode.", "mode")
 	servicesDesc = desc("services", "Services of all LocalServices by state: desired or in_place. One of mode "+
 		"Hostnames desires two.", "state")
+	namespaceServicesDesc = desc("namespace_services", "Services that the LocalServices of a namespace desire or "+
+		"have, whichever are more, by whether they have cluster IPs.", "namespace", "cluster_ips")
 	namesDesc = desc("names", "Names of nodes, or groups of nodes, of all LocalServices by state: desired, or ready "+
 		"(with a ready endpoint).", "state")
 	invalidDesc = desc("invalid", "1 for each LocalService whose spec cannot be turned into Services, or cannot even "+
@@ -52,8 +56,7 @@ var readyReasons = map[string]metav1.ConditionStatus{
 
 // otherConditions are those other than Ready.
 var otherConditions = []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
-	v1alpha1.ConditionContested, v1alpha1.ConditionStalled, v1alpha1.ConditionRetiring,
-	v1alpha1.ConditionNearCapacity}
+	v1alpha1.ConditionContested, v1alpha1.ConditionStalled, v1alpha1.ConditionRetiring}
 
 // Collector computes metrics from the caches at each scrape, so that none is ever stale.
 type Collector struct {
@@ -66,13 +69,20 @@ type Collector struct {
 
 // DescribeWithStability describes the metrics.
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namesDesc, invalidDesc, cacheAgeDesc} {
+	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namespaceServicesDesc, namesDesc,
+		invalidDesc, cacheAgeDesc} {
 		ch <- d
 	}
 }
 
 // condition has the labels of conditionsDesc.
 type condition struct{ name, status, reason string }
+
+// namespaceServices has the labels of namespaceServicesDesc.
+type namespaceServices struct {
+	namespace  string
+	clusterIPs bool
+}
 
 // invalid is the condition of a LocalService whose spec cannot be turned into Services.
 var invalid = condition{v1alpha1.ConditionReady, string(metav1.ConditionFalse), v1alpha1.ReasonInvalidSpec}
@@ -86,15 +96,9 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	gauge := func(desc *metrics.Desc, value int, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), labels...)
 	}
-	conditions := map[condition]int{}
-	for reason, status := range readyReasons {
-		conditions[condition{v1alpha1.ConditionReady, string(status), reason}] = 0
-	}
-	for _, name := range otherConditions {
-		conditions[condition{name, string(metav1.ConditionTrue), ""}] = 0
-		conditions[condition{name, string(metav1.ConditionFalse), ""}] = 0
-	}
+	conditions := zeroConditions()
 	modes := map[v1alpha1.Mode]int{v1alpha1.ModeServices: 0, v1alpha1.ModeHostnames: 0}
+	namespaces := map[namespaceServices]int{}
 	var desired, inPlace, names, ready int
 	for ls := range c.LocalServices() {
 		for i := range ls.Status.Conditions {
@@ -106,16 +110,16 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 				gauge(invalidDesc, 1, ls.Namespace, ls.Name)
 			}
 		}
+		mode, services := v1alpha1.ModeServices, int(ls.Status.Nodes) // The default, also where the mode cannot be read.
+		if ls.Spec.Mode == v1alpha1.ModeHostnames {
+			mode, services = v1alpha1.ModeHostnames, hostnamesServices
+		}
+		modes[mode]++
+		desired += services
+		inPlace += int(ls.Status.Services)
+		namespaces[namespaceServices{ls.Namespace, plan.HasClusterIPs(ls)}] += max(services, int(ls.Status.Services))
 		names += int(ls.Status.Nodes)
 		ready += int(ls.Status.ReadyNodes)
-		inPlace += int(ls.Status.Services)
-		if ls.Spec.Mode == v1alpha1.ModeHostnames {
-			modes[v1alpha1.ModeHostnames]++
-			desired += hostnamesServices
-		} else { // The default, also where the mode cannot be read.
-			modes[v1alpha1.ModeServices]++
-			desired += int(ls.Status.Nodes)
-		}
 	}
 	for labels, n := range conditions {
 		gauge(conditionsDesc, n, labels.name, labels.status, labels.reason)
@@ -125,11 +129,27 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	gauge(servicesDesc, desired, "desired")
 	gauge(servicesDesc, inPlace, "in_place")
+	for labels, n := range namespaces {
+		gauge(namespaceServicesDesc, n, labels.namespace, strconv.FormatBool(labels.clusterIPs))
+	}
 	gauge(namesDesc, names, "desired")
 	gauge(namesDesc, ready, "ready")
 	for resource, at := range c.LastReceived() {
 		ch <- metrics.NewLazyConstMetric(cacheAgeDesc, metrics.GaugeValue, time.Since(at).Seconds(), resource)
 	}
+}
+
+// zeroConditions returns the series of conditions that exist before the first LocalService has the condition.
+func zeroConditions() map[condition]int {
+	conditions := map[condition]int{}
+	for reason, status := range readyReasons {
+		conditions[condition{v1alpha1.ConditionReady, string(status), reason}] = 0
+	}
+	for _, name := range otherConditions {
+		conditions[condition{name, string(metav1.ConditionTrue), ""}] = 0
+		conditions[condition{name, string(metav1.ConditionFalse), ""}] = 0
+	}
+	return conditions
 }
 
 // labelsOf returns the labels of a condition, and whether it is one of ours. The number of results is bounded.

@@ -110,6 +110,8 @@ func TestCollector(t *testing.T) {
 		"objects{mode=Hostnames}":                                           2,
 		"services{state=desired}":                                           20 + 2 + 2,
 		"services{state=in_place}":                                          15 + 1,
+		"namespace_services{cluster_ips=true,namespace=default}":            20,
+		"namespace_services{cluster_ips=false,namespace=default}":           2 + 2,
 		"names{state=desired}":                                              120,
 		"names{state=ready}":                                                104,
 	}
@@ -117,10 +119,33 @@ func TestCollector(t *testing.T) {
 		t.Errorf("series that are not 0 (-want +got):\n%s", diff)
 	}
 	for _, zero := range []string{"localservices{condition=Ready,reason=HostnamesNotPermitted,status=False}",
-		"localservices{condition=NearCapacity,reason=,status=True}"} {
+		"localservices{condition=Contested,reason=,status=True}"} {
 		if _, there := got[zero]; !there {
 			t.Errorf("%s has no series before the first time", zero)
 		}
+	}
+}
+
+// TestNamespaceServices: Services count as soon as they are desired, and as long as they exist although their
+// LocalService selects no node any more. Those without cluster IPs, which include those of mode Hostnames, count alone.
+func TestNamespaceServices(t *testing.T) {
+	in := func(namespace, clusterIP string, mode v1alpha1.Mode, nodes, services int32) *v1alpha1.LocalService {
+		ls := localService("demo", mode, nodes, services, 0)
+		ls.Namespace, ls.Spec.ClusterIP = namespace, clusterIP
+		return ls
+	}
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(collector(nil, in("a", "", "", 800, 10), in("a", "", v1alpha1.ModeServices, 0, 300),
+		in("a", "None", "", 5000, 5000), in("a", "", v1alpha1.ModeHostnames, 100, 2), in("b", "None", "", 1, 1)))
+	got := series(t, registry)
+	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "namespace_services") })
+	want := map[string]float64{
+		"namespace_services{cluster_ips=true,namespace=a}":  800 + 300,
+		"namespace_services{cluster_ips=false,namespace=a}": 5000 + 2,
+		"namespace_services{cluster_ips=false,namespace=b}": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("services by namespace (-want +got):\n%s", diff)
 	}
 }
 
@@ -155,15 +180,14 @@ func TestLint(t *testing.T) {
 		}
 	}
 	// This list is complete: each metric has a series from the start, or got one above.
-	if want := len(own) + 6; len(families) != want {
+	if want := len(own) + 7; len(families) != want {
 		t.Errorf("%d metrics, want %d", len(families), want)
 	}
 }
 
 // TestReadyReasons: each reason in the API is listed either as one of the condition Ready, or as one of others.
 func TestReadyReasons(t *testing.T) {
-	ofOthers := []string{"ReasonChangingMode", "ReasonNoConflict", "ReasonNotContested", "ReasonManyServices",
-		"ReasonManyEnvironmentVariables", "ReasonEnoughCapacity"}
+	ofOthers := []string{"ReasonChangingMode", "ReasonNoConflict", "ReasonNotContested"}
 	file, err := parser.ParseFile(token.NewFileSet(), "../../pkg/apis/localservice/v1alpha1/conditions.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)

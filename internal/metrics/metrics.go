@@ -2,6 +2,9 @@
 package metrics
 
 import (
+	"slices"
+	"time"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -25,21 +28,14 @@ var (
 	StatusWrites = counter("status_writes_total", "Writes of the status of LocalServices, by result.", "result")
 	// PodLabelWrites counts writes of the node label to pods, by result.
 	PodLabelWrites = counter("pod_label_writes_total", "Writes of the node label to pods, by result.", "result")
-	// NodeFanout measures the Waits of LocalServices for their new nodes.
+	// NodeFanout measures, by ObserveSince, how long Services of nodes wait to be created.
 	NodeFanout = histogram("node_fanout_seconds",
-		"Time from the event that a LocalService of mode Services selects another node until all of its Services are "+
-			"written.", []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300})
-	// PodLabel measures the Waits of pods for their label.
+		"Time from the creation of a node, or of the LocalService if that is newer, until the node's Service is "+
+			"created. Not counted after ten minutes: such a Service is most likely recreated.")
+	// PodLabel measures, by ObserveSince, how long pods wait for their label.
 	PodLabel = histogram("pod_label_seconds",
-		"Time from the event that a pod has been scheduled until its node label is written.",
-		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
-	// PodsLabelledAtBinding is 1 while an admission policy labels pods in the write that binds them, 0 while the
-	// controller does. It is also 0 before the first pod is scheduled.
-	PodsLabelledAtBinding = metrics.NewGauge(&metrics.GaugeOpts{
-		Name:           "localservice_pods_labelled_at_binding",
-		Help:           "1 if the pod that was scheduled last had its node label from the beginning.",
-		StabilityLevel: metrics.ALPHA,
-	})
+		"Time from the scheduling of a pod, or from the creation of a LocalService that selects it if that is newer, "+
+			"until the node label is written. Not counted after ten minutes: such a label is most likely corrected.")
 )
 
 func counter(name, help string, labels ...string) *metrics.CounterVec {
@@ -48,10 +44,25 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 	}, labels)
 }
 
-func histogram(name, help string, buckets []float64) *metrics.Histogram {
+// histogram makes a histogram of times in seconds. Times in the API have no fractions of a second, so up to a second
+// is rounding.
+func histogram(name, help string) *metrics.Histogram {
 	return metrics.NewHistogram(&metrics.HistogramOpts{
-		Name: "localservice_" + name, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA,
+		Name: "localservice_" + name, Help: help, Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, newFor.Seconds()},
+		StabilityLevel: metrics.ALPHA,
 	})
+}
+
+// newFor is how long something is new.
+const newFor = 10 * time.Minute
+
+// ObserveSince records how long something new has waited: the time since the last of what it needed has happened. That
+// is in the API, so nothing has to be remembered. If it happened long ago, this is most likely a repair, and no wait.
+func ObserveSince(histogram *metrics.Histogram, happened ...time.Time) {
+	waited := time.Since(slices.MaxFunc(happened, time.Time.Compare))
+	if waited < newFor {
+		histogram.Observe(max(0, waited.Seconds())) // The clock of the API server may be ahead.
+	}
 }
 
 // Register makes the metrics visible to the registry of the program. It is called once.
@@ -61,8 +72,7 @@ func Register(collector *Collector) {
 	begin()
 }
 
-var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel,
-	PodsLabelledAtBinding}
+var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel}
 
 // begin starts the counters of successes at 0: the first event of a series that starts with it would not count as an
 // increase.

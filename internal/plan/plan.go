@@ -4,7 +4,6 @@ package plan
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -66,8 +65,6 @@ type Plan struct {
 	Copies      Copies
 	// Retirement is about the Services of the previous mode.
 	Retirement Retirement
-	// Capacity is how many Services there will be when the plan is carried out.
-	Capacity Capacity
 	// Unselected is set if the nodeSelector matches no node.
 	Unselected *Unselected
 }
@@ -88,8 +85,6 @@ type Input struct {
 	// Names are the names of mode Hostnames, and what is published of them. After a change of mode, they are kept as
 	// long as the LocalService has the Services.
 	Names *Names
-	// LocalServices are all LocalServices of the cluster, for their numbers of Services.
-	LocalServices iter.Seq[*v1alpha1.LocalService]
 	// Now is the current time, which decides when the Services of the previous mode are deleted.
 	Now time.Time
 }
@@ -142,7 +137,6 @@ func Compute(in Input) Plan {
 		// Pods may be known before their nodes.
 		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes()), plan.Nodes)
 	}
-	plan.Capacity = plan.capacity(&in)
 	plan.retire(&in)
 	return plan
 }

@@ -45,8 +45,7 @@ func changingMode(t *testing.T, ls *v1alpha1.LocalService, ready, named []string
 	source := sourceSlice(names.Source, "s1", named...)
 	names.Slices = byName(source, copies(names)(source))
 	in := Input{Templates: templates(t, ls), Nodes: nodes, Owned: owned, Lookup: func(string) Service { return nil },
-		Ready: map[string]bool{}, Names: names, LocalServices: slices.Values([]*v1alpha1.LocalService{ls}),
-		Now: retirementNow}
+		Ready: map[string]bool{}, Names: names, Now: retirementNow}
 	for _, node := range ready {
 		in.Ready[ServiceName("demo", ForNode, node)] = true
 	}

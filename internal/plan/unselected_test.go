@@ -64,9 +64,8 @@ func TestUnselected(t *testing.T) {
 				owned[service.Name] = kept(service)
 			}
 			got := Compute(Input{Templates: templates(t, c.ls), Nodes: c.selected, Owned: owned,
-				NodeExists:    func(node string) bool { return slices.Contains(c.exist, node) },
-				Lookup:        func(string) Service { return nil },
-				LocalServices: slices.Values([]*v1alpha1.LocalService{c.ls}),
+				NodeExists: func(node string) bool { return slices.Contains(c.exist, node) },
+				Lookup:     func(string) Service { return nil },
 				Names: NamesOf(c.ls, nodeLabelKey, func(string, string) (string, bool) { return "", false },
 					func(name string) Service { return owned[name] })})
 			var changes []string

@@ -71,9 +71,6 @@ func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 // IsAwaited reports whether other keys wait until this one, which is being reconciled, is done.
 func (l *Loop) IsAwaited(key types.NamespacedName) bool { return l.fair.isAwaited(key.Namespace) }
 
-// Running reports whether Run has begun.
-func (l *Loop) Running() bool { return l.running.Load() }
-
 // Run reconciles all keys, and then those that are added, until ctx is done. A number of workers is what one namespace
 // may have; there are a third more for the others. It returns when all workers have stopped: they finish keys under way,
 // and do not begin waiting ones.

@@ -71,7 +71,7 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	}
 	ready := r.ready(ls)
 	conditions := []metav1.Condition{ready, r.progressing(ready.Reason)}
-	for _, c := range []metav1.Condition{r.conflicted(), r.contested(), nearCapacity(&r.Capacity)} {
+	for _, c := range []metav1.Condition{r.conflicted(), r.contested()} {
 		if r.Invalid == nil || meta.FindStatusCondition(status.Conditions, c.Type) == nil {
 			conditions = append(conditions, c)
 		}
@@ -292,7 +292,7 @@ func Recovered(before, after []metav1.Condition) []metav1.Condition {
 
 func needsAttention(c *metav1.Condition) bool {
 	switch c.Type {
-	case v1alpha1.ConditionConflicted, v1alpha1.ConditionContested, v1alpha1.ConditionNearCapacity:
+	case v1alpha1.ConditionConflicted, v1alpha1.ConditionContested:
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,

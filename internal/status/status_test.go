@@ -302,15 +302,13 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
-	before := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a"),
-		Capacity: plan.Capacity{InCluster: 1e6}}, Contested: sets.New("spec.type")}).
-		Status(with(v1alpha1.LocalServiceStatus{}, 1))
+	before := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a")},
+		Contested: sets.New("spec.type")}).Status(with(v1alpha1.LocalServiceStatus{}, 1))
 	after := (&Report{Invalid: errors.New("bad")}).Status(with(before, 2))
 	if after.Nodes != 3 || after.Services != 2 {
 		t.Errorf("%d nodes and %d services, want 3 and 2", after.Nodes, after.Services)
 	}
-	for _, name := range []string{v1alpha1.ConditionConflicted, v1alpha1.ConditionContested,
-		v1alpha1.ConditionNearCapacity} {
+	for _, name := range []string{v1alpha1.ConditionConflicted, v1alpha1.ConditionContested} {
 		c := meta.FindStatusCondition(after.Conditions, name)
 		want := meta.FindStatusCondition(before.Conditions, name)
 		if want.Status != metav1.ConditionTrue || *c != *want {

@@ -19,10 +19,6 @@ func TestWarnings(t *testing.T) {
 		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
 			Reason: v1alpha1.ReasonNameTaken, Message: message}
 	}
-	near := func(reason, message string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionNearCapacity, Status: metav1.ConditionTrue, Reason: reason,
-			Message: message}
-	}
 	for name, c := range map[string]struct {
 		before, after metav1.Condition
 		want          bool
@@ -34,8 +30,6 @@ func TestWarnings(t *testing.T) {
 		"fails for another reason": {ready(v1alpha1.ReasonWriteFailed, "x"),
 			ready(v1alpha1.ReasonInvalidSpec, "x"), true},
 		"another name is taken": {conflicted("demo-node1"), conflicted("demo-node2"), false},
-		"another limit": {near(v1alpha1.ReasonManyServices, "1"), near(v1alpha1.ReasonManyEnvironmentVariables, "1"),
-			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Warnings([]metav1.Condition{c.before}, []metav1.Condition{c.after}); (len(got) == 1) != c.want {

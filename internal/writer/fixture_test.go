@@ -62,7 +62,6 @@ type fixture struct {
 	// onNode is called when a node is read.
 	onNode func(name string) error
 
-	events []string // their reasons
 	// isAwaited is true if somebody waits for the end of a turn.
 	isAwaited bool
 
@@ -97,8 +96,7 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	f.cached = informer.GetIndexer()
 	f.cache(f.ls)
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: NewRefusals(), Shuffle: inOrder,
-		Record: func(_ runtime.Object, _, reason, _ string) { f.events = append(f.events, reason) }}
+		Refusals: NewRefusals(), Shuffle: inOrder}
 	f.services = NewServices(f.deps, concurrency)
 	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey); err != nil {
 		t.Fatal(err)

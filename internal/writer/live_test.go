@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -71,26 +69,4 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	})
-}
-
-// TestMassDeletionIsAnnounced: an event precedes the deletion of most Services, once the API server has confirmed that
-// the LocalService is as the cache has it.
-func TestMassDeletionIsAnnounced(t *testing.T) {
-	f := newFixture(t, 1)
-	p := &plan.Plan{Changes: f.changes(plan.Delete, "a", "b"), Owned: 3, InPlace: 1}
-	f.live.Generation++
-	if f.services.Write(t.Context(), f.ls, p, always); len(f.events) > 0 {
-		t.Errorf("events while the cache lags: %v", f.events)
-	}
-	f.live.Generation--
-	f.answer = func(request string, _ *corev1.Service) error {
-		if len(f.events) == 0 {
-			t.Errorf("no event before %s", request)
-		}
-		return nil
-	}
-	f.services.Write(t.Context(), f.ls, p, always)
-	if got := len(f.took()); got != 2 || !slices.Equal(f.events, []string{eventDeletingServices}) {
-		t.Errorf("%d deletions, events %v", got, f.events)
-	}
 }

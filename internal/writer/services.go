@@ -19,7 +19,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
@@ -30,8 +29,6 @@ const (
 	// One sync begins writes for minTurn or, as long as nobody waits for its end, for maxTurn. Then it reports, and the
 	// LocalService is planned again in its next turn.
 	minTurn, maxTurn = 500 * time.Millisecond, 5 * time.Second
-
-	eventDeletingServices = "DeletingServices"
 )
 
 // ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
@@ -90,9 +87,6 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 				return w.out
 			}
 			isConfirmed = true
-			if note := status.MassDeletion(ls, p); note != "" {
-				s.Record(ls, corev1.EventTypeWarning, eventDeletingServices, note)
-			}
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
@@ -168,6 +162,9 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	}
 	if err != nil {
 		return nil, err
+	}
+	if node := w.Caches.Nodes.Get("", change.Node); node != nil && change.Action == plan.Create {
+		metrics.ObserveSince(metrics.NodeFanout, node.Created(), w.ls.CreationTimestamp.Time)
 	}
 	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
 		"service", klog.KRef(w.ls.Namespace, change.Name), "node", change.Node)

@@ -487,7 +487,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster is known to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring (after a change of the mode: the names of the previous mode are about to be deleted).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring (after a change of the mode: the names of the previous mode are about to be deleted).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

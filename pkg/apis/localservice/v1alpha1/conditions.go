@@ -12,9 +12,6 @@ const (
 	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the
 	// Services. The controller leaves the fields that the message names unchanged.
 	ConditionContested = "Contested"
-	// ConditionNearCapacity is True while LocalServices have more Services, with those of this one, than a cluster is
-	// known to support.
-	ConditionNearCapacity = "NearCapacity"
 	// ConditionRetiring is present while a LocalService whose mode was changed has the Services of the previous mode.
 	// It becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative
 	// DNS caches have expired.
@@ -59,14 +56,6 @@ const (
 	ReasonContested = "Contested"
 	// ReasonNotContested: the Services are stored as they are written.
 	ReasonNotContested = "NotContested"
-	// ReasonManyServices: LocalServices have, or will have, more Services than a cluster or a namespace is known to
-	// support.
-	ReasonManyServices = "ManyServices"
-	// ReasonManyEnvironmentVariables: LocalServices have so many Services with a cluster IP that their environment
-	// variables may prevent pods of the namespace from starting.
-	ReasonManyEnvironmentVariables = "ManyEnvironmentVariables"
-	// ReasonEnoughCapacity: LocalServices do not have more Services than a cluster is known to support.
-	ReasonEnoughCapacity = "EnoughCapacity"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
 	ReasonInvalidSpec = "InvalidSpec"
 )
