@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -59,8 +60,8 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		waits:        metrics.NewWaits(metrics.PodLabel),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
-	c.caches.Pods.OnChange(c.podChanged)
-	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
+	return c, errors.Join(c.caches.Pods.OnChange(c.podChanged),
+		c.caches.LocalServices.OnChange(c.localServiceChanged))
 }
 
 // podScheduled shows, by a newly scheduled pod, whether an admission policy labels pods in the write that binds them.

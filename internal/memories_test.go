@@ -21,8 +21,7 @@ var remembering = []string{".", "internal/cache", "internal/metrics", "internal/
 // decides nothing after the call that filled it. Everything else belongs in the table of docs/design.md.
 var plumbing = map[string]string{
 	"internal/cache Caches.gates":          "one for each of -namespaces, fixed at the start",
-	"internal/cache Pods.look":             "wakes the goroutine that starts and stops the watch",
-	"internal/cache Pods.store":            "the informer of pods, while they are watched",
+	"internal/cache Pods.begun":            "closed once, when a LocalService first needs labels on pods",
 	"internal/cache Store.watched":         "the informers, whose stores are the caches; fixed at the start",
 	"internal/cache watched.gate":          "closed once, when a namespace may be watched",
 	"internal/metrics readyReasons":        "a constant",
