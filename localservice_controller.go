@@ -129,8 +129,7 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint. Most likely only
-// numbers change, but a change of mode may wait for it.
+// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint: numbers change.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice != nil && slice.Ready {
@@ -139,8 +138,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 	}
 }
 
-// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status, and because a
-// change of mode may wait for it.
+// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil {
@@ -172,8 +170,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
+	owned := c.caches.Services.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	if err != nil {
+	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
 		c.nodeWaits.Forget(key)
 		later, err := c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		if later > 0 {
@@ -182,7 +181,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	plannedAt := time.Now()
-	p := c.plan(ls, templates)
+	p := c.plan(ls, templates, owned)
 	outcome := c.services.Write(ctx, ls, &p)
 	if outcome.IsComplete() {
 		c.nodeWaits.Done(key, plannedAt)
@@ -191,19 +190,19 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 }
 
 // plan computes the plan of a LocalService from the caches.
-func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
+	owned map[string]plan.Service) plan.Plan {
 	names := namesOf(c.caches, c.copies, ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:     templates,
 		Nodes:         c.caches.Nodes.Selected(ls),
-		Owned:         c.caches.Services.Owned(ls),
+		Owned:         owned,
 		Lookup:        func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
 		NodeExists:    func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
 		Ready:         c.caches.ReadyServices(ls),
 		Names:         names,
 		LocalServices: c.caches.LocalServices.All(),
-		Now:           time.Now(),
 	})
 }
 
@@ -221,6 +220,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	report := status.Report{Plan: *p, Stored: outcome.Stored(), Unfinished: !outcome.IsComplete(),
 		HasNextTurn: outcome.HasNextTurn(), Failed: failed, Contested: outcome.Contested}
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
+		if slices.Contains(outcome.Made[plan.Update], ls.Name) {
+			summary += status.Renamed(ls, p)
+		}
 		if report.HasNextTurn {
 			summary += "; more follow"
 		}
@@ -240,7 +242,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Err(cache.KeyOf(ls)) // Nothing was done, and nothing found that a newer cache will not change.
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	c.syncAgain(ls, p, outcome, later)
+	c.syncAgain(ls, outcome, later)
 	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
 }
 
@@ -261,7 +263,7 @@ func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) boo
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
 // too many does nothing.
-func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Plan, outcome *writer.Outcome,
+func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, outcome *writer.Outcome,
 	statusLater time.Duration) {
 	key := cache.KeyOf(ls)
 	if outcome.HasNextTurn() {
@@ -272,8 +274,7 @@ func (c *localServiceController) syncAgain(ls *v1alpha1.LocalService, p *plan.Pl
 		// until the cache is newer than the write, and then sees that the Service is missing.
 		c.loop.AddAfter(key, writer.NumbersInterval)
 	}
-	// A status write that was too early, the retry of a refused write, the deletion of the previous mode's names.
-	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter, p.Retirement.DueAfter} {
+	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter} { // of a write that was early, or refused
 		if delay > 0 {
 			c.loop.AddAfter(key, delay)
 		}

@@ -80,8 +80,7 @@ func TestCollector(t *testing.T) {
 			is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
 		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
-		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed"),
-			is("Retiring", "False", "ChangingMode")),
+		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed")),
 		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
 		localService("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
 		// The status is part of the API: every client with the permission can write it.
@@ -101,7 +100,6 @@ func TestCollector(t *testing.T) {
 		"localservices{condition=Ready,reason=other,status=False}":          1,
 		"localservices{condition=Conflicted,reason=,status=False}":          1,
 		"localservices{condition=Conflicted,reason=,status=True}":           1,
-		"localservices{condition=Retiring,reason=,status=False}":            1,
 		"localservices{condition=Contested,reason=,status=Unknown}":         1,
 		"localservices{condition=Progressing,reason=,status=Unknown}":       1,
 		"localservices{condition=Ready,reason=InvalidSpec,status=False}":    1,
@@ -162,7 +160,7 @@ func TestLint(t *testing.T) {
 
 // TestReadyReasons: each reason in the API is listed either as one of the condition Ready, or as one of others.
 func TestReadyReasons(t *testing.T) {
-	ofOthers := []string{"ReasonChangingMode", "ReasonNoConflict", "ReasonNotContested", "ReasonManyServices",
+	ofOthers := []string{"ReasonNoConflict", "ReasonNotContested", "ReasonManyServices",
 		"ReasonManyEnvironmentVariables", "ReasonEnoughCapacity"}
 	file, err := parser.ParseFile(token.NewFileSet(), "../../pkg/apis/localservice/v1alpha1/conditions.go", nil, 0)
 	if err != nil {

@@ -34,7 +34,7 @@ func (p *Plan) capacity(in *Input) (out Capacity) {
 			out.ClusterIPsInNamespace += services
 		}
 	}
-	count(planned, p.Owned+p.Count(Create, Adopt)-p.Count(Delete, Retire))
+	count(planned, p.Owned+p.Count(Create, Adopt)-p.Count(Delete))
 	for ls := range in.LocalServices {
 		if ls.UID != planned.UID {
 			count(ls, wantedServices(ls))

@@ -56,7 +56,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
 		Lookup: func(name string) Service { return all[name] },
-		Names:  NewNames(t.owner, nil, nil), LocalServices: slices.Values([]*v1alpha1.LocalService{t.owner})}
+		Names:  NewNames(t.owner, nil), LocalServices: slices.Values([]*v1alpha1.LocalService{t.owner})}
 }
 
 // existing returns the Services of a LocalService for nodes as the API server has them, edited.

@@ -17,17 +17,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// LabelsPods reports whether a LocalService needs the node label on its pods. In mode Hostnames it does so only until
-// the nodes' Services of the previous mode are gone.
-func LabelsPods(ls *v1alpha1.LocalService) bool {
-	return ls.Spec.Mode != v1alpha1.ModeHostnames ||
-		meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
-}
+// LabelsPods reports whether a LocalService needs the node label on its pods.
+func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
 
 // Names says which hostname the pods on a node have, and what is published of them.
 type Names struct {
 	localService *v1alpha1.LocalService
-	groupBy      string
 	label        LabelOfSelected
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
 	// both, nothing is published.
@@ -43,14 +38,9 @@ type Names struct {
 // and the LocalService selects it.
 type LabelOfSelected func(node, key string) (value string, isSelected bool)
 
-// NewNames returns the Names of a LocalService, with the Service that publishes them, nil if there is none. After a
-// change of mode, that Service's annotation has the groupBy of the names.
-func NewNames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Names {
-	n := &Names{localService: ls, groupBy: ls.Spec.GroupBy, label: label, Published: published}
-	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
-		n.groupBy = published.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
-	}
-	return n
+// NewNames returns the Names of a LocalService, without the Services that publish them.
+func NewNames(ls *v1alpha1.LocalService, label LabelOfSelected) *Names {
+	return &Names{localService: ls, label: label}
 }
 
 // NamesOf returns the Names of a LocalService, even if none is published. lookup returns the Service with a name.
@@ -64,20 +54,19 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelect
 		// Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
 		return service
 	}
-	n := NewNames(ls, ours(Published), label)
-	n.Source = ours(Source)
-	return n
+	return &Names{localService: ls, label: label, Source: ours(Source), Published: ours(Published)}
 }
 
 // Of returns the hostname of a node, "" if it has none.
 func (n *Names) Of(node string) string {
 	named := node
-	if n.groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
-		group, isSelected := n.label(node, n.groupBy)
+	groupBy := n.localService.Spec.GroupBy
+	if groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
+		group, isSelected := n.label(node, groupBy)
 		if !isSelected {
 			return ""
 		}
-		if n.groupBy != "" {
+		if groupBy != "" {
 			named = group
 		}
 	}
@@ -89,7 +78,7 @@ func (n *Names) Of(node string) string {
 
 // Count returns how many names some nodes have.
 func (n *Names) Count(nodes []string) int {
-	if n.groupBy == "" {
+	if n.localService.Spec.GroupBy == "" {
 		return len(nodes)
 	}
 	names := sets.Set[string]{}
@@ -139,7 +128,7 @@ func (n *Names) Copies() Copies {
 	}
 	writing := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionProgressing)
 	out.IsNew = writing == nil || writing.ObservedGeneration != n.localService.Generation ||
-		writing.Status == metav1.ConditionTrue && writing.Reason != v1alpha1.ReasonChangingMode
+		writing.Status == metav1.ConditionTrue
 	for name, slice := range n.Slices {
 		if !n.IsSource(slice) {
 			continue

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -26,8 +25,6 @@ const (
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"
-	// Retire removes a Service of the previous mode of the LocalService.
-	Retire Action = "Retire"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
 	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted.
@@ -37,7 +34,7 @@ const (
 // Change is what a plan does about one Service.
 type Change struct {
 	Action Action
-	// Template is what the Service should be or, for Delete and Retire, one that says which Services are wanted.
+	// Template is what the Service should be or, for Delete, one that says which Services are wanted.
 	Template *Template
 	// Name of the Service.
 	Name string
@@ -60,12 +57,9 @@ type Plan struct {
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
 	// endpoint.
 	Nodes, Ready int
-	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. After a change of mode,
-	// they are kept as long as the LocalService has the Services.
+	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published.
 	IsHostnames bool
 	Copies      Copies
-	// Retirement is about the Services of the previous mode.
-	Retirement Retirement
 	// Capacity is how many Services there will be when the plan is carried out.
 	Capacity Capacity
 	// Unselected is set if the nodeSelector matches no node.
@@ -85,13 +79,10 @@ type Input struct {
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
-	// Names are the names of mode Hostnames, and what is published of them. After a change of mode, they are kept as
-	// long as the LocalService has the Services.
+	// Names are the names of mode Hostnames, and what is published of them.
 	Names *Names
 	// LocalServices are all LocalServices of the cluster, for their numbers of Services.
 	LocalServices iter.Seq[*v1alpha1.LocalService]
-	// Now is the current time, which decides when the Services of the previous mode are deleted.
-	Now time.Time
 }
 
 // Compute compares the desired Services with the current ones.
@@ -143,7 +134,6 @@ func Compute(in Input) Plan {
 		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes()), plan.Nodes)
 	}
 	plan.Capacity = plan.capacity(&in)
-	plan.retire(&in)
 	return plan
 }
 
@@ -160,11 +150,7 @@ func unwanted(in Input) []Change {
 		if wanted[name] || current.Terminating() {
 			continue
 		}
-		action := Delete
-		if in.Templates.isOfOtherMode(name) {
-			action = Retire
-		}
-		changes = append(changes, Change{Action: action, Template: in.Templates[0], Name: name, Node: current.Node(),
+		changes = append(changes, Change{Action: Delete, Template: in.Templates[0], Name: name, Node: current.Node(),
 			Current: current})
 	}
 	return changes

@@ -147,7 +147,7 @@ func runPod(d *drawing) Step {
 
 var (
 	relabel  = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=")
-	switches = do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation")
+	switches = do("edit", local, "hostnames", "zones", "hdd", "ssd", "annotation")
 )
 
 func nothing(*drawing) string { return "" }

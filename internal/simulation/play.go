@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -114,11 +113,6 @@ func (w *world) note(write Write) {
 		w.changed = time.Now()
 		w.mu.Unlock()
 	}
-	before, _ := write.Before.(*v1alpha1.LocalService)
-	after, _ := write.After.(*v1alpha1.LocalService)
-	if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {
-		w.disturb(0, retryTime) // The names of the previous mode stay for a while.
-	}
 }
 
 func (w *world) play(ctx context.Context) {
@@ -144,18 +138,14 @@ func (w *world) wait(d time.Duration) {
 		w.disturb(d, retryTime)
 	}
 	time.Sleep(d)
-	isRetiring := w.isRetiring()
 	w.server.mu.Lock()
 	var found []problem
-	// Pods may end, and names retire, some time after their cause.
+	// Pods may end some time after their cause.
 	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
 		found = problems(w.server)
 	}
 	w.server.mu.Unlock()
 	for _, p := range found {
-		if isRetiring && p.kind == unwanted {
-			continue // Names of the previous mode may stay for long, for example while no node is selected.
-		}
 		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
 	}
 }
@@ -282,8 +272,7 @@ func (w *world) settle() {
 			found = problems(w.server)
 		}
 		w.server.mu.Unlock()
-		isDone := looked >= 0 && len(found) == 0 && !w.isRetiring()
-		if isDone || w.guard.hasFailed() {
+		if looked >= 0 && len(found) == 0 || w.guard.hasFailed() {
 			break
 		}
 	}
@@ -293,13 +282,6 @@ func (w *world) settle() {
 	if left := time.Until(w.quiet()); left > 0 {
 		time.Sleep(left) // What was refused is tried again.
 	}
-}
-
-// isRetiring reports whether a LocalService still has names of its previous mode.
-func (w *world) isRetiring() bool {
-	return slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
-		return meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
-	})
 }
 
 // rest checks that nothing is done when there is nothing to do: in one of four histories for longer.

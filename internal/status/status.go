@@ -87,7 +87,6 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	}
-	r.setRetiring(&status, generation)
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.LastTransitionTime.IsZero() { // The API server refuses to store it once more.
 			c.LastTransitionTime = ls.CreationTimestamp
@@ -217,9 +216,6 @@ func (r *Report) progressing(reason string) metav1.Condition {
 	case len(r.Failed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
-	case r.Retirement.Services > 0 && r.Unselected == nil:
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
-		c.Message = "the Services of the previous mode are still there"
 	}
 	return c
 }
@@ -284,7 +280,7 @@ func sameMessage(a, b *metav1.Condition) bool {
 	switch a.Reason {
 	case v1alpha1.ReasonWriteFailed: // It does not matter which Services were tried, and how many.
 		return causes(a.Message).Equal(causes(b.Message))
-	case v1alpha1.ReasonNoNodesSelected, v1alpha1.ReasonChangingMode:
+	case v1alpha1.ReasonNoNodesSelected:
 		return withoutNumbers(a.Message) == withoutNumbers(b.Message)
 	}
 	return a.Message == b.Message

@@ -41,8 +41,7 @@ type LocalServiceStatusApplyConfiguration struct {
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook
 	// or policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster
-	// is known to support) and, only while they matter, Stalled (nothing changes until somebody edits something) and
-	// Retiring (after a change of the mode: the names of the previous mode are about to be deleted).
+	// is known to support) and, only while it matters, Stalled (nothing changes until somebody edits something).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
