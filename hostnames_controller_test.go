@@ -146,8 +146,8 @@ func TestHostnamesGroups(t *testing.T) {
 		w.recorded()
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
 		settle()
-		w.expect("events", []string{`Normal ServicesWritten updated 1: demo; the names change: groupBy was "zone", and is ""`},
-			w.recorded())
+		w.expect("events", []string{`Normal ServicesWritten updated 1: demo; the names change: groupBy was "zone", ` +
+			`and is ""`}, w.recorded())
 		w.want("no groups any more", "a=10.0.0.1", "b=10.0.0.2", "d=10.0.0.4")
 		w.wantReady("True HostnamesInPlace 3/4, 2 Services")
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil }) // This changes no Service.

@@ -18,8 +18,8 @@ import (
 // zones has the values of the label zone of n1 to n5; n6 has no label.
 var zones = []string{"eu-a", "eu-a", "EU.b", "eu-c", ""}
 
-// newHostnamesFixture returns a plugin and the cluster that it inspects: LocalService demo has mode Hostnames. Kubernetes
-// has published the pods a and b on n1, c, which is not ready, on n2, and d on n4. The
+// newHostnamesFixture returns a plugin and the cluster that it inspects: LocalService demo has mode Hostnames.
+// Kubernetes has published the pods a and b on n1, c, which is not ready, on n2, and d on n4. The
 // controller has not copied the EndpointSlice of d.
 func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	t.Helper()

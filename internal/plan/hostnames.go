@@ -106,8 +106,9 @@ type Copies struct {
 	Sources, Contested int
 	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
 	IsNew bool
-	// answering has the nodes with a name and a ready endpoint that is copied, and whether the copy is up to date.
-	answering map[string]bool
+	// ready has the nodes with a name and a ready endpoint that is copied. Of a new spec, only copies that are up to date
+	// count; later, one that a pod has just outdated does, too.
+	ready sets.Set[string]
 }
 
 const (
@@ -122,7 +123,7 @@ const (
 // Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
 // Source, and changes only what the Published Service controls: anybody may write labels.
 func (n *Names) Copies() Copies {
-	out := Copies{answering: map[string]bool{}}
+	out := Copies{ready: sets.Set[string]{}}
 	if n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
@@ -141,8 +142,8 @@ func (n *Names) Copies() Copies {
 		if isContested {
 			out.Contested++
 		}
-		if change.Action == "" || change.Action == Update {
-			n.addReady(out.answering, slice, change.Action == "")
+		if change.Action == "" || change.Action == Update && !out.IsNew {
+			n.addReady(out.ready, slice)
 		}
 	}
 	for name, slice := range n.Slices {
@@ -153,11 +154,11 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// addReady adds the nodes with a name and a ready endpoint in a source, and whether its copy needs no change.
-func (n *Names) addReady(nodes map[string]bool, source EndpointSlice, isUpToDate bool) {
+// addReady adds the nodes with a name and a ready endpoint in a source.
+func (n *Names) addReady(nodes sets.Set[string], source EndpointSlice) {
 	for _, endpoint := range source.Sum().Endpoints {
 		if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
-			nodes[node] = nodes[node] || isUpToDate
+			nodes.Insert(node)
 		}
 	}
 }
@@ -246,25 +247,10 @@ func (c *Copies) Count(action Action) (n int) {
 	return n
 }
 
-// IsComplete reports whether everything that Kubernetes has published has a copy, even an outdated one.
-func (c *Copies) IsComplete() bool {
-	return c.Sources > 0 && c.Contested == 0 && c.Count(Create)+c.Count(Wait) == 0
-}
-
 // BeingPublished reports whether the names of a new spec are still to be published. Later, copies only follow the pods:
 // to wait until none is outdated could take forever.
 func (c *Copies) BeingPublished() bool {
 	return c.IsNew && (c.Count(Create) > 0 || 2*c.Count(Update) > c.Sources)
-}
-
-// readyNodes returns the nodes whose name has a ready endpoint. A copy that a pod has just outdated counts.
-func (c *Copies) readyNodes() (nodes []string) {
-	for node, isUpToDate := range c.answering {
-		if isUpToDate || !c.IsNew {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
 }
 
 // copySuffix ends the name of a copy. The name follows from that of its source, so that no copy is made twice.

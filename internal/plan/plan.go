@@ -131,7 +131,7 @@ func Compute(in Input) Plan {
 	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
 		// Pods may be known before their nodes.
-		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes()), plan.Nodes)
+		plan.Ready = min(in.Names.Count(plan.Copies.ready.UnsortedList()), plan.Nodes)
 	}
 	plan.Capacity = plan.capacity(&in)
 	return plan

@@ -106,8 +106,7 @@ func newLS(key, how string) *v1alpha1.LocalService {
 	return ls
 }
 
-// applyLS creates a LocalService, or gives the existing one the spec of a new one, with another mode only if that is
-// named: the API server then refuses it.
+// applyLS creates a LocalService, or gives the existing one the spec of a new one. The mode stays unless it is named.
 func applyLS(w *world, s Step) error {
 	ls := newLS(s.On, s.How)
 	if Get[*v1alpha1.LocalService](w.server, ls.Namespace, ls.Name) == nil {
@@ -174,7 +173,7 @@ func recreateLS(w *world, s Step) error {
 	return w.server.Create(userName, newLS(s.On, s.How))
 }
 
-// editStatus empties the status of a LocalService, but says that it is stalled. It is repaired after the longest backoff.
+// editStatus replaces the status of a LocalService. It is repaired after the longest backoff.
 func editStatus(w *world, s Step) error {
 	w.disturb(0, retryTime)
 	key := metaOf(s.On)

@@ -247,7 +247,8 @@ func (r *Report) contested() metav1.Condition {
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +
 	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
-	"hostnames.yaml of the release, and the names are published within two minutes; or use mode: Services"
+	"hostnames.yaml of the release, and the names are published within two minutes; or recreate this " +
+	"LocalService with mode: Services"
 
 // isNotPermitted reports whether a write was refused because the controller lacks the permission to write
 // EndpointSlices. An admission policy refuses with the same code, but in other words.
