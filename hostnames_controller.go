@@ -20,8 +20,6 @@ import (
 // Kubernetes publishes the pods that the Source Service selects. It owns and writes their copies, with a hostname for
 // each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source: a change of one
 // leads to one comparison and one write. A copy whose source is gone is a key of its own.
-//
-// After a change of mode, it publishes the names for as long as the LocalService has both Services.
 type hostnamesController struct {
 	nodeLabelKey string
 	caches       *cache.Caches
@@ -144,12 +142,13 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// localServiceOf returns the LocalService of an EndpointSlice or, if that has none, of its copy; nil if there is none.
+// localServiceOf returns the LocalService of an EndpointSlice or, if that has none, of its copy; nil if there is none
+// with mode Hostnames.
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
 		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
 			ls := c.caches.LocalServices.Get(key.Namespace, slice.LocalService().Name)
-			if ls != nil && ls.DeletionTimestamp == nil {
+			if ls != nil && ls.DeletionTimestamp == nil && ls.Spec.Mode == v1alpha1.ModeHostnames {
 				return ls
 			}
 		}

@@ -143,7 +143,11 @@ func TestHostnamesGroups(t *testing.T) {
 		w.set(testNode("e", "zone=y", "os=linux"))
 		settle()
 		w.wantReady("True HostnamesInPlace 2/3, 2 Services") // There is no pod in y.
+		w.recorded()
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
+		settle()
+		w.expect("events", []string{`Normal ServicesWritten updated 1: demo; the names change: groupBy was "zone", ` +
+			`and is ""`}, w.recorded())
 		w.want("no groups any more", "a=10.0.0.1", "b=10.0.0.2", "d=10.0.0.4")
 		w.wantReady("True HostnamesInPlace 3/4, 2 Services")
 		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil }) // This changes no Service.
@@ -151,46 +155,41 @@ func TestHostnamesGroups(t *testing.T) {
 	})
 }
 
-// TestChangeOfMode: the names of a mode stay until those of the next answer, and a while longer.
-func TestChangeOfMode(t *testing.T) {
-	retired := plan.RetireAfter + 2*time.Second
-	inHostnamesWorld(t, testLocalService(), []runtime.Object{testNode("a", "zone=x"), testNode("b", "zone=x")},
-		func(w *fixture) {
-			w.set(testSlice("demo-a", true))
-			settle()
-			w.wantReady("True ServicesInPlace 1/2, 2 Services")
-			services := func(want ...string) {
-				t.Helper()
-				if got := slices.Sorted(maps.Keys(w.services())); !slices.Equal(got, want) {
-					t.Errorf("Services %q, want %q", got, want)
-				}
-			}
-			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = v1alpha1.ModeHostnames, "zone" })
-			time.Sleep(retired)
-			services("demo", "demo-a", "demo-b", sourceName) // Kubernetes has not published the pods.
-			w.publish("1", "a", "b!")
-			time.Sleep(plan.RetireAfter - 5*time.Second)
-			services("demo", "demo-a", "demo-b", sourceName) // DNS may not know the new names yet.
-			time.Sleep(retired)
-			services("demo", sourceName)
-			w.wantReady("True HostnamesInPlace 1/1, 2 Services")
-			if c := meta.FindStatusCondition(w.localService().Status.Conditions, v1alpha1.ConditionRetiring); c != nil {
-				t.Errorf("still retiring: %v", c)
-			}
-			w.remove(testSlice("demo-a"))
-
-			w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = "", "" })
-			time.Sleep(retired)
-			services("demo", "demo-a", "demo-b", sourceName)
-			w.publish("1", "a", "b!", "b") // The names to be deleted are kept up to date.
-			w.want("while they are needed", "x=10.0.0.1", "x=10.0.0.2!", "x=10.0.0.3")
-			w.set(testSlice("demo-a", true))
-			w.set(testSlice("demo-b", true))
-			time.Sleep(plan.RetireAfter - 5*time.Second)
-			services("demo", "demo-a", "demo-b", sourceName)
-			time.Sleep(retired)
-			services("demo-a", "demo-b")
-		})
+// TestModeChanged: where an older CustomResourceDefinition lets the mode change, nothing is written until it is changed
+// back, or the Services of the other mode are deleted.
+func TestModeChanged(t *testing.T) {
+	const invalid = "False InvalidSpec 2/2, 2 Services"
+	changeTo := func(mode v1alpha1.Mode) func(*v1alpha1.LocalService) {
+		return func(ls *v1alpha1.LocalService) { ls.Spec.Mode = mode }
+	}
+	nodes := []runtime.Object{testNode("a"), testNode("b"), testSlice("demo-a", true), testSlice("demo-b", true)}
+	inHostnamesWorld(t, testLocalService(), nodes, func(w *fixture) {
+		w.writes()
+		w.edit(changeTo(v1alpha1.ModeHostnames))
+		settle()
+		w.wantReady(invalid)
+		w.set(testNode("c"))
+		settle()
+		w.expect("writes", []string{"update localservices/status demo 2/2 not Ready: InvalidSpec, Stalled"}, w.writes())
+		w.edit(changeTo(v1alpha1.ModeServices))
+		settle()
+		w.wantReady("True ServicesInPlace 2/3, 3 Services")
+	})
+	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes[:2], func(w *fixture) {
+		w.publish("1", "a", "b")
+		w.writes()
+		w.edit(changeTo(v1alpha1.ModeServices))
+		settle()
+		w.wantReady(invalid)
+		w.publish("1", "a")
+		w.expect("writes", []string{"update localservices/status demo 2/2 not Ready: InvalidSpec, Stalled"}, w.writes())
+		w.remove(w.services()["demo"])
+		settle()
+		w.wantReady(invalid)
+		w.remove(w.services()[sourceName])
+		settle()
+		w.wantReady("True NoPodsReady 0/2, 2 Services")
+	})
 }
 
 // TestHostnamesAllocations: what a sync of an EndpointSlice allocates does not grow with the number of EndpointSlices.

@@ -119,8 +119,7 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint. Most likely only
-// numbers change, but a change of mode may wait for it.
+// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint: numbers change.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice != nil && slice.Ready {
@@ -129,8 +128,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 	}
 }
 
-// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status, and because a
-// change of mode may wait for it.
+// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil {
@@ -161,8 +159,9 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
+	owned := c.caches.Services.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
-	if err != nil {
+	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
 		later, err := c.statuses.Write(ctx, ls, status.Report{Invalid: err})
 		if later > 0 {
 			c.loop.AddAfter(key, later)
@@ -170,7 +169,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	nodeEvents := c.nodeEvents.Load()
-	p := c.plan(ls, templates)
+	p := c.plan(ls, templates, owned)
 	outcome := c.services.Write(ctx, ls, &p, func() bool {
 		return c.loop.IsAwaited(key) || c.nodeEvents.Load() != nodeEvents
 	})
@@ -178,18 +177,18 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 }
 
 // plan computes the plan of a LocalService from the caches.
-func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates) plan.Plan {
+func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
+	owned map[string]plan.Service) plan.Plan {
 	names := namesOf(c.caches, ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:  templates,
 		Nodes:      c.caches.Nodes.Selected(ls),
-		Owned:      c.caches.Services.Owned(ls),
+		Owned:      owned,
 		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
 		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
 		Ready:      c.caches.ReadyServices(ls),
 		Names:      names,
-		Now:        time.Now(),
 	})
 }
 
@@ -204,6 +203,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	report := status.Report{Plan: *p, Stored: outcome.Stored(), Unfinished: !outcome.IsComplete(),
 		HasNextTurn: outcome.HasNextTurn(), Failed: failed, Contested: outcome.Contested}
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
+		if slices.Contains(outcome.Made[plan.Update], ls.Name) {
+			summary += status.Renamed(ls, p)
+		}
 		if report.HasNextTurn {
 			summary += "; more follow"
 		}
@@ -223,7 +225,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Err(cache.KeyOf(ls)) // Nothing was done, and nothing found that a newer cache will not change.
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, report)
-	c.syncAgain(cache.KeyOf(ls), p, outcome, later)
+	c.syncAgain(cache.KeyOf(ls), outcome, later)
 	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
 }
 
@@ -244,7 +246,7 @@ func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) boo
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
 // too many does nothing.
-func (c *localServiceController) syncAgain(key types.NamespacedName, p *plan.Plan, outcome *writer.Outcome,
+func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *writer.Outcome,
 	statusLater time.Duration) {
 	if outcome.HasNextTurn() {
 		c.loop.Add(key)
@@ -254,8 +256,7 @@ func (c *localServiceController) syncAgain(key types.NamespacedName, p *plan.Pla
 		// until the cache is newer than the write, and then sees that the Service is missing.
 		c.loop.AddAfter(key, writer.NumbersInterval)
 	}
-	// A status write that was too early, the retry of a refused write, the deletion of the previous mode's names.
-	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter, p.Retirement.DueAfter} {
+	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter} { // of a write that was early, or refused
 		if delay > 0 {
 			c.loop.AddAfter(key, delay)
 		}

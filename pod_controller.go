@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -57,8 +58,8 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		refusals:     writer.NewRefusals(),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
-	c.caches.Pods.OnChange(c.podChanged)
-	return c, c.caches.LocalServices.OnChange(c.localServiceChanged)
+	return c, errors.Join(c.caches.Pods.OnChange(c.podChanged),
+		c.caches.LocalServices.OnChange(c.localServiceChanged))
 }
 
 func (c *podController) podChanged(before, after *cache.Pod) {

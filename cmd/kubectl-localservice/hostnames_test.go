@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,8 +18,8 @@ import (
 // zones has the values of the label zone of n1 to n5; n6 has no label.
 var zones = []string{"eu-a", "eu-a", "EU.b", "eu-c", ""}
 
-// newHostnamesFixture returns a plugin and the cluster that it inspects: LocalService demo has just been changed to
-// mode Hostnames. Kubernetes has published the pods a and b on n1, c, which is not ready, on n2, and d on n4. The
+// newHostnamesFixture returns a plugin and the cluster that it inspects: LocalService demo has mode Hostnames.
+// Kubernetes has published the pods a and b on n1, c, which is not ready, on n2, and d on n4. The
 // controller has not copied the EndpointSlice of d.
 func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	t.Helper()
@@ -29,20 +28,18 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	ls.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHostnamesNotPermitted,
 			Message: "mode Hostnames needs the permission to write EndpointSlices"},
-		{Type: v1alpha1.ConditionRetiring, Status: metav1.ConditionTrue, ObservedGeneration: 1,
-			LastTransitionTime: metav1.Time{Time: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}},
 	}
 	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
-	service := plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
-	names := plan.NewNames(ls, service, func(node, _ string) (string, bool) {
+	names := plan.NewNames(ls, func(node, _ string) (string, bool) {
 		return zones[node[1]-'1'], true
 	})
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
 		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
 	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
 	names.Source = plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey)
+	names.Published = plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
 	names.Slices = map[string]plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}
 	change := names.Copies().Changes[0]
 	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, names.Copy(&change),
@@ -67,8 +64,6 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 }
 
 func TestHostnamesOutput(t *testing.T) {
-	const retiring = "The mode is being changed: the names of the previous mode, demo-<node>, are still there until " +
-		"2030-01-02T03:04:36Z.\n"
 	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames " +
 		"needs the permission to write EndpointSlices"
 	const unlabelled = "the node has no label zone, so that it has no name"
@@ -108,7 +103,7 @@ n5     <none>                 <none>                                           0
 	} {
 		summary := fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
 			"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
-		newHostnamesFixture(t, groupBy).wantOutput(t, retiring+summary, outputs)
+		newHostnamesFixture(t, groupBy).wantOutput(t, summary, outputs)
 	}
 }
 

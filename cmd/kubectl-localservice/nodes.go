@@ -52,9 +52,6 @@ policies work, or by a write of the controller for each pod. It goes by the pod 
 counts those with which it was otherwise. In -o json and -o yaml that is the field nodeLabels of the list, in which
 newest is AtBinding, ByController or, if the pods do not show it, empty. With mode: Hostnames, pods need no label.
 
-After a change of the mode, the names are those of the new one, and a line says how long those of the previous mode are
-still there. In -o json and -o yaml that is the field message of the list.
-
 With --dns, the cluster's DNS server is asked for every name, and a column says what it answers:
 
   Answers         the addresses that it should: the cluster IP of the node's Service, or if that is headless, or with

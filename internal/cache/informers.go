@@ -66,7 +66,7 @@ type Options struct {
 	// Namespaces are watched, each once it is opened. If there are none, all are watched from the start.
 	Namespaces   []string
 	NodeLabelKey string
-	// AllPods is true to watch pods even while no LocalService needs labels on them.
+	// AllPods is true to watch pods even before a LocalService needs labels on them.
 	AllPods      bool
 	OnWatchError OnWatchError
 }
@@ -97,14 +97,15 @@ func New(o Options) (*Caches, error) {
 		HostnameSlices: newStore("endpointslices.discovery.k8s.io", gates,
 			endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
 			cache.TypedIndexers[*HostnameSlice]{byLocalService: indexByLocalService}, o.OnWatchError),
-	}
-	c.Pods = newPods(func() bool { return o.AllPods || c.LocalServices.hasAny(bySelector) }, func() *Store[*Pod] {
-		return newStore(podsResource, gates, func(namespace string) cache.SharedIndexInformer {
+		Pods: newPods(newStore("pods", gates, func(namespace string) cache.SharedIndexInformer {
 			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
 				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
 		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-			cache.TypedIndexers[*Pod]{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)
-	})
+			cache.TypedIndexers[*Pod]{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)),
+	}
+	if o.AllPods {
+		c.Pods.begin()
+	}
 	return c, c.LocalServices.OnChange(c.Pods.localServiceChanged)
 }
 
@@ -127,7 +128,8 @@ func (c *Caches) others() []runner {
 	return []runner{c.Nodes, c.Services, c.EndpointSlices, c.HostnameSlices, c.Pods}
 }
 
-func (c *Caches) all() []runner { return append(c.others(), c.LocalServices) }
+// all returns all caches. That of LocalServices comes first: whether pods are watched follows from it.
+func (c *Caches) all() []runner { return append([]runner{c.LocalServices}, c.others()...) }
 
 // Start starts to fill the caches. The returned function waits, after ctx is done, until they have stopped.
 func (c *Caches) Start(ctx context.Context) (wait func()) {

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestPodsOnDemand: pods are watched while a LocalService needs labels on them, and for a while after that.
+// TestPodsOnDemand: pods are watched from the first LocalService that needs labels on them until the process ends.
 func TestPodsOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCachesOf(t, kubefake.NewClientset(&corev1.Pod{
@@ -23,58 +23,46 @@ func TestPodsOnDemand(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "a"}}),
 			dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 		p, changes := c.Pods, 0
-		p.OnChange(func(before, after *Pod) { changes++ })
-		go p.run(t.Context())
-		expect := func(when string, pods, wantChanges int) {
+		if err := p.OnChange(func(before, after *Pod) { changes++ }); err != nil {
+			t.Fatal(err)
+		}
+		expect := func(when string, pods int) {
 			t.Helper()
-			synctest.Wait()
-			time.Sleep(time.Second)
-			n := 0
+			time.Sleep(time.Minute)
+			n := len(p.Unlabelled("default"))
 			for range p.All() {
-				n++
-			}
-			for range p.Unlabelled("default") {
 				n++
 			}
 			if p.Get("default", "p") != nil {
 				n++
 			}
-			if n != 3*pods || changes != wantChanges || !p.HasSynced("default") {
+			if n != 3*pods || changes != pods || !p.HasSynced("default") {
 				t.Errorf("%s: found %d times, want %d; %d changes, want %d; synced %t", when, n, 3*pods, changes,
-					wantChanges, p.HasSynced("default"))
+					pods, p.HasSynced("default"))
 			}
 		}
-		become := func(ls *v1alpha1.LocalService) {
-			show(t, c.LocalServices, ls)
-			p.localServiceChanged(nil, ls)
-		}
 		hostnames := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
+		invalid := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = nil })
 		services := testobject.LocalService()
-		retiring := hostnames.DeepCopy()
-		retiring.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetiring}}
-		become(hostnames)
-		time.Sleep(podsLinger)
-		expect("not needed", 0, 0)
-		show(t, c.LocalServices, services)
-		if p.HasSynced("default") { // Nothing has started the watch yet.
-			t.Error("synced before pods were watched")
+		go p.run(t.Context())
+		p.localServiceChanged(nil, hostnames)
+		p.localServiceChanged(nil, invalid)
+		expect("not needed", 0)
+		p.localServiceChanged(nil, services)
+		if p.HasSynced("default") {
+			t.Error("synced before the watch has begun")
 		}
-		become(services)
-		expect("needed", 1, 1)
-		become(hostnames)
-		expect("not needed any more", 1, 1)
-		become(retiring)
-		time.Sleep(2 * podsLinger)
-		expect("needed until the mode has changed", 1, 1)
-		become(hostnames)
-		expect("a moment later", 1, 1)
-		time.Sleep(podsLinger)
-		expect("a minute later", 0, 1)
-		become(services)
-		expect("needed again", 1, 2)
-		hide(t, c.LocalServices, services)
+		expect("needed", 1)
 		p.localServiceChanged(services, nil)
-		time.Sleep(podsLinger)
-		expect("the LocalService is deleted", 0, 2)
+		p.localServiceChanged(nil, services)
+		expect("needed no more, and needed again", 1)
 	})
+}
+
+// TestPodsHaveSynced: whether pods are needed is known before it is asked whether they are known.
+func TestPodsHaveSynced(t *testing.T) {
+	first, _ := newCaches(t).all()[0].lastReceived()
+	if want := "localservices." + v1alpha1.GroupName; first != want {
+		t.Errorf("%s comes first, want %s", first, want)
+	}
 }

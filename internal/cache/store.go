@@ -87,16 +87,6 @@ func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 	}
 }
 
-// hasAny reports whether an index has any object.
-func (s *Store[T]) hasAny(index string) bool {
-	for _, informer := range s.watched {
-		if len(informer.GetIndexer().ListIndexFuncValues(index)) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // byIndex returns the objects of a namespace with a value in an index, in no order.
 func (s *Store[T]) byIndex(namespace, index, value string) []T {
 	informer := s.watched.of(namespace)

@@ -56,7 +56,7 @@ var readyReasons = map[string]metav1.ConditionStatus{
 
 // otherConditions are those other than Ready.
 var otherConditions = []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
-	v1alpha1.ConditionContested, v1alpha1.ConditionStalled, v1alpha1.ConditionRetiring}
+	v1alpha1.ConditionContested, v1alpha1.ConditionStalled}
 
 // Collector computes metrics from the caches at each scrape, so that none is ever stale.
 type Collector struct {

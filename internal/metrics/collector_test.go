@@ -80,8 +80,7 @@ func TestCollector(t *testing.T) {
 			is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
 		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
-		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed"),
-			is("Retiring", "False", "ChangingMode")),
+		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed")),
 		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
 		localService("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
 		// The status is part of the API: every client with the permission can write it.
@@ -92,7 +91,7 @@ func TestCollector(t *testing.T) {
 	))
 	got := series(t, registry)
 	some := maps.Clone(got)
-	maps.DeleteFunc(some, func(_ string, value float64) bool { return value == 0 })
+	maps.DeleteFunc(some, func(name string, n float64) bool { return n == 0 || strings.HasPrefix(name, "namespace") })
 	want := map[string]float64{
 		"localservices{condition=Ready,reason=ServicesInPlace,status=True}": 2,
 		"localservices{condition=Ready,reason=NameTaken,status=False}":      1,
@@ -101,7 +100,6 @@ func TestCollector(t *testing.T) {
 		"localservices{condition=Ready,reason=other,status=False}":          1,
 		"localservices{condition=Conflicted,reason=,status=False}":          1,
 		"localservices{condition=Conflicted,reason=,status=True}":           1,
-		"localservices{condition=Retiring,reason=,status=False}":            1,
 		"localservices{condition=Contested,reason=,status=Unknown}":         1,
 		"localservices{condition=Progressing,reason=,status=Unknown}":       1,
 		"localservices{condition=Ready,reason=InvalidSpec,status=False}":    1,
@@ -110,8 +108,6 @@ func TestCollector(t *testing.T) {
 		"objects{mode=Hostnames}":                                           2,
 		"services{state=desired}":                                           20 + 2 + 2,
 		"services{state=in_place}":                                          15 + 1,
-		"namespace_services{cluster_ips=true,namespace=default}":            20,
-		"namespace_services{cluster_ips=false,namespace=default}":           2 + 2,
 		"names{state=desired}":                                              120,
 		"names{state=ready}":                                                104,
 	}
@@ -187,7 +183,7 @@ func TestLint(t *testing.T) {
 
 // TestReadyReasons: each reason in the API is listed either as one of the condition Ready, or as one of others.
 func TestReadyReasons(t *testing.T) {
-	ofOthers := []string{"ReasonChangingMode", "ReasonNoConflict", "ReasonNotContested"}
+	ofOthers := []string{"ReasonNoConflict", "ReasonNotContested"}
 	file, err := parser.ParseFile(token.NewFileSet(), "../../pkg/apis/localservice/v1alpha1/conditions.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)

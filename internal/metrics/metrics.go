@@ -18,7 +18,7 @@ const success = "success"
 var (
 	// ServiceWrites counts writes of Services.
 	ServiceWrites = counter("service_writes_total",
-		"Writes of Services, by action (Create, Adopt, Update, Replace, Delete, Retire) and result (success, or the "+
+		"Writes of Services, by action (Create, Adopt, Update, Replace, Delete) and result (success, or the "+
 			"API server's reason).", "action", "result")
 	// SliceWrites counts writes of EndpointSlices for mode Hostnames.
 	SliceWrites = counter("endpointslice_writes_total",
@@ -77,7 +77,7 @@ var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLa
 // begin starts the counters of successes at 0: the first event of a series that starts with it would not count as an
 // increase.
 func begin() {
-	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete", "Retire"} {
+	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete"} {
 		ServiceWrites.WithLabelValues(action, success)
 	}
 	for _, action := range []string{"Create", "Update", "Delete"} {

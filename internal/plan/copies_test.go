@@ -42,6 +42,12 @@ func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) ap
 	}
 }
 
+// written marks the status of a LocalService: nothing is being written for its spec.
+func written(ls *v1alpha1.LocalService) {
+	ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
+		ObservedGeneration: ls.Generation}}
+}
+
 // TestCopies: each EndpointSlice of Kubernetes has a copy, and those of others have none. After that, everything is in
 // place.
 func TestCopies(t *testing.T) {
@@ -129,23 +135,19 @@ func TestCopies(t *testing.T) {
 		})}, source, published, nil, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := NewNames(ls, c.published, nil)
-			names.Source, names.Slices = c.source, byName(c.slices...)
+			names := NewNames(ls, nil)
+			names.Source, names.Published, names.Slices = c.source, c.published, byName(c.slices...)
 			out := names.Copies()
 			var got []string
 			for _, change := range out.Changes {
 				got = append(got, string(change.Action)+" "+change.Name)
 			}
-			upToDate := 0
-			for _, isUpToDate := range out.answering {
-				if isUpToDate {
-					upToDate++
-				}
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" || upToDate != c.upToDate ||
-				len(out.answering) != c.answering {
-				t.Errorf("%d nodes up to date, want %d; %d answering, want %d; changes (-want +got):\n%s", upToDate,
-					c.upToDate, len(out.answering), c.answering, diff)
+			names.localService = localService(hostnamesMode, written)
+			later := names.Copies()
+			if diff := cmp.Diff(c.want, got); diff != "" || len(out.ready) != c.upToDate ||
+				len(later.ready) != c.answering {
+				t.Errorf("%d nodes up to date, want %d; %d answering, want %d; changes (-want +got):\n%s",
+					len(out.ready), c.upToDate, len(later.ready), c.answering, diff)
 			}
 			checkEachChange(t, names, out)
 			for i := range out.Changes {
@@ -188,7 +190,8 @@ func TestCopy(t *testing.T) {
 	})
 	base := newNames(t)
 	source, published := base.Source, base.Published
-	names := NewNames(ls, published, func(name, _ string) (string, bool) { return "", name == "1" })
+	names := NewNames(ls, func(name, _ string) (string, bool) { return "", name == "1" })
+	names.Published = published
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
 	current := SliceFromAPI(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}})
@@ -207,6 +210,18 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// publishing is the input for a LocalService whose Services are in place, and have the pods on some nodes.
+func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input {
+	t.Helper()
+	ts := templates(t, ls)
+	in := newCluster(existing(t, ls, nil)...).input(ts[0], nodes...)
+	in.Templates = ts
+	in.Names = NamesOf(ls, nodeLabelKey, nil, func(name string) Service { return in.Owned[name] })
+	source := sourceSlice(in.Names.Source, "s1", nodes...)
+	in.Names.Slices = byName(source, copies(in.Names)(source))
+	return in
+}
+
 // TestReadyNames: names whose copy a pod has just outdated count as ready, but none while a new spec is published, or
 // something is refused.
 func TestReadyNames(t *testing.T) {
@@ -217,8 +232,6 @@ func TestReadyNames(t *testing.T) {
 		"never reported": {metav1.Condition{}, 0},
 		"writing": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWritingServices,
 			ObservedGeneration: 2}, 0},
-		"changing the mode": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonChangingMode,
-			ObservedGeneration: 2}, 2},
 		"written":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, 2},
 		"another spec": {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 1}, 0},
 		"refused": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWriteFailed,
@@ -229,11 +242,13 @@ func TestReadyNames(t *testing.T) {
 			ls.Generation = 2
 			c.condition.Type = v1alpha1.ConditionProgressing
 			ls.Status.Conditions = []metav1.Condition{c.condition}
-			in := changingMode(t, ls, nil, []string{"a", "b"})
+			in := publishing(t, ls, "a", "b")
 			if plan := Compute(in); plan.Ready != 2 || plan.Copies.BeingPublished() {
 				t.Errorf("%d ready, want 2; being published: %v", plan.Ready, plan.Copies.BeingPublished())
 			}
-			outdate(&in)
+			outdated := in.Names.Slices["s1-named"].(apiSlice).DeepCopy()
+			renamedTo("x")(outdated)
+			in.Names.Slices[outdated.Name] = fromAPI(outdated)
 			if plan := Compute(in); plan.Ready != c.ready || plan.Copies.BeingPublished() != (c.ready == 0) {
 				t.Errorf("outdated: %d ready, want %d; being published: %v", plan.Ready, c.ready,
 					plan.Copies.BeingPublished())
@@ -251,7 +266,7 @@ func TestReadyNames(t *testing.T) {
 // TestReadyNamesOfSelected: pods on nodes without a name do not count.
 func TestReadyNamesOfSelected(t *testing.T) {
 	ls := localService(hostnamesMode)
-	in := changingMode(t, ls, nil, []string{"a", "b"})
+	in := publishing(t, ls, "a", "b")
 	ls.Spec.NodeSelector = map[string]string{"os": "linux"}
 	in.Nodes = []string{"a", "c"}
 	in.Names.label = func(node, _ string) (string, bool) { return "", slices.Contains(in.Nodes, node) }

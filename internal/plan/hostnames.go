@@ -17,17 +17,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// LabelsPods reports whether a LocalService needs the node label on its pods. In mode Hostnames it does so only until
-// the nodes' Services of the previous mode are gone.
-func LabelsPods(ls *v1alpha1.LocalService) bool {
-	return ls.Spec.Mode != v1alpha1.ModeHostnames ||
-		meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
-}
+// LabelsPods reports whether a LocalService needs the node label on its pods.
+func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
 
 // Names says which hostname the pods on a node have, and what is published of them.
 type Names struct {
 	localService *v1alpha1.LocalService
-	groupBy      string
 	label        LabelOfSelected
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
 	// both, nothing is published.
@@ -40,14 +35,9 @@ type Names struct {
 // and the LocalService selects it.
 type LabelOfSelected func(node, key string) (value string, isSelected bool)
 
-// NewNames returns the Names of a LocalService, with the Service that publishes them, nil if there is none. After a
-// change of mode, that Service's annotation has the groupBy of the names.
-func NewNames(ls *v1alpha1.LocalService, published Service, label LabelOfSelected) *Names {
-	n := &Names{localService: ls, groupBy: ls.Spec.GroupBy, label: label, Published: published}
-	if ls.Spec.Mode != v1alpha1.ModeHostnames && published != nil {
-		n.groupBy = published.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
-	}
-	return n
+// NewNames returns the Names of a LocalService, without the Services that publish them.
+func NewNames(ls *v1alpha1.LocalService, label LabelOfSelected) *Names {
+	return &Names{localService: ls, label: label}
 }
 
 // NamesOf returns the Names of a LocalService, even if none is published. lookup returns the Service with a name.
@@ -61,20 +51,19 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelect
 		// Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
 		return service
 	}
-	n := NewNames(ls, ours(Published), label)
-	n.Source = ours(Source)
-	return n
+	return &Names{localService: ls, label: label, Source: ours(Source), Published: ours(Published)}
 }
 
 // Of returns the hostname of a node, "" if it has none.
 func (n *Names) Of(node string) string {
 	named := node
-	if n.groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
-		group, isSelected := n.label(node, n.groupBy)
+	groupBy := n.localService.Spec.GroupBy
+	if groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
+		group, isSelected := n.label(node, groupBy)
 		if !isSelected {
 			return ""
 		}
-		if n.groupBy != "" {
+		if groupBy != "" {
 			named = group
 		}
 	}
@@ -86,7 +75,7 @@ func (n *Names) Of(node string) string {
 
 // Count returns how many names some nodes have.
 func (n *Names) Count(nodes []string) int {
-	if n.groupBy == "" {
+	if n.localService.Spec.GroupBy == "" {
 		return len(nodes)
 	}
 	names := sets.Set[string]{}
@@ -114,8 +103,9 @@ type Copies struct {
 	Sources int
 	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
 	IsNew bool
-	// answering has the nodes with a name and a ready endpoint that is copied, and whether the copy is up to date.
-	answering map[string]bool
+	// ready has the nodes with a name and a ready endpoint that is copied. Of a new spec, only copies that are up to date
+	// count; later, one that a pod has just outdated does, too.
+	ready sets.Set[string]
 }
 
 const (
@@ -130,13 +120,13 @@ const (
 // Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
 // Source, and changes only what the Published Service controls: anybody may write labels.
 func (n *Names) Copies() Copies {
-	out := Copies{answering: map[string]bool{}}
+	out := Copies{ready: sets.Set[string]{}}
 	if n.Source == nil || n.Published == nil {
 		return out // The garbage collector deletes the copies with their Service.
 	}
 	writing := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionProgressing)
 	out.IsNew = writing == nil || writing.ObservedGeneration != n.localService.Generation ||
-		writing.Status == metav1.ConditionTrue && writing.Reason != v1alpha1.ReasonChangingMode
+		writing.Status == metav1.ConditionTrue
 	for name, slice := range n.Slices {
 		if !n.IsSource(slice) {
 			continue
@@ -146,8 +136,8 @@ func (n *Names) Copies() Copies {
 		if change.Action != "" {
 			out.Changes = append(out.Changes, change)
 		}
-		if change.Action == "" || change.Action == Update {
-			n.addReady(out.answering, slice, change.Action == "")
+		if change.Action == "" || change.Action == Update && !out.IsNew {
+			n.addReady(out.ready, slice)
 		}
 	}
 	for name, slice := range n.Slices {
@@ -158,11 +148,11 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// addReady adds the nodes with a name and a ready endpoint in a source, and whether its copy needs no change.
-func (n *Names) addReady(nodes map[string]bool, source EndpointSlice, isUpToDate bool) {
+// addReady adds the nodes with a name and a ready endpoint in a source.
+func (n *Names) addReady(nodes sets.Set[string], source EndpointSlice) {
 	for _, endpoint := range source.Sum().Endpoints {
 		if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
-			nodes[node] = nodes[node] || isUpToDate
+			nodes.Insert(node)
 		}
 	}
 }
@@ -249,25 +239,10 @@ func (c *Copies) Count(action Action) (n int) {
 	return n
 }
 
-// IsComplete reports whether everything that Kubernetes has published has a copy, even an outdated one.
-func (c *Copies) IsComplete() bool {
-	return c.Sources > 0 && c.Count(Create)+c.Count(Wait) == 0
-}
-
 // BeingPublished reports whether the names of a new spec are still to be published. Later, copies only follow the pods:
 // to wait until none is outdated could take forever.
 func (c *Copies) BeingPublished() bool {
 	return c.IsNew && (c.Count(Create) > 0 || 2*c.Count(Update) > c.Sources)
-}
-
-// readyNodes returns the nodes whose name has a ready endpoint. A copy that a pod has just outdated counts.
-func (c *Copies) readyNodes() (nodes []string) {
-	for node, isUpToDate := range c.answering {
-		if isUpToDate || !c.IsNew {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
 }
 
 // copySuffix ends the name of a copy. The name follows from that of its source, so that no copy is made twice.

@@ -45,43 +45,33 @@ func TestTemplatesOfHostnames(t *testing.T) {
 	}
 }
 
-// TestComputeHostnames: what is done about Services after a change of the mode, and about those without a controller.
-// The Services of the previous mode stay for now.
+// TestComputeHostnames: what is done about the two Services, also about those without a controller.
 func TestComputeHostnames(t *testing.T) {
 	nodes := []string{"a", "b"}
-	ls, hostnames := localService(), localService(hostnamesMode)
-	of := func(ls *v1alpha1.LocalService, edit ...func(*corev1.Service)) []*corev1.Service {
-		return existing(t, ls, nodes, edit...)
-	}
+	ls := localService(hostnamesMode)
+	both := func(edit ...func(*corev1.Service)) []*corev1.Service { return existing(t, ls, nodes, edit...) }
 	uncontrolled := func(s *corev1.Service) { s.OwnerReferences = nil }
 	source := ServiceName("demo", Source, "")
 	for name, c := range map[string]struct {
-		ls    *v1alpha1.LocalService
 		there []*corev1.Service
 		want  []string
-		stay  int
 	}{
-		"new":          {hostnames, nil, []string{"Create demo", "Create " + source}, 0},
-		"in place":     {hostnames, of(hostnames), nil, 0},
-		"to hostnames": {hostnames, of(ls), []string{"Create demo", "Create " + source}, 2},
-		"to Services":  {ls, of(hostnames), []string{"Create demo-a", "Create demo-b"}, 2},
-		"orphans":      {hostnames, of(hostnames, uncontrolled), []string{"Adopt demo", "Adopt " + source}, 0},
-		"a stranger's": {hostnames, []*corev1.Service{foreign("demo")},
-			[]string{"Conflict demo", "Create " + source}, 0},
-		"selects by itself": {hostnames, of(hostnames, func(s *corev1.Service) {
-			s.Spec.Selector = map[string]string{"x": "y"}
-		}), []string{"Update demo", "Update " + source}, 0},
-		"the other's purpose": {hostnames, of(hostnames, uncontrolled, func(s *corev1.Service) {
+		"new":          {nil, []string{"Create demo", "Create " + source}},
+		"in place":     {both(), nil},
+		"orphans":      {both(uncontrolled), []string{"Adopt demo", "Adopt " + source}},
+		"a stranger's": {[]*corev1.Service{foreign("demo")}, []string{"Conflict demo", "Create " + source}},
+		"selects by itself": {both(func(s *corev1.Service) { s.Spec.Selector = map[string]string{"x": "y"} }),
+			[]string{"Update demo", "Update " + source}},
+		"the other's purpose": {both(uncontrolled, func(s *corev1.Service) {
 			delete(s.Labels, v1alpha1.HostnamesLabelKey)
-		}), []string{"Conflict demo", "Conflict " + source}, 0},
+		}), []string{"Conflict demo", "Conflict " + source}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ts := templates(t, c.ls)
+			ts := templates(t, ls)
 			in := newCluster(c.there...).input(ts[0], nodes...)
 			in.Templates = ts
-			plan := Compute(in)
-			if diff := cmp.Diff(c.want, actions(plan)); diff != "" || plan.Retirement.Services != c.stay {
-				t.Errorf("%d stay, want %d; changes (-want +got):\n%s", plan.Retirement.Services, c.stay, diff)
+			if diff := cmp.Diff(c.want, actions(Compute(in))); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -91,30 +81,24 @@ func TestComputeHostnames(t *testing.T) {
 func TestHostnamesOf(t *testing.T) {
 	nodes := map[string]labels.Set{"a": {"os": "linux", "zone": "x"}, "b.c": {"os": "linux", "zone": "x"},
 		"d": {"os": "linux", "zone": ""}, "e": {"os": "other", "zone": "y"}, "f": {"os": "linux"}}
-	published := kept(stored(templates(t, localService(hostnamesMode, groupedBy("zone")))[1].Service("")))
 	linux := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"os": "linux"} }
 	for name, c := range map[string]struct {
-		edit      []func(*v1alpha1.LocalService)
-		published Service
-		want      []string // of a, b.c, d, e, f, an unknown node, and no node
-		count     int
+		edit  []func(*v1alpha1.LocalService)
+		want  []string // of a, b.c, d, e, f, an unknown node, and no node
+		count int
 	}{
-		"of nodes": {[]func(*v1alpha1.LocalService){hostnamesMode}, nil,
+		"of nodes": {[]func(*v1alpha1.LocalService){hostnamesMode},
 			[]string{"a", naming.Hostname("b.c"), "d", "e", "f", "new", ""}, 5},
-		"of selected nodes": {[]func(*v1alpha1.LocalService){hostnamesMode, linux}, nil,
+		"of selected nodes": {[]func(*v1alpha1.LocalService){hostnamesMode, linux},
 			[]string{"a", naming.Hostname("b.c"), "d", "", "f", "", ""}, 4},
-		"of groups": {[]func(*v1alpha1.LocalService){hostnamesMode, groupedBy("zone")}, nil,
+		"of groups": {[]func(*v1alpha1.LocalService){hostnamesMode, groupedBy("zone")},
 			[]string{"x", "x", "", "y", "", "", ""}, 2},
-		"of groups of selected nodes": {[]func(*v1alpha1.LocalService){hostnamesMode, groupedBy("zone"), linux}, nil,
+		"of groups of selected nodes": {[]func(*v1alpha1.LocalService){hostnamesMode, groupedBy("zone"), linux},
 			[]string{"x", "x", "", "", "", "", ""}, 1},
-		"of groups, until another mode is in place": {nil, published,
-			[]string{"x", "x", "", "y", "", "", ""}, 2},
-		"not of groups any more": {[]func(*v1alpha1.LocalService){hostnamesMode}, published,
-			[]string{"a", naming.Hostname("b.c"), "d", "e", "f", "new", ""}, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(c.edit...)
-			h := NewNames(ls, c.published, func(name, key string) (string, bool) {
+			h := NewNames(ls, func(name, key string) (string, bool) {
 				set, found := nodes[name]
 				return set[key], found && Selects(ls, set)
 			})

@@ -131,19 +131,13 @@ func renamedTo(hostname string) func(*discoveryv1.EndpointSlice) {
 	return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = &hostname }
 }
 
-// TestLabelsPods: pods need the node label while Services of nodes exist.
+// TestLabelsPods: pods need the node label unless the mode is Hostnames.
 func TestLabelsPods(t *testing.T) {
-	retiring := func(ls *v1alpha1.LocalService) {
-		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRetiring}}
-	}
-	for want, edits := range map[bool][][]func(*v1alpha1.LocalService){
-		true:  {nil, {retiring}, {hostnamesMode, retiring}},
-		false: {{hostnamesMode}},
-	} {
-		for _, edit := range edits {
-			if ls := localService(edit...); LabelsPods(ls) != want {
-				t.Errorf("mode %q, %v: want %t", ls.Spec.Mode, ls.Status.Conditions, want)
-			}
+	for mode, want := range map[v1alpha1.Mode]bool{"": true, v1alpha1.ModeServices: true,
+		v1alpha1.ModeHostnames: false} {
+		ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = mode })
+		if LabelsPods(ls) != want {
+			t.Errorf("mode %q: want %t", mode, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package plan
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -25,8 +24,6 @@ const (
 	Replace Action = "Replace"
 	// Delete removes a Service that no selected node wants.
 	Delete Action = "Delete"
-	// Retire removes a Service of the previous mode of the LocalService.
-	Retire Action = "Retire"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
 	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted.
@@ -36,7 +33,7 @@ const (
 // Change is what a plan does about one Service.
 type Change struct {
 	Action Action
-	// Template is what the Service should be or, for Delete and Retire, one that says which Services are wanted.
+	// Template is what the Service should be or, for Delete, one that says which Services are wanted.
 	Template *Template
 	// Name of the Service.
 	Name string
@@ -59,12 +56,9 @@ type Plan struct {
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
 	// endpoint.
 	Nodes, Ready int
-	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published. After a change of mode,
-	// they are kept as long as the LocalService has the Services.
+	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published.
 	IsHostnames bool
 	Copies      Copies
-	// Retirement is about the Services of the previous mode.
-	Retirement Retirement
 	// Unselected is set if the nodeSelector matches no node.
 	Unselected *Unselected
 }
@@ -82,11 +76,8 @@ type Input struct {
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
-	// Names are the names of mode Hostnames, and what is published of them. After a change of mode, they are kept as
-	// long as the LocalService has the Services.
+	// Names are the names of mode Hostnames, and what is published of them.
 	Names *Names
-	// Now is the current time, which decides when the Services of the previous mode are deleted.
-	Now time.Time
 }
 
 // Compute compares the desired Services with the current ones.
@@ -135,9 +126,8 @@ func Compute(in Input) Plan {
 	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
 		// Pods may be known before their nodes.
-		plan.Ready = min(in.Names.Count(plan.Copies.readyNodes()), plan.Nodes)
+		plan.Ready = min(in.Names.Count(plan.Copies.ready.UnsortedList()), plan.Nodes)
 	}
-	plan.retire(&in)
 	return plan
 }
 
@@ -154,11 +144,7 @@ func unwanted(in Input) []Change {
 		if wanted[name] || current.Terminating() {
 			continue
 		}
-		action := Delete
-		if in.Templates.isOfOtherMode(name) {
-			action = Retire
-		}
-		changes = append(changes, Change{Action: action, Template: in.Templates[0], Name: name, Node: current.Node(),
+		changes = append(changes, Change{Action: Delete, Template: in.Templates[0], Name: name, Node: current.Node(),
 			Current: current})
 	}
 	return changes

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,11 +66,18 @@ func (t Templates) nodes(selected []string) []string {
 	return []string{""}
 }
 
-// isOfOtherMode reports whether an unwanted Service of the LocalService belongs to another mode than the current one.
-func (t Templates) isOfOtherMode(service string) bool {
-	ls := t[0].owner.Name
-	return t[0].purpose != ForNode || service == ServiceName(ls, Source, "") ||
-		service == ServiceName(ls, Published, "")
+// CheckMode returns an error if a LocalService controls a Service of the other mode: its mode was changed, which an
+// older CustomResourceDefinition allows.
+func CheckMode(ls *v1alpha1.LocalService, owned map[string]Service) error {
+	source, published := ServiceName(ls.Name, Source, ""), ServiceName(ls.Name, Published, "")
+	for name := range owned {
+		if (name == source || name == published) != (ls.Spec.Mode == v1alpha1.ModeHostnames) {
+			return errors.New("mode cannot be changed: create a second LocalService with the other mode, move the " +
+				"clients, and delete this one. Nothing is written until the mode of this one is changed back, or " +
+				"its Services of the other mode are deleted")
+		}
+	}
+	return nil
 }
 
 // Template is what the Services of a LocalService for one purpose should be, with the API server's defaults filled in.

@@ -10,9 +10,8 @@ import (
 // nothing of a node that still exists is deleted. It depends on no flag and remembers nothing: the same caches give the
 // same plan at the next sync, after a restart, and to the next leader.
 type Unselected struct {
-	// Kept is the number of Services that stay although they are not wanted, and Retiring how many of those belong to
-	// the previous mode.
-	Kept, Retiring int
+	// Kept is the number of Services that stay although they are not wanted.
+	Kept int
 }
 
 // selectsNothing reports whether the LocalService has a nodeSelector that matches no node.
@@ -25,22 +24,17 @@ func (in *Input) selectsNothing() bool {
 func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
 	kept := &Unselected{}
 	changes = slices.DeleteFunc(changes, func(change Change) bool {
-		if change.Action != Delete && change.Action != Retire {
+		if change.Action != Delete {
 			return false
 		}
 		if node := change.Current.Node(); node != "" && !in.NodeExists(node) {
 			return false
 		}
 		kept.Kept++
-		if change.Action == Retire {
-			kept.Retiring++
-		}
 		return true
 	})
 	for i := range changes {
-		if changes[i].Action == Delete || changes[i].Action == Retire {
-			changes[i].Action, changes[i].IfNodeGone = Delete, true
-		}
+		changes[i].IfNodeGone = changes[i].Action == Delete
 	}
 	return changes, kept
 }

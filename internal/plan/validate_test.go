@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -37,5 +40,39 @@ func TestNewTemplateRefuses(t *testing.T) {
 	longest := localService(func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 52) })
 	if _, err := NewTemplates(longest, nodeLabelKey); err != nil {
 		t.Errorf("52 characters: %v", err)
+	}
+}
+
+// TestCheckMode: a LocalService that controls a Service of the other mode is invalid. What it does not control does not
+// count.
+func TestCheckMode(t *testing.T) {
+	services, names := localService(), localService(hostnamesMode)
+	forNodes, forNames := existing(t, services, []string{"a", "b"}), existing(t, names, nil)
+	uncontrolled := existing(t, names, nil, func(s *corev1.Service) { s.OwnerReferences = nil })
+	for name, c := range map[string]struct {
+		ls        *v1alpha1.LocalService
+		there     []*corev1.Service
+		isRefused bool
+	}{
+		"nothing there":                  {services, nil, false},
+		"names, nothing there":           {names, nil, false},
+		"Services":                       {services, forNodes, false},
+		"names":                          {names, forNames, false},
+		"from Services to names":         {names, forNodes, true},
+		"one Service is left":            {names, forNodes[1:], true},
+		"from names to Services":         {services, forNames, true},
+		"the Service with the names":     {services, forNames[1:], true},
+		"the Service that selects":       {services, forNames[:1], true},
+		"both, and Services":             {services, slices.Concat(forNodes, forNames), true},
+		"both, and names":                {names, slices.Concat(forNodes, forNames), true},
+		"orphans of names":               {services, uncontrolled, false},
+		"names, and somebody's Services": {names, []*corev1.Service{foreign("demo-a")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := CheckMode(c.ls, newCluster(c.there...).input(template(t, c.ls)).Owned)
+			if (err != nil) != c.isRefused || err != nil && !strings.HasPrefix(err.Error(), "mode cannot be changed") {
+				t.Errorf("got %v, want an error: %t", err, c.isRefused)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,13 +108,16 @@ func newLS(key, how string) *v1alpha1.LocalService {
 	return ls
 }
 
-// applyLS creates a LocalService, or gives the existing one the spec of a new one.
+// applyLS creates a LocalService, or gives the existing one the spec of a new one. The mode stays unless it is named.
 func applyLS(w *world, s Step) error {
 	ls := newLS(s.On, s.How)
 	if Get[*v1alpha1.LocalService](w.server, ls.Namespace, ls.Name) == nil {
 		return w.server.Create(userName, ls)
 	}
-	return w.updateLS(s.On, func(stored *v1alpha1.LocalService) { stored.Spec = ls.Spec })
+	return w.updateLS(s.On, func(stored *v1alpha1.LocalService) {
+		ls.Spec.Mode = cmp.Or(ls.Spec.Mode, stored.Spec.Mode)
+		stored.Spec = ls.Spec
+	})
 }
 
 // updateLS changes a LocalService, and remembers the spec that it had before.
@@ -175,16 +179,13 @@ func recreateLS(w *world, s Step) error {
 	return w.server.Create(userName, newLS(s.On, s.How))
 }
 
-// editStatus empties the status of a LocalService, except for the condition that has the time of a change of mode, and
-// says that it is stalled. It is repaired after the longest backoff.
+// editStatus replaces the status of a LocalService. It is repaired after the longest backoff.
 func editStatus(w *world, s Step) error {
 	w.disturb(0, retryTime)
 	key := metaOf(s.On)
 	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
-		ls.Status = v1alpha1.LocalServiceStatus{Conditions: append(slices.DeleteFunc(ls.Status.Conditions,
-			func(c metav1.Condition) bool { return c.Type != v1alpha1.ConditionRetiring }),
-			metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "Restored",
-				LastTransitionTime: metav1.Now()})}
+		ls.Status = v1alpha1.LocalServiceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionStalled,
+			Status: metav1.ConditionTrue, Reason: "Restored", LastTransitionTime: metav1.Now()}}}
 	}, "status")
 }
 
@@ -253,13 +254,13 @@ func some[T Object](w *world, on string) metav1.ObjectMeta {
 // dropService deletes a Service. If that is the Source, the copies of its EndpointSlices stay until its successor has
 // existed for a while.
 func dropService(w *world, s Step) error {
-	w.disturb(overlap, settleTime)
+	w.disturb(settling, settleTime)
 	return w.remove(&corev1.Service{ObjectMeta: some[*corev1.Service](w, s.On)})
 }
 
 func editService(w *world, s Step) error {
 	if s.How == "selects" {
-		w.disturb(overlap, settleTime) // What Kubernetes then publishes is deleted once the Source is old enough.
+		w.disturb(settling, settleTime) // What Kubernetes then publishes is deleted once the Source is old enough.
 	}
 	key := some[*corev1.Service](w, s.On)
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])

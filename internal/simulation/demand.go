@@ -26,6 +26,7 @@ func (g *guard) update(w Write) {
 			d.deletes++
 			d.touched = time.Now()
 		}
+		g.updateDemands(w) // Without its Services of the other mode, a LocalService is valid.
 		return
 	}
 	if ls, ok := w.After.(*v1alpha1.LocalService); ok && w.Before != nil && isReplica(w.By) &&
@@ -46,6 +47,11 @@ func (g *guard) update(w Write) {
 		}
 	}
 	g.changed = time.Now()
+	g.updateDemands(w)
+}
+
+// updateDemands records what is asked for after a write.
+func (g *guard) updateDemands(w Write) {
 	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
 	s := newSnapshot(g.server)
 	for key, wants := range s.wanted {
@@ -60,6 +66,7 @@ func (g *guard) update(w Write) {
 	for key, d := range g.names {
 		d.stay(now[key], s.isKeptAt(key))
 		if signature := now[key]; signature != d.signature {
+			g.changed = time.Now()
 			d.signature, d.since, d.isByNode = signature, time.Now(), w.Resource == "nodes"
 			d.creates++
 			d.deletes++

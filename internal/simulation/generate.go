@@ -170,7 +170,7 @@ var (
 	scale = do("scale", workload, "0", "1", "2", "3", "1,selects", "2,selects", "2,exists", "1,stale", "2,stale",
 		"3,stale")
 	relabel  = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=")
-	switches = do("edit", local, "hostnames", "services", "hdd", "ssd", "annotation")
+	switches = do("edit", local, "hostnames", "zones", "hdd", "ssd", "annotation")
 )
 
 func nothing(*drawing) string { return "" }

@@ -105,7 +105,6 @@ func (g *guard) judgeService(w Write) {
 		if isCurrent && time.Since(d.since) > late && !g.isSlow() {
 			g.fail("a Service was deleted that is wanted", "%s: %s", w.By, w.Key)
 		}
-		g.checkOverlap(w, service)
 	}
 }
 

@@ -175,18 +175,10 @@ func (s *snapshot) keepsLabel(pod *corev1.Pod) bool {
 	return !isKnown || selectsByLabel(set)
 }
 
-// hasUnreachable reports whether a LocalService selects a pod that the Service of its node never will: the names of the
-// previous mode stay for it.
-func (s *snapshot) hasUnreachable(ls *v1alpha1.LocalService) bool {
-	return modeOf(ls) == v1alpha1.ModeServices && slices.ContainsFunc(s.pods, func(pod *corev1.Pod) bool {
-		return selects(ls, pod) && isPublished(pod) && s.keepsLabel(pod)
-	})
-}
-
 // needsLabel reports whether a LocalService needs the node label of a pod.
 func (s *snapshot) needsLabel(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(s.locals, func(ls *v1alpha1.LocalService) bool {
-		return modeOf(ls) == v1alpha1.ModeServices && !isInvalid(&ls.Spec) && selects(ls, pod)
+		return modeOf(ls) == v1alpha1.ModeServices && !s.isInvalid(ls) && selects(ls, pod)
 	})
 }
 

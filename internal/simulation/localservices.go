@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -37,7 +38,7 @@ type customResource struct {
 
 // localServices is read once: compiling the rules takes longer than a history.
 var localServices = sync.OnceValue(func() *customResource {
-	_, file, _, _ := runtime.Caller(0)
+	_, file, _, _ := goruntime.Caller(0)
 	c, err := readCRD(filepath.Join(filepath.Dir(file), "..", "..", "artifacts", "examples", "crd.yaml"))
 	if err != nil {
 		panic(fmt.Errorf("read the CustomResourceDefinition: %w", err))
@@ -84,21 +85,27 @@ type verdict struct {
 	problems field.ErrorList
 }
 
-// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. Evaluating the
-// rules takes longer than all else, and histories have few specs, so verdicts are cached.
-func (c *customResource) admit(s *APIServer, object *v1alpha1.LocalService) error {
+// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. before is the
+// stored object, nil for a creation. Evaluating the rules takes longer than all else, and histories have few specs, so
+// verdicts are cached. Of the stored object, rules compare only the mode.
+func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalService) error {
 	asked, err := json.Marshal(&v1alpha1.LocalService{TypeMeta: object.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{Name: object.Name}, Spec: object.Spec})
 	if err != nil {
 		return err
 	}
-	kept, known := c.verdicts.Load(string(asked))
+	var mode v1alpha1.Mode
+	if before != nil {
+		mode = modeOf(before)
+	}
+	question := string(mode) + string(asked)
+	kept, known := c.verdicts.Load(question)
 	if !known {
-		v, err := c.judge(asked)
+		v, err := c.judge(mode, asked)
 		if err != nil {
 			return err
 		}
-		kept, _ = c.verdicts.LoadOrStore(string(asked), v)
+		kept, _ = c.verdicts.LoadOrStore(question, v)
 	}
 	v := kept.(*verdict)
 	if len(v.problems) > 0 {
@@ -112,7 +119,8 @@ func (c *customResource) admit(s *APIServer, object *v1alpha1.LocalService) erro
 	return nil
 }
 
-func (c *customResource) judge(asked []byte) (*verdict, error) {
+// judge returns the verdict on an object. mode is that of the stored object, "" for none.
+func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) (*verdict, error) {
 	object := map[string]any{}
 	if err := json.Unmarshal(asked, &object); err != nil {
 		return nil, err
@@ -122,7 +130,13 @@ func (c *customResource) judge(asked []byte) (*verdict, error) {
 	problems := validation.ValidateCustomResource(nil, object, c.schema)
 	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	if len(problems) == 0 {
-		problems, _ = c.rules.Validate(context.Background(), nil, c.structural, object, nil,
+		var before any
+		if mode != "" {
+			changed := runtime.DeepCopyJSON(object)
+			changed["spec"].(map[string]any)["mode"] = string(mode)
+			before = changed
+		}
+		problems, _ = c.rules.Validate(context.Background(), nil, c.structural, object, before,
 			celconfig.RuntimeCELCostBudget)
 	}
 	stored, err := json.Marshal(object)
@@ -136,7 +150,7 @@ func createLocalService(s *APIServer, object Object) error {
 	ls := object.(*v1alpha1.LocalService)
 	ls.Status, ls.Generation = *localServices().status.DeepCopy(), 1
 	ls.TypeMeta.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
-	return localServices().admit(s, ls)
+	return localServices().admit(s, nil, ls)
 }
 
 func updateLocalService(s *APIServer, subresource string, old, object Object) error {
@@ -157,7 +171,7 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 		return nil
 	}
 	if !s.isLenient {
-		if err := localServices().admit(s, after); err != nil {
+		if err := localServices().admit(s, before, after); err != nil {
 			return err
 		}
 	}

@@ -27,9 +27,6 @@ type oracle struct {
 
 type problem struct{ kind, what string }
 
-// unwanted is the kind of a problem that is none while names of a previous mode are about to be deleted.
-const unwanted = "a Service that nobody wants"
-
 // problems returns what is wrong now. The lock of the API server must be held.
 func problems(server *APIServer) []problem {
 	o := &oracle{snapshot: newSnapshot(server)}
@@ -38,7 +35,7 @@ func problems(server *APIServer) []problem {
 	}
 	for key, service := range o.services {
 		if ls := o.owner(service); ls != nil && !o.mayStay(ls, service) {
-			o.fail(unwanted, "%s", key)
+			o.fail("a Service that nobody wants", "%s", key)
 		}
 	}
 	for _, pod := range o.pods {
@@ -55,7 +52,7 @@ func (o *oracle) fail(kind, format string, args ...any) {
 }
 
 func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
-	if isInvalid(&ls.Spec) {
+	if o.isInvalid(ls) {
 		o.checkInvalid(ls)
 		return
 	}
@@ -157,8 +154,8 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0,
 		v1alpha1.ConditionConflicted: isConflicted,
 		v1alpha1.ConditionContested:  false, v1alpha1.ConditionStalled: isConflicted}
-	if !isConflicted && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRetiring) == nil {
-		want[v1alpha1.ConditionProgressing] = false // Otherwise Services of another mode may still exist.
+	if !isConflicted {
+		want[v1alpha1.ConditionProgressing] = false
 	}
 	for kind, is := range want {
 		if meta.IsStatusConditionTrue(status.Conditions, kind) != is {

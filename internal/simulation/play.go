@@ -118,11 +118,6 @@ func (w *world) note(write Write) {
 	if passed, _ := write.After.(*corev1.Pod); pod != nil && passed != nil && isPassed(pod, passed) {
 		w.disturb(0, relabelTime) // Its previous controller may have been a reason not to label it.
 	}
-	before, _ := write.Before.(*v1alpha1.LocalService)
-	after, _ := write.After.(*v1alpha1.LocalService)
-	if before != nil && after != nil && before.Spec.Mode != after.Spec.Mode {
-		w.disturb(0, retryTime) // The names of the previous mode stay for a while.
-	}
 }
 
 func (w *world) play(ctx context.Context) {
@@ -148,18 +143,14 @@ func (w *world) wait(d time.Duration) {
 		w.disturb(d, retryTime)
 	}
 	time.Sleep(d)
-	isRetiring := w.isRetiring()
 	w.server.mu.Lock()
 	var found []problem
-	// Pods may end, and names retire, some time after their cause.
+	// Pods may end some time after their cause.
 	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
 		found = problems(w.server)
 	}
 	w.server.mu.Unlock()
 	for _, p := range found {
-		if isRetiring && p.kind == unwanted {
-			continue // Names of the previous mode may stay for long, for example while no node is selected.
-		}
 		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
 	}
 }

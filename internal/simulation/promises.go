@@ -17,8 +17,8 @@ import (
 const (
 	// liveness is how long ago a node may have returned whose Service is deleted: nodes are read live before that.
 	liveness = 1500 * time.Millisecond
-	// overlap is how long the names of the previous mode stay after those of the new one answer.
-	overlap = 30 * time.Second
+	// settling is how long after the creation of the Service that selects the pods no copy is deleted.
+	settling = 30 * time.Second
 	// oneRequest is how long the longest request takes without faults.
 	oneRequest = 8 * time.Millisecond
 )
@@ -79,52 +79,6 @@ func (g *guard) checkNodePorts(w Write, before, after *corev1.Service) {
 	}
 }
 
-// checkOverlap checks that a Service of the previous mode is deleted only after whatever answers by its name has
-// answered by a name of the new mode for a while.
-func (g *guard) checkOverlap(w Write, service *corev1.Service) {
-	s := newSnapshot(g.server)
-	ls := s.owner(service)
-	if ls == nil || g.isExcused() || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
-		time.Since(g.edited[keyOf(ls)]) < 10*oneRequest { // It may still be replaced for the previous mode.
-		return
-	}
-	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	if node != "" && !s.hasNode(node) {
-		return // Its pods are about to be deleted with it.
-	}
-	for name, named := range s.names(ls) {
-		key := types.NamespacedName{Namespace: ls.Namespace, Name: name}
-		answering := slices.DeleteFunc(s.answering(ls, node+named), func(pod *corev1.Pod) bool {
-			// The new name reaches a pod only by its label, which may have to stay, or have had to until a moment ago.
-			isOut := named != "" && (s.keepsLabel(pod) || time.Since(g.pods.passed[pod.UID]) < relabelTime)
-			return isOut || time.Since(pod.CreationTimestamp.Time) < overlap+reaction
-		})
-		d := g.demandOf(key)
-		edited := g.edited[keyOf(ls)]
-		isLater := d.since.After(edited) // Its node was selected after the change of mode.
-		isSoonAfter := d.since.Sub(edited) < overlap+reaction
-		successor := s.services[key]
-		isDelayed := successor != nil && successor.CreationTimestamp.Sub(d.since) > reaction // It was refused.
-		isRemade := successor != nil && successor.CreationTimestamp.After(d.touched) &&
-			d.touched.After(g.edited[keyOf(ls)]) // A quota may have kept it away for long.
-		if len(answering) == 0 || time.Since(d.touched) < overlap+reaction || isRemade ||
-			isLater && (isSoonAfter || isDelayed || time.Since(d.since) < overlap+reaction) {
-			continue // Nothing answers, or somebody has deleted the new Service, or a limitation that is documented.
-		}
-		switch {
-		case successor == nil || time.Since(successor.CreationTimestamp.Time) < overlap:
-			g.fail("a name was taken away before its successor was known", "%s: %s, for %s", w.By, w.Key, key)
-		case time.Since(g.spoiled) < overlap+reaction || time.Since(g.changed) < reaction:
-			// Somebody has changed what the Services publish, or the names.
-		case slices.ContainsFunc(answering, func(pod *corev1.Pod) bool {
-			hasName := s.hasName(ls, pod) || s.hasNoNames(ls)
-			return hasName && s.isPublishedBy(service, pod) && !s.isPublishedBy(successor, pod)
-		}):
-			g.fail("a name was taken away whose successor does not answer", "%s: %s, for %s", w.By, w.Key, key)
-		}
-	}
-}
-
 // isPublishedBy reports whether an EndpointSlice of a Service has the address of a pod.
 func (s *snapshot) isPublishedBy(service *corev1.Service, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool {
@@ -141,12 +95,12 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 		return
 	}
 	ls := s.owner(published)
-	if ls == nil || modeOf(ls) != v1alpha1.ModeHostnames || isInvalid(&ls.Spec) || g.isSlow() ||
-		time.Since(g.spoiled) < overlap {
+	if ls == nil || modeOf(ls) != v1alpha1.ModeHostnames || s.isInvalid(ls) || g.isSlow() ||
+		time.Since(g.spoiled) < settling {
 		return
 	}
 	edited := time.Since(g.edited[keyOf(ls)])
-	if edited < reaction || g.isExcused() && edited < overlap {
+	if edited < reaction || g.isExcused() && edited < settling {
 		return // While a cache lags, a spec may be carried out longer than it lasted.
 	}
 	for _, e := range slice.Endpoints {

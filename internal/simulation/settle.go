@@ -1,13 +1,8 @@
 package simulation
 
 import (
-	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // settle waits until everything is as it should be, which must not take longer than the last retry of a refused write,
@@ -26,12 +21,8 @@ func (w *world) settle() {
 		if time.Since(healed) > relabelTime && w.history.Replicas == 1 && !w.guard.isSlow() {
 			w.checkLabels(found)
 		}
-		isRetiring := w.isRetiring()
-		if isDone := looked >= 0 && len(found) == 0 && !isRetiring; isDone || w.guard.hasFailed() {
+		if isDone := looked >= 0 && len(found) == 0; isDone || w.guard.hasFailed() {
 			break
-		}
-		if isRetiring { // Names of the previous mode stay for a while after all else is in place.
-			deadline = healed.Add(2 * retryTime)
 		}
 	}
 	for _, p := range found {
@@ -49,13 +40,6 @@ func (w *world) checkLabels(found []problem) {
 			w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", relabelTime, p.what)
 		}
 	}
-}
-
-// isRetiring reports whether a LocalService still has names of its previous mode.
-func (w *world) isRetiring() bool {
-	return slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
-		return meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring) != nil
-	})
 }
 
 // rest checks that nothing is done when there is nothing to do: in one of four histories for longer.

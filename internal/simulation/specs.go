@@ -56,11 +56,27 @@ var invalidSpecs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"owner-label": func(s *v1alpha1.LocalServiceSpec) {
 		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{v1alpha1.OwnerLabelKey: "x"}}
 	},
+	"other-mode": func(s *v1alpha1.LocalServiceSpec) { // It stays valid if there is no Service yet.
+		if s.GroupBy = ""; s.Mode == v1alpha1.ModeHostnames {
+			s.Mode = v1alpha1.ModeServices
+			return
+		}
+		s.Mode, s.Type, s.SessionAffinity, s.ServiceMetadata = v1alpha1.ModeHostnames, "", "", nil
+	},
 }
 
-// isInvalid reports whether a spec is one of those.
-func isInvalid(s *v1alpha1.LocalServiceSpec) bool {
-	_, hasOwnLabel := s.Selector[rack]
-	hasOwner := s.ServiceMetadata != nil && s.ServiceMetadata.Labels[v1alpha1.OwnerLabelKey] != ""
-	return len(s.Selector) == 0 || hasOwnLabel || hasOwner
+// isInvalid reports whether a LocalService has one of those, or Services of the mode that it does not have.
+func (s *snapshot) isInvalid(ls *v1alpha1.LocalService) bool {
+	_, hasOwnLabel := ls.Spec.Selector[rack]
+	m := ls.Spec.ServiceMetadata
+	hasOwner := m != nil && m.Labels[v1alpha1.OwnerLabelKey] != ""
+	if len(ls.Spec.Selector) == 0 || hasOwnLabel || hasOwner {
+		return true
+	}
+	for _, service := range s.services {
+		if s.owner(service) == ls && modeOfService(ls.Name, service.Name) != modeOf(ls) {
+			return true
+		}
+	}
+	return false
 }

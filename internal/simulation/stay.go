@@ -1,67 +1,20 @@
 package simulation
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// mayStay reports whether a LocalService may have a Service: one that it wants, or one of the previous mode as long as
-// its names have to stay.
+// mayStay reports whether a LocalService may have a Service.
 func (s *snapshot) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	_, isWanted := s.names(ls)[service.Name]
-	return isWanted || s.isKept(ls, service) ||
-		modeOfService(ls.Name, service.Name) != modeOf(ls) &&
-			(s.isTaken(ls) || s.hasOwnPods(ls) || s.hasUnreachable(ls) || s.hasNoNames(ls) && !s.selectsNothing(ls))
-}
-
-// hasNoNames reports whether no node has a name, because the cluster has no node, or none has the groupBy label.
-func (s *snapshot) hasNoNames(ls *v1alpha1.LocalService) bool {
-	return modeOf(ls) == v1alpha1.ModeHostnames && !slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool {
-		return isSelected(ls, node) && hostname(ls, node) != ""
-	})
-}
-
-// isTaken reports whether somebody else has a name that a LocalService wants.
-func (s *snapshot) isTaken(ls *v1alpha1.LocalService) bool {
-	for name := range s.names(ls) {
-		service := s.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
-		if service != nil && !metav1.IsControlledBy(service, ls) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasOwnPods reports whether a Service of the previous mode, even an orphaned one, publishes other pods than the new
-// ones would, as after an edit of the selector: no new name answers for those. The Services of a mode go together.
-func (s *snapshot) hasOwnPods(ls *v1alpha1.LocalService) bool {
-	for key, service := range s.services {
-		isOf := metav1.IsControlledBy(service, ls) || service.Labels[v1alpha1.OwnerLabelKey] == ls.Name
-		if !isOf || key.Namespace != ls.Namespace || modeOfService(ls.Name, service.Name) == modeOf(ls) ||
-			service.Name == ls.Name && len(service.Spec.Selector) == 0 {
-			continue
-		}
-		node := service.Annotations[v1alpha1.NodeAnnotationKey]
-		if modeOfService(ls.Name, service.Name) == v1alpha1.ModeServices &&
-			service.Name != naming.ServiceName(ls.Name, node) {
-			return true // Somebody has removed for which node it is.
-		}
-		selector := selectorOf(ls, node)
-		if !maps.Equal(service.Spec.Selector, selector) ||
-			service.Spec.PublishNotReadyAddresses != ls.Spec.PublishNotReadyAddresses {
-			return true
-		}
-	}
-	return false
+	return isWanted || s.isKept(ls, service)
 }
 
 // selectsNothing reports whether a nodeSelector matches no node: then nothing of a node that exists is deleted.
@@ -74,7 +27,7 @@ func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
 // spec that is invalid.
 func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	return isInvalid(&ls.Spec) || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
+	return s.isInvalid(ls) || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
 }
 
 func (s *snapshot) hasNode(name string) bool {
@@ -116,7 +69,7 @@ func (g *guard) checkKept(w Write, d *demand) {
 	if ls == nil || g.isExcused() {
 		return
 	}
-	if isInvalid(&ls.Spec) && time.Since(g.edited[keyOf(ls)]) > reaction {
+	if s.isInvalid(ls) && time.Since(g.edited[keyOf(ls)]) > reaction {
 		g.fail("a Service was written for an invalid spec", "%s: %s", w.By, &w)
 	}
 	isSettled := !d.stays.IsZero() && time.Since(d.stays) > reaction && time.Since(d.touched) > reaction

@@ -76,7 +76,7 @@ func isSelected(ls *v1alpha1.LocalService, node *corev1.Node) bool {
 // names returns the names of the Services that a LocalService wants, with their nodes.
 func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 	names := map[string]string{}
-	if isInvalid(&ls.Spec) {
+	if s.isInvalid(ls) {
 		return names
 	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {

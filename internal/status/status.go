@@ -87,7 +87,6 @@ func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
 	}
-	r.setRetiring(&status, generation)
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.LastTransitionTime.IsZero() { // The API server refuses to store it once more.
 			c.LastTransitionTime = ls.CreationTimestamp
@@ -217,9 +216,6 @@ func (r *Report) progressing(reason string) metav1.Condition {
 	case len(r.Failed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
-	case r.Retirement.Services > 0 && r.Unselected == nil:
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangingMode
-		c.Message = "the Services of the previous mode are still there"
 	}
 	return c
 }
@@ -248,7 +244,8 @@ func (r *Report) contested() metav1.Condition {
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +
 	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
-	"hostnames.yaml of the release, and the names are published within two minutes; or use mode: Services"
+	"hostnames.yaml of the release, and the names are published within two minutes; or recreate this " +
+	"LocalService with mode: Services"
 
 // isNotPermitted reports whether a write was refused because the controller lacks the permission to write
 // EndpointSlices. An admission policy refuses with the same code, but in other words.

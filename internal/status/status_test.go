@@ -2,11 +2,8 @@ package status
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -73,10 +70,6 @@ func TestStatus(t *testing.T) {
 		"no names selected any more": {
 			Report{Plan: found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}}, "False NoNodesSelected",
 			"False NoNodesSelected", "", "no name is removed: every node has its name. Correct"},
-		"no nodes selected, in the middle of a change of mode": {
-			Report{Plan: found{Retirement: plan.Retirement{Services: 2, Unanswered: -1}, IsHostnames: true,
-				Unselected: &plan.Unselected{Kept: 2, Retiring: 2}}},
-			"False NoNodesSelected", "False NoNodesSelected", "", "(2)"},
 		"writing": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
 		"conflict": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}}, "False NameTaken",
@@ -129,8 +122,6 @@ func TestStatus(t *testing.T) {
 			"True WriteFailed", "", "hostnames.enabled=true, otherwise by hostnames.yaml of the release"},
 		"forbidden by a policy": {Report{Plan: published, Failed: []error{sliceError("no")}}, "False WriteFailed",
 			"True WriteFailed", "", "1 write failed: create EndpointSlice default/x: endpointslices"},
-		"the mode is changed": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 1, IsHostnames: true, Copies: copies(2),
-			Retirement: plan.Retirement{Services: 3}}}, "True HostnamesInPlace", "True ChangingMode", "", "every name"},
 		"refused, while others are being deleted": {
 			Report{Plan: found{Nodes: 3, Changes: waiting}, Failed: []error{quota}},
 			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
@@ -195,60 +186,6 @@ func TestStatusNamesPorts(t *testing.T) {
 	if want := "every selected node has its Service; clients must connect to port 81 "; !strings.HasPrefix(got, want) {
 		t.Errorf("the message of Ready is %q, want %q", got, want)
 	}
-}
-
-// TestRetiring: the time since which the Services of the previous mode are not needed, and the time until which they
-// stay. A change of the spec restarts the wait, and an invalid one changes nothing.
-func TestRetiring(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-		retire := func(services, unanswered int) {
-			report := Report{Plan: plan.Plan{Retirement: plan.Retirement{Services: services, Unanswered: unanswered}}}
-			ls.Status = report.Status(ls)
-		}
-		want := func(what string, left time.Duration, known bool, says string) {
-			t.Helper()
-			got, gotKnown := plan.RemainingRetirement(ls, time.Now())
-			c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-			isReported := c == nil && says == "" || c != nil && says != "" && strings.Contains(c.Message, says)
-			if gotKnown != known || got < left || got > left+2*time.Second || !isReported {
-				t.Errorf("%s: %v, known %v, and the condition is %v; want %v, %v and %q", what, got, gotKnown, c, left,
-					known, says)
-			}
-		}
-		retire(0, 0)
-		want("nothing to retire", 0, false, "")
-		retire(3, -1)
-		want("the new ones are not there", 0, false, "until all new names are published")
-		retire(3, 2)
-		want("some do not answer", 0, false, "because only they have the pods of 2 nodes")
-		before := slices.Clone(ls.Status.Conditions)
-		if retire(3, 4); len(Changed(before, ls.Status.Conditions)) > 0 {
-			t.Error("another number is a change, which would be written at once")
-		}
-		retire(3, 0)
-		want("all answer", plan.RetireAfter, true, "the new names answer")
-		time.Sleep(20 * time.Second)
-		retire(3, 0)
-		want("a while later", plan.RetireAfter-20*time.Second, true, "the new names answer")
-		retire(3, 1)
-		want("a pod is not ready for a moment", plan.RetireAfter-20*time.Second, true, "the new names answer")
-		ls.Status = (&Report{Plan: plan.Plan{IsHostnames: true,
-			Retirement: plan.Retirement{Services: 3, Unanswered: -1}}}).Status(ls)
-		want("no node has a name", 0, false, "while no node is selected, or none has a name")
-		retire(3, 0)
-		want("a node has one again", plan.RetireAfter, true, "the new names answer")
-		ls.Generation++
-		want("the spec has changed", 0, false, "the new names answer")
-		ls.Status = (&Report{Invalid: errors.New("bad")}).Status(ls)
-		want("it is invalid", 0, false, "the new names answer")
-		retire(3, 0)
-		want("all answer again", plan.RetireAfter, true, "the new names answer")
-		time.Sleep(time.Minute)
-		want("the time is over", 0, true, "the new names answer")
-		retire(0, 0)
-		want("they are gone", 0, false, "")
-	})
 }
 
 // TestStatusKeepsTransitionTimes: a condition's time is that of its last transition, and the old status is not mutated.

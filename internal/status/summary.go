@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 const (
@@ -184,7 +185,6 @@ var verbs = []struct {
 	{plan.Update, "update", "updated %d: "},
 	{plan.Replace, "replace", "replaced %d: "},
 	{plan.Delete, "delete", "deleted %d: "},
-	{plan.Retire, "delete", "deleted %d of the previous mode: "},
 }
 
 func infinitive(action plan.Action) string {
@@ -194,6 +194,18 @@ func infinitive(action plan.Action) string {
 		}
 	}
 	return cmp.Or(string(action), "write")
+}
+
+// Renamed says, with the event about a Service that was updated, that the names of mode Hostnames change with it,
+// because groupBy was edited; "" if they do not.
+func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
+	for _, change := range p.With(plan.Update) {
+		was, isKnown := change.Current.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
+		if isKnown && change.Name == ls.Name && was != ls.Spec.GroupBy {
+			return fmt.Sprintf("; the names change: groupBy was %q, and is %q", was, ls.Spec.GroupBy)
+		}
+	}
+	return ""
 }
 
 // SummarizeMade says which Services were written, "" for none:

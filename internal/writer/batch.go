@@ -108,7 +108,7 @@ func (w *execution) ended(change *plan.Change, stored *corev1.Service, err error
 	if err == nil && stored != nil {
 		contested, hasEffect = contestedBy(change, stored)
 	}
-	isGone := apierrors.IsNotFound(err) && (change.Action == plan.Delete || change.Action == plan.Retire)
+	isGone := apierrors.IsNotFound(err) && change.Action == plan.Delete
 	if err = cmp.Or(err, contested); err != nil && !isGone && (contested == nil || !hasEffect) {
 		w.failed(change, err)
 		return false

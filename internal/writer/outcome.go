@@ -39,7 +39,7 @@ type Outcome struct {
 // Stored returns how many Services were created or changed, and not deleted.
 func (o *Outcome) Stored() (n int) {
 	for action, names := range o.Made {
-		if action != plan.Delete && action != plan.Retire {
+		if action != plan.Delete {
 			n += len(names)
 		}
 	}

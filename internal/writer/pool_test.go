@@ -148,7 +148,7 @@ func TestEachAtOnce(t *testing.T) {
 func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
-		for from, most := range map[int]int{0: maxFailures, 100: maxFailures + concurrency/2} {
+		for from, most := range map[int]int{0: maxFailures, 100: maxFailures + concurrency - 1} {
 			w := NewPool(concurrency)
 			var running atomic.Int64
 			inARow := 0

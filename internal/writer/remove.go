@@ -68,9 +68,6 @@ func freeName(name string) string {
 // delete deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag
 // behind that of Services.
 func (w *execution) delete(ctx context.Context, change *plan.Change) error {
-	if change.Action == plan.Retire {
-		return w.remove(ctx, change.Current) // Nobody wants it, whatever nodes there are.
-	}
 	labels, err := w.nodeLabels(ctx, change.Node)
 	if err != nil {
 		return err

@@ -30,30 +30,28 @@ func (f *fixture) onRead(do func() error) {
 func TestDeletionAsksForTheNode(t *testing.T) {
 	ssd, noAnswer := map[string]string{"disk": "ssd"}, errors.New("no answer")
 	for name, c := range map[string]struct {
-		action        plan.Action
 		name          string // of the node
 		selector      map[string]string
 		node, service error  // the answers
 		want          string // made, refused, failed, stale, and requests
 	}{
-		"gone":                      {plan.Delete, "a", nil, notFound, nil, "1 0 0 0 1"},
-		"there":                     {plan.Delete, "a", nil, nil, nil, "0 0 0 1 0"},
-		"not selected":              {plan.Delete, "a", ssd, nil, nil, "1 0 0 0 1"},
-		"not answered":              {plan.Delete, "a", nil, noAnswer, nil, "0 0 1 0 0"},
-		"not permitted":             {plan.Delete, "a", nil, forbidden, nil, "0 1 0 0 0"},
-		"no name":                   {plan.Delete, "", nil, noAnswer, nil, "1 0 0 0 1"},
-		"no such name":              {plan.Delete, "a/b", nil, noAnswer, nil, "1 0 0 0 1"},
-		"there, but retired":        {plan.Retire, "a", nil, nil, nil, "1 0 0 0 1"},
-		"the Service has changed":   {plan.Delete, "a", ssd, notFound, conflict, "0 0 0 1 1"},
-		"the Service is gone":       {plan.Delete, "a", ssd, notFound, notFound, "0 0 0 0 1"},
-		"the deletion is forbidden": {plan.Delete, "a", ssd, notFound, forbidden, "0 1 0 0 1"},
+		"gone":                      {"a", nil, notFound, nil, "1 0 0 0 1"},
+		"there":                     {"a", nil, nil, nil, "0 0 0 1 0"},
+		"not selected":              {"a", ssd, nil, nil, "1 0 0 0 1"},
+		"not answered":              {"a", nil, noAnswer, nil, "0 0 1 0 0"},
+		"not permitted":             {"a", nil, forbidden, nil, "0 1 0 0 0"},
+		"no name":                   {"", nil, noAnswer, nil, "1 0 0 0 1"},
+		"no such name":              {"a/b", nil, noAnswer, nil, "1 0 0 0 1"},
+		"the Service has changed":   {"a", ssd, notFound, conflict, "0 0 0 1 1"},
+		"the Service is gone":       {"a", ssd, notFound, notFound, "0 0 0 0 1"},
+		"the deletion is forbidden": {"a", ssd, notFound, forbidden, "0 1 0 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1, func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = c.selector })
 			f.onNode = func(string) error { return c.node }
 			f.refusing(c.service, "delete")
-			out, requests := f.write(f.changes(c.action, c.name))
-			got := fmt.Sprint(len(out.Made[c.action]), len(out.Refused), len(out.Failed), len(out.Stale), len(requests))
+			out, requests := f.write(f.changes(plan.Delete, c.name))
+			got := fmt.Sprint(len(out.Made[plan.Delete]), len(out.Refused), len(out.Failed), len(out.Stale), len(requests))
 			if got != c.want {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
 			}

@@ -60,9 +60,8 @@ func NewServices(deps Dependencies, concurrency int) *Services {
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
-// in a quota; adoptions need none. Replacements come late, and alone, because they delete what serves. What nobody
-// needs any more comes last.
-var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace, plan.Retire}
+// in a quota; adoptions need none. Replacements come last, and alone, because they delete what serves.
+var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace}
 
 // Write makes the changes of a plan, one action after the other. Those that have to wait after a refusal are not tried.
 // isAwaited reports whether somebody waits for the end of this turn. When the time is up, nothing more begins, but each
@@ -144,7 +143,7 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	case plan.Create:
 		service, err = w.client().Create(ctx, template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
-	case plan.Delete, plan.Retire:
+	case plan.Delete:
 		err = w.delete(ctx, change)
 	case plan.Replace:
 		service, err = w.replace(ctx, change)

@@ -21,17 +21,17 @@ import (
 )
 
 // TestWriteInOrder: deletions come first, because they make room for creations, and adoptions need no room.
-// Replacements come late, and deletions of what nobody needs any more come last. The plan keeps its order.
+// Replacements come last. The plan keeps its order.
 func TestWriteInOrder(t *testing.T) {
 	f := newFixture(t, 1)
-	changes := slices.Concat(f.changes(plan.Retire, "g"), f.changes(plan.Replace, "f"), f.changes(plan.Update, "e"),
+	changes := slices.Concat(f.changes(plan.Replace, "f"), f.changes(plan.Update, "e"),
 		f.changes(plan.Create, "c", "d"), f.changes(plan.Adopt, "b"), f.changes(plan.Delete, "a"),
 		f.changes(plan.Wait, "w"), f.changes(plan.Conflict, "x"))
 	f.services.Shuffle = rand.Shuffle
 	out, requests := f.write(changes)
 	slices.Sort(requests[2:4])
 	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e", "try demo-f",
-		"delete demo-f", "create demo-f", "delete demo-g"}
+		"delete demo-f", "create demo-f"}
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
@@ -39,7 +39,7 @@ func TestWriteInOrder(t *testing.T) {
 		out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
-	if changes[0].Name != "demo-g" || changes[3].Name != "demo-c" {
+	if changes[0].Name != "demo-f" || changes[2].Name != "demo-c" {
 		t.Error("the order of the plan's changes was changed")
 	}
 }
@@ -47,7 +47,7 @@ func TestWriteInOrder(t *testing.T) {
 // TestWriteIsObserved: the cache must observe what was written, but need not observe deletions.
 func TestWriteIsObserved(t *testing.T) {
 	for action, want := range map[plan.Action]bool{plan.Create: true, plan.Update: true, plan.Adopt: true,
-		plan.Replace: true, plan.Delete: false, plan.Retire: false} {
+		plan.Replace: true, plan.Delete: false} {
 		f := newFixture(t, 1)
 		f.write(f.changes(action, "a"))
 		if got := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.Services) < time.Hour; got != want {
@@ -230,7 +230,7 @@ func TestWriteStops(t *testing.T) {
 				return nil
 			}
 			out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: slices.Concat(f.changes(plan.Create, "a", "b", "c"),
-				f.changes(plan.Update, "d"), f.changes(plan.Retire, "e"))}, always)
+				f.changes(plan.Update, "d"))}, always)
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}

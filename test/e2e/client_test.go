@@ -18,9 +18,6 @@ import (
 // for a hundred requests.
 const clientCommand = "e2e-client"
 
-// watchCommand makes it a client that repeats its requests.
-const watchCommand = "e2e-watch"
-
 // clientTimeout bounds the requests of a client. For a name that does not exist, and a port without a listener, the
 // answer arrives at once.
 const clientTimeout = 5 * time.Second
@@ -28,14 +25,6 @@ const clientTimeout = 5 * time.Second
 // clientTries is how often a client requests each URL: often enough to use every address of its name, and to reach, by
 // chance, every pod behind an address that several pods share.
 const clientTries = 20
-
-const (
-	// watchTime is how long a client repeats its requests. It pauses after each, to leave the machine idle.
-	watchTime  = 4 * time.Second
-	watchPause = 20 * time.Millisecond
-	// lastTimeout bounds its last requests. One more answer that is late on a busy machine is no failure.
-	lastTimeout = time.Minute
-)
 
 // reply has the answers to the requests of a URL.
 type reply struct {
@@ -47,37 +36,24 @@ type reply struct {
 	Error string
 }
 
-// client requests the URLs on its input and writes the replies to its output, both as JSON: those of one round, or with
-// watchCommand of as many rounds as fit into the time, with one request for each URL.
-func client(command string, in io.Reader, out io.Writer) error {
-	timeout := clientTimeout
-	if command == watchCommand {
-		timeout = watchTime + lastTimeout
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+// client requests the URLs on its input and writes the replies to its output, both as JSON.
+func client(in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
 	var urls []string
 	if err := json.NewDecoder(in).Decode(&urls); err != nil {
 		return err
 	}
-	if command == clientCommand {
-		return json.NewEncoder(out).Encode([][]reply{askAll(ctx, urls, clientTries)})
-	}
-	var rounds [][]reply
-	for end := time.Now().Add(watchTime); time.Now().Before(end); {
-		rounds = append(rounds, askAll(ctx, urls, 1))
-		time.Sleep(watchPause)
-	}
-	return json.NewEncoder(out).Encode(rounds)
+	return json.NewEncoder(out).Encode(askAll(ctx, urls))
 }
 
 // askAll requests URLs at the same time.
-func askAll(ctx context.Context, urls []string, tries int) []reply {
+func askAll(ctx context.Context, urls []string) []reply {
 	replies := make([]reply, len(urls))
 	var asking sync.WaitGroup
 	for i, url := range urls {
 		asking.Go(func() {
-			if err := replies[i].ask(ctx, url, tries); err != nil {
+			if err := replies[i].ask(ctx, url); err != nil {
 				replies[i].Error = err.Error()
 			}
 		})
@@ -88,7 +64,7 @@ func askAll(ctx context.Context, urls []string, tries int) []reply {
 
 // ask requests a URL, in turn at each address of its name, each time on a new connection. It returns the first error:
 // the others are most likely the same.
-func (r *reply) ask(ctx context.Context, to string, tries int) (firstErr error) {
+func (r *reply) ask(ctx context.Context, to string) (firstErr error) {
 	at, err := url.Parse(to)
 	if err != nil {
 		return err
@@ -98,7 +74,7 @@ func (r *reply) ask(ctx context.Context, to string, tries int) (firstErr error) 
 	if err != nil {
 		return err
 	}
-	for i := range tries {
+	for i := range clientTries {
 		at.Host = net.JoinHostPort(r.Addresses[i%len(r.Addresses)], port)
 		if body, err := get(ctx, at.String()); err == nil {
 			r.Bodies = append(r.Bodies, body)
@@ -123,7 +99,7 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// clients limits concurrent one-time clients: each is a process, and the machine may have few processors.
+// clients limits concurrent clients: each is a process, and the machine may have few processors.
 var clients = make(chan struct{}, 2)
 
 // ask requests URLs from a node's network, with the cluster's DNS.
@@ -134,15 +110,6 @@ func ask(ctx context.Context, node string, urls []string) ([]reply, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	rounds, err := askRounds(ctx, clientCommand, node, urls)
-	if err != nil {
-		return nil, err
-	}
-	return rounds[0], nil
-}
-
-// askRounds runs a client, and returns the replies of each round.
-func askRounds(ctx context.Context, command, node string, urls []string) ([][]reply, error) {
 	in, err := json.Marshal(urls)
 	if err != nil {
 		return nil, err
@@ -151,15 +118,15 @@ func askRounds(ctx context.Context, command, node string, urls []string) ([][]re
 	if err != nil {
 		return nil, err
 	}
-	out, _, err := cluster.Playground(ctx, in, "run", "--node", node, "--", self, command)
+	out, _, err := cluster.Playground(ctx, in, "run", "--node", node, "--", self, clientCommand)
 	if err != nil {
 		return nil, err
 	}
-	var rounds [][]reply
-	if err := json.Unmarshal([]byte(out), &rounds); err != nil {
+	var replies []reply
+	if err := json.Unmarshal([]byte(out), &replies); err != nil {
 		return nil, fmt.Errorf("the client on node %s: %w: %s", node, err, out)
 	}
-	return rounds, nil
+	return replies, nil
 }
 
 // answerPattern matches the answer of the demo app: its pod, and its node. It is part of the contract, down to the two

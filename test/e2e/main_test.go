@@ -35,8 +35,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && (os.Args[1] == clientCommand || os.Args[1] == watchCommand) {
-		if err := client(os.Args[1], os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == clientCommand {
+		if err := client(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

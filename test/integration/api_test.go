@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -205,6 +206,26 @@ func TestGoodSpecs(t *testing.T) {
 	} {
 		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
 			t.Errorf("%.200s: %v", fields, err)
+		}
+	}
+}
+
+// TestModeIsFixed tests that the mode cannot be changed. To write out the default is no change.
+func TestModeIsFixed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "mode")
+	for name, fields := range map[string]string{"services": "clusterIP: None", "names": "mode: Hostnames"} {
+		s.Must(s.createFromYAML(name, fields))
+		for patch, isRefused := range map[string]bool{`"Services"`: name == "names", `"Hostnames"`: name == "services",
+			"null": name == "names"} {
+			_, err := s.LocalServiceClient().Patch(s.Ctx(), name, types.MergePatchType,
+				[]byte(`{"spec": {"mode": `+patch+`}}`), metav1.PatchOptions{})
+			if !isRefused {
+				s.Must(err)
+				continue
+			}
+			wantRefusal(t, err, "spec.mode", "mode cannot be changed: create a second LocalService with the other "+
+				"mode, move the clients, and delete this one")
 		}
 	}
 }

@@ -3,15 +3,12 @@ package diagnose
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // anyName stands for the names while none is known. No node has it.
@@ -147,28 +144,11 @@ func nodesWithHostname(in Input) map[string]labels.Set {
 			}
 		}
 	}
-	hostnames := plan.NewNames(ls, nil, func(string, string) (string, bool) { return "", false })
+	hostnames := plan.NewNames(ls, func(string, string) (string, bool) { return "", false })
 	for _, pod := range in.Pods {
 		if node := pod.Spec.NodeName; hostnames.Of(node) != "" {
 			nodes[node] = nil
 		}
 	}
 	return nodes
-}
-
-// retiring says, after a change of the mode, that the names of the previous mode are still there, and until when.
-func retiring(ls *v1alpha1.LocalService) string {
-	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionRetiring)
-	if c == nil {
-		return ""
-	}
-	before, until := ls.Name+"-<node>", ": "+c.Message
-	if ls.Spec.Mode != v1alpha1.ModeHostnames {
-		before = "<node>." + ls.Name
-	}
-	if remaining, known := plan.RemainingRetirement(ls, c.LastTransitionTime.Time); known {
-		until = " until " + c.LastTransitionTime.Add(remaining).UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprintf("The mode is being changed: the names of the previous mode, %s, are still there%s.", before,
-		until)
 }

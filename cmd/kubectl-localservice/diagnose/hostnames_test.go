@@ -5,13 +5,11 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,12 +45,11 @@ func published(ls *v1alpha1.LocalService, nodes map[string]labels.Set, endpoints
 	source.Labels[discoveryv1.LabelServiceName] = sourceName
 	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
-	service := plan.FromAPI(in.Services[1], nodeLabel)
-	names := plan.NewNames(ls, service, func(node, key string) (string, bool) {
+	names := plan.NewNames(ls, func(node, key string) (string, bool) {
 		set, found := nodes[node]
 		return set[key], found && plan.Selects(ls, set)
 	})
-	names.Source = plan.FromAPI(in.Services[0], nodeLabel)
+	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
 	names.Slices = map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]
 	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, names.Copy(&missing)}
@@ -237,29 +234,6 @@ func TestWhyNoNames(t *testing.T) {
 		in.Nodes = KnownNodes(in)
 		if got := Nodes(in); got.Message != want || len(got.Items) > 0 {
 			t.Errorf("%d names: %q; want %q", len(got.Items), got.Message, want)
-		}
-	}
-}
-
-func TestRetiring(t *testing.T) {
-	since := metav1.Time{Time: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
-	told := func(status metav1.ConditionStatus, generation int64) func(*v1alpha1.LocalService) {
-		return func(ls *v1alpha1.LocalService) {
-			ls.Status.Conditions = append(ls.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRetiring,
-				Status: status, ObservedGeneration: generation, LastTransitionTime: since, Message: "2 nodes wait"})
-		}
-	}
-	for want, ls := range map[string]*v1alpha1.LocalService{
-		"": localService(),
-		"demo-<node>, are still there: 2 nodes wait.":              localService(hostnamesMode, told("False", 2)),
-		"<node>.demo, are still there: 2 nodes wait.":              localService(told("True", 1)), // of an older spec
-		"<node>.demo, are still there until 2030-01-02T03:04:36Z.": localService(told("True", 2)),
-	} {
-		if want != "" {
-			want = "The mode is being changed: the names of the previous mode, " + want
-		}
-		if got := Nodes(Input{LocalService: ls}).Message; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 }

@@ -62,10 +62,8 @@ func Nodes(in Input) *NodeList {
 		list.Items = append(list.Items, v.node(&n))
 	}
 	list.Summary = summarize(in.LocalService, list.Items)
-	list.Message = retiring(in.LocalService)
 	unobserved := Unobserved(in.LocalService)
 	switch {
-	case list.Message != "":
 	case unobserved != "":
 		list.Message = unobserved
 	case len(list.Items) == 0:

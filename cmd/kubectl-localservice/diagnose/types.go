@@ -45,7 +45,7 @@ type NodeList struct {
 	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
 	GroupBy string  `json:"groupBy"`
 	Summary Summary `json:"summary"`
-	// Message says what concerns all names: that those of the previous mode are still there, or why none is known.
+	// Message says what concerns all names, such as why none is known.
 	Message    string     `json:"message"`
 	NodeLabels NodeLabels `json:"nodeLabels"`
 	// DNS is the server that was asked for the names, nil if none was.

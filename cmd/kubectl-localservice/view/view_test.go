@@ -66,7 +66,7 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("of what is the same: %v", got)
 	}
 	messages := list("same", "", item("n1", 1, 1, ""))
-	messages.Message = "The mode is being changed"
+	messages.Message = "The cluster has no node"
 	columns := maps.Clone(before.Columns)
 	columns["default/same"] = NewColumn(messages)
 	now = &Matrix{Status: before.Status, Columns: columns}

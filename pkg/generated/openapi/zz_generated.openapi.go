@@ -229,7 +229,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames: one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for thousands of nodes. You can change it: the new names answer before the old ones are deleted.",
+							Description: "mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>. Hostnames: one headless Service, named like this LocalService, in which each node has a hostname, http://<node>.<name>: for thousands of nodes. It cannot be changed, because the names differ: create a second LocalService with the other mode, move the clients, and delete this one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -487,7 +487,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services) and, only while they matter, Stalled (nothing changes until somebody edits something) and Retiring (after a change of the mode: the names of the previous mode are about to be deleted).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster is known to support) and, only while it matters, Stalled (nothing changes until somebody edits something).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -12,10 +12,6 @@ const (
 	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the
 	// Services. The controller leaves the fields that the message names unchanged.
 	ConditionContested = "Contested"
-	// ConditionRetiring is present while a LocalService whose mode was changed has the Services of the previous mode.
-	// It becomes True when all names of the new mode answer. Those Services are deleted a while later, once negative
-	// DNS caches have expired.
-	ConditionRetiring = "Retiring"
 	// ConditionStalled is present, and True, while the LocalService is not ready and will not be until somebody edits
 	// something: its spec, or whatever the message names. It has the reason and the message of Ready. With it, kstatus,
 	// which Helm and Flux use to wait, reports a LocalService as Failed; without it, as InProgress until it is ready.
@@ -37,8 +33,6 @@ const (
 	ReasonHostnamesNotPermitted = "HostnamesNotPermitted"
 	// ReasonNoEndpointSlices: Kubernetes has not published the pods of mode Hostnames yet.
 	ReasonNoEndpointSlices = "NoEndpointSlices"
-	// ReasonChangingMode: the names of the previous mode stay until those of the new one answer.
-	ReasonChangingMode = "ChangingMode"
 	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. While no node
 	// matches spec.nodeSelector, Services of nodes that exist, and published names, are kept.
 	ReasonNoNodesSelected = "NoNodesSelected"

@@ -69,11 +69,12 @@ const (
 type LocalServiceSpec struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>.
 	// Hostnames: one headless Service, named like this LocalService, in which each node has a hostname,
-	// http://<node>.<name>: for thousands of nodes. You can change it: the new names answer before the old ones are
-	// deleted.
+	// http://<node>.<name>: for thousands of nodes. It cannot be changed, because the names differ: create a second
+	// LocalService with the other mode, move the clients, and delete this one.
 	// +optional
 	// +kubebuilder:validation:Enum=Services;Hostnames
 	// +kubebuilder:default=Services
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="mode cannot be changed: create a second LocalService with the other mode, move the clients, and delete this one"
 	Mode Mode `json:"mode,omitempty"`
 
 	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
@@ -322,9 +323,8 @@ type LocalServiceStatus struct {
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook
-	// or policy changes what is written to the Services) and, only while they matter, Stalled (nothing changes until
-	// somebody edits something) and Retiring (after a change of the mode: the names of the previous mode are about to
-	// be deleted).
+	// or policy changes what is written to the Services) and, only while it matters, Stalled (nothing changes until
+	// somebody edits something).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

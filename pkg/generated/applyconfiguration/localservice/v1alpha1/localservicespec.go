@@ -30,8 +30,8 @@ import (
 type LocalServiceSpecApplyConfiguration struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>.
 	// Hostnames: one headless Service, named like this LocalService, in which each node has a hostname,
-	// http://<node>.<name>: for thousands of nodes. You can change it: the new names answer before the old ones are
-	// deleted.
+	// http://<node>.<name>: for thousands of nodes. It cannot be changed, because the names differ: create a second
+	// LocalService with the other mode, move the clients, and delete this one.
 	Mode *localservicev1alpha1.Mode `json:"mode,omitempty"`
 	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
 	// each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
