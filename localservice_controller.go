@@ -25,6 +25,8 @@ const (
 	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Those that most
 	// likely change only numbers in the status wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
+	// statusRepair is how long after an event a status is repaired that this controller has not just written.
+	statusRepair = 5 * time.Second
 
 	eventServicesWritten = "ServicesWritten"
 )
@@ -68,9 +70,10 @@ func newLocalServiceController(deps app.Dependencies, writers writer.Dependencie
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService with another spec, or at a resync. If the spec is the same, most likely
-// this controller has written the status: the LocalService is enqueued much later, to repair what others write. Without
-// that delay, a failure that reads differently each time would lead to syncs without a pause, in spite of the backoff.
+// localServiceChanged enqueues a LocalService with another spec, or at a resync. If only the status has changed, it is
+// enqueued later: soon if another one was expected, because somebody else wrote it, or the watch is late; much later if
+// this controller has just written it. Otherwise an error whose text changes each time would cause a status write and a
+// sync in a loop.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
 	isGone := before != nil && !isUpdate
@@ -79,7 +82,11 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.services.Refusals.Forget(before.UID)
 	}
 	if isUpdate && !isResync && before.Generation == after.Generation {
-		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
+		delay := statusRepair
+		if c.observed.IsOwn(cache.KeyOf(after), c.caches.LocalServices, after.ResourceVersion) {
+			delay = reconcile.MaxBackoff
+		}
+		c.loop.AddAfter(cache.KeyOf(after), delay)
 		return
 	}
 	// The garbage collector deletes the Services of one that is gone, but observed may hold its key.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -264,5 +265,38 @@ func TestLocalServicesLag(t *testing.T) {
 		watcher.Modify(f.localService())
 		time.Sleep(2 * time.Second)
 		f.expect("writes", []string{"update localservices/status demo 16/16 Ready"}, f.writes())
+	})
+}
+
+// TestConflictsAreReported: a webhook that refuses with the code of a conflict looks like a cache that lags, but the
+// status must not say that everything is in place.
+func TestConflictsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testNode("a"))
+		f.runLocalServices()
+		f.writes()
+		f.kube.PrependReactor("create", "services", func(a core.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), "x", errors.New("not on Fridays"))
+		})
+		f.set(testNode("b"))
+		time.Sleep(time.Minute)
+		ready := meta.FindStatusCondition(f.localService().Status.Conditions, v1alpha1.ConditionReady)
+		if ready.Status == metav1.ConditionTrue || f.localService().Status.Nodes != 2 {
+			t.Errorf("the status is %+v", f.localService().Status)
+		}
+	})
+}
+
+// TestStatusOfOthers: a status that somebody else has written is repaired soon.
+func TestStatusOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testNode("a"))
+		f.runLocalServices()
+		f.writes()
+		edited := f.localService()
+		edited.Status.Nodes = 7
+		f.set(edited)
+		time.Sleep(statusRepair + time.Second)
+		f.expect("writes", []string{"update localservices/status demo 1/1 Ready"}, f.writes())
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -127,15 +126,13 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	}
 }
 
-// failed reports that a pod could not be labelled, and tries it again later. If the pod is gone, that is all: its
-// successor, if any, has its own event.
+// failed reports that a pod could not be labelled, and tries it again later. If the pod is gone, or is another one by
+// now, a newer cache will show that.
 func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) error {
 	key, attempt := cache.KeyOf(p), writer.Attempt{Owner: p.GetUID()}
 	failure := fmt.Errorf("set the label %s of pod %s: %w", c.nodeLabelKey, key, err)
 	switch class := writer.ClassOf(err); {
-	case apierrors.IsNotFound(err), writer.IsOtherUID(err):
-		return nil
-	case class == writer.Stale: // A newer cache will show what has changed.
+	case class == writer.Stale, writer.IsOtherUID(err):
 		return reconcile.Stale(failure)
 	case class != writer.Refused:
 		return failure

@@ -130,8 +130,9 @@ func TestPodsOfOwners(t *testing.T) {
 		"ReplicationController": {"v1", "ReplicationController", &corev1.ReplicationController{ObjectMeta: meta,
 			Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"vm/rack": "rack1"}}}, false, "selects"},
 		"a Job without a selector": {"batch/v1", "Job", &batchv1.Job{ObjectMeta: meta}, false, ""},
-		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "CloneSet of example.com/v1 is not known"},
-		"another group's kind":     {"example.com/v1", "ReplicaSet", replicaSet(selector()), false, "is not known"},
+		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "(example.com/v1) may select"},
+		"another group's kind":     {"example.com/v1", "ReplicaSet", replicaSet(selector()), false, "may select"},
+		"a Node, of a static pod":  {"v1", "Node", nil, false, ""},
 		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, false, "not found"},
 		"another one of its name":  {"apps/v1", "ReplicaSet", other, false, "not found"},
 		"the owner cannot be read": {"apps/v1", "ReplicaSet", replicaSet(selector()), true, "forbidden"},
@@ -190,7 +191,7 @@ func TestPodsContested(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			events := f.recorded()
 			if got := len(f.writes()); got > 2 || len(events) == 0 || len(events) > 2 ||
-				!strings.Contains(events[0], fmt.Sprintf("%q: exempt", value)) {
+				!strings.Contains(events[0], fmt.Sprintf("(%q): exempt", value)) {
 				t.Errorf("%d writes in 15 s, events %q", got, events)
 			}
 			over.Store(true)
@@ -324,8 +325,8 @@ func TestPodsErrors(t *testing.T) {
 		fails string // part of the error of sync, "" for none
 		event bool
 	}{
-		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
-		"another pod by now": {otherUID, "", false},
+		"gone, or a webhook's own answer": {apierrors.NewNotFound(pods, "p"), "not found", false},
+		"another pod by now":              {otherUID, "invalid", false},
 		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p",
 			errors.New("modified")), "modified", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")),
@@ -343,7 +344,8 @@ func TestPodsErrors(t *testing.T) {
 						nil, c.err
 				})
 				err := controller.sync(t.Context(), podKey)
-				if reconcile.IsStale(err) != apierrors.IsConflict(c.err) { // It is not worth an operator's attention.
+				isStale := apierrors.IsConflict(c.err) || apierrors.IsNotFound(c.err) || errors.Is(c.err, otherUID)
+				if reconcile.IsStale(err) != isStale { // It is not worth an operator's attention.
 					t.Errorf("sync: %v is stale: %t", err, reconcile.IsStale(err))
 				}
 				if (err == nil) != (c.fails == "") || err != nil &&

@@ -132,11 +132,6 @@ func permissionsIn(namespace string) []permission {
 		{"", "services", "", namespace, []string{"list", "watch", "create", "patch", "delete"}},
 		{"discovery.k8s.io", "endpointslices", "", namespace, []string{"list", "watch"}},
 		{"", "pods", "", namespace, []string{"list", "watch", "patch"}},
-		{"apps", "replicasets", "", namespace, []string{"get"}},
-		{"apps", "daemonsets", "", namespace, []string{"get"}},
-		{"apps", "statefulsets", "", namespace, []string{"get"}},
-		{"batch", "jobs", "", namespace, []string{"get"}},
-		{"", "replicationcontrollers", "", namespace, []string{"get"}},
 		{"events.k8s.io", "events", "", namespace, []string{"create", "patch"}},
 	}
 }

@@ -59,10 +59,17 @@ func (o *Observed) Wrote(key types.NamespacedName, store lastSynced, resourceVer
 // longer.
 func (o *Observed) Wait(key types.NamespacedName, store lastSynced) time.Duration {
 	last, isKnown := o.of(key)[store]
-	if !isKnown || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
+	waited := time.Since(last.at)
+	if !isKnown || waited > ObservedTimeout || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
 		return 0
 	}
-	return min(max(time.Since(last.at)/2, minWait), maxWait)
+	return min(max(waited/2, minWait), maxWait)
+}
+
+// IsOwn reports whether a resource version is that of the last write of a key to a store's resource.
+func (o *Observed) IsOwn(key types.NamespacedName, store lastSynced, resourceVersion string) bool {
+	last, isKnown := o.of(key)[store]
+	return isKnown && last.resourceVersion == resourceVersion
 }
 
 // SinceWrite returns how long ago the sync of a key wrote an object of a store's resource, a long time if that is not

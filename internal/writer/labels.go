@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,8 +51,8 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) error {
 	written, err := l.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 	if err == nil && written.Labels[l.Key] != value {
-		err = refuse("an admission webhook or policy makes that %q: exempt the label %s from it",
-			written.Labels[l.Key], l.Key)
+		err = refuse("an admission webhook or policy removes it, or sets it to something else (%q): exempt the label %s "+
+			"from it", written.Labels[l.Key], l.Key)
 	}
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	if err == nil {
@@ -66,27 +67,36 @@ func (l *Labels) mayChange(ctx context.Context, p *cache.Pod, current string) er
 	if owner == nil {
 		return nil
 	}
+	stays := fmt.Sprintf("it stays %q, under which name the pod may answer, because %s %s", current, owner.Kind,
+		owner.Name)
 	const advice = "Start the controller with another -node-label-key, or use another label in the selector"
 	selector, err := l.selectorOf(ctx, p.GetNamespace(), owner)
 	switch {
+	case errors.Is(err, errUnknownKind):
+		return refuse("%s (%s) may select the pod by that. %s", stays, owner.APIVersion, advice)
 	case err != nil && ClassOf(err) == Transient:
 		return fmt.Errorf("read %s %s: %w", owner.Kind, owner.Name, err)
 	case err != nil:
-		return refuse("it stays %q, because %s %s may select the pod by that, and cannot be asked: %v. %s",
-			current, owner.Kind, owner.Name, err, advice)
+		return refuse("%s may select the pod by that, and cannot be read: %v. %s", stays, err, advice)
 	case mentions(selector, l.Key):
-		return refuse("it stays %q, because %s %s selects the pod by that, and would replace it. %s",
-			current, owner.Kind, owner.Name, advice)
+		return refuse("%s selects the pod by that, and would replace it. %s", stays, advice)
 	}
 	return nil
 }
 
+var errUnknownKind = errors.New("how objects of this kind select pods is not known")
+
 // selectorOf returns the selector of a pod's controller, as the API server has it.
 func (l *Labels) selectorOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) (
 	selector *metav1.LabelSelector, err error) {
+	if len(content.IsPathSegmentName(owner.Name)) > 0 {
+		return nil, refuse("the name is invalid")
+	}
 	var object metav1.Object
 	get := metav1.GetOptions{}
 	switch schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String() {
+	case "Node":
+		return nil, nil // It has made the pod of a static one, and selects none.
 	case "ReplicaSet.apps":
 		o, getErr := l.Kube.AppsV1().ReplicaSets(namespace).Get(ctx, owner.Name, get)
 		object, selector, err = o, o.Spec.Selector, getErr
@@ -103,7 +113,7 @@ func (l *Labels) selectorOf(ctx context.Context, namespace string, owner *metav1
 		o, getErr := l.Kube.CoreV1().ReplicationControllers(namespace).Get(ctx, owner.Name, get)
 		object, selector, err = o, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}, getErr
 	default:
-		return nil, refuse("the kind %s of %s is not known", owner.Kind, owner.APIVersion)
+		return nil, errUnknownKind
 	}
 	if err == nil && object.GetUID() != owner.UID {
 		err = apierrors.NewNotFound(corev1.Resource(owner.Kind), owner.Name)

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -52,9 +53,12 @@ func (o *Outcome) HasNextTurn() bool { return o.More && len(o.Made) > 0 }
 // IsComplete reports whether all changes were made, apart from contested fields.
 func (o *Outcome) IsComplete() bool { return o.Stopped == nil && !o.More && !o.hasFailed() }
 
-// IsBehind reports whether nothing was made, and all that failed did so because a cache was behind.
+// IsBehind reports whether nothing was made, and all that failed was not asked for, because a live read has shown that a
+// cache is behind.
 func (o *Outcome) IsBehind() bool {
-	return len(o.Stale) > 0 && len(o.Made)+len(o.Refused)+len(o.Failed)+len(o.Contested) == 0
+	isAnswer := func(err error) bool { return !reconcile.IsStale(err) }
+	return len(o.Stale) > 0 && len(o.Made)+len(o.Refused)+len(o.Failed)+len(o.Contested) == 0 &&
+		!slices.ContainsFunc(o.Stale, isAnswer)
 }
 
 func (o *Outcome) hasFailed() bool { return len(o.Refused)+len(o.Failed)+len(o.Stale) > 0 }

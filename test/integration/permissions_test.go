@@ -46,11 +46,15 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	}
 }
 
+// owners are the resources that the controller reads only if a pod of theirs has a wrong label.
+var owners = []string{"replicasets", "daemonsets", "statefulsets", "jobs", "replicationcontrollers"}
+
 // isAskedFor reports whether the controller checks a permission before it starts. Finalizers matter only with an
-// admission plug-in, and writes of EndpointSlices only with mode Hostnames, which has a condition for them.
+// admission plug-in, writes of EndpointSlices only with mode Hostnames, which has a condition for them, and owners of
+// pods hardly ever.
 func isAskedFor(p framework.Permission) bool {
 	isOfSlices := p.Resource == "endpointslices" && p.Verb != "list" && p.Verb != "watch"
-	return !strings.HasSuffix(p.Resource, "/finalizers") && !isOfSlices
+	return !strings.HasSuffix(p.Resource, "/finalizers") && !isOfSlices && !slices.Contains(owners, p.Resource)
 }
 
 // complaint is the text in the log when the API server refuses what the permission is for.
