@@ -126,24 +126,28 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	}
 }
 
-// failed reports that a pod could not be labelled, and tries it again later. If the pod is gone, or is another one by
-// now, a newer cache will show that.
+// failed reports that a pod could not be labelled, and tries it again later.
 func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) error {
 	key, attempt := cache.KeyOf(p), writer.Attempt{Owner: p.GetUID()}
 	failure := fmt.Errorf("set the label %s of pod %s: %w", c.nodeLabelKey, key, err)
+	isGone := writer.IsGone(err) // It is nothing to report, unless the pod stays in the cache: then a webhook says so.
 	switch class := writer.ClassOf(err); {
-	case class == writer.Stale, writer.IsOtherUID(err):
+	case isGone:
+	case class == writer.Stale: // A newer cache will show what has changed.
 		return reconcile.Stale(failure)
 	case class != writer.Refused:
 		return failure
+	default:
+		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be "+
+			"reached through its node's Service, because its label %s is not %q: %v", c.nodeLabelKey,
+			naming.NodeLabelValue(p.Node()), err))
 	}
-	c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be reached "+
-		"through its node's Service, because its label %s is not %q: %v", c.nodeLabelKey,
-		naming.NodeLabelValue(p.Node()), err))
 	c.refusals.Add(attempt, err)
 	after := c.refusals.RetryAfter(attempt)
 	c.loop.AddAfter(key, after)
-	klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p), "after", after)
+	if !isGone {
+		klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p), "after", after)
+	}
 	return nil
 }
 

@@ -204,6 +204,29 @@ func TestPodsContested(t *testing.T) {
 	}
 }
 
+// TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried again.
+func TestPodsNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, testLocalService(), testPod("p"))
+		var over atomic.Bool
+		f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
+			return !over.Load(), nil, apierrors.NewNotFound(corev1.Resource("tenants"), "x")
+		})
+		controller := f.newPods()
+		f.watch()
+		f.run(controller.Run)
+		time.Sleep(time.Minute)
+		if got := len(f.writes()); got < 2 || got > 4 {
+			t.Errorf("%d writes in a minute", got)
+		}
+		over.Store(true)
+		time.Sleep(2 * time.Minute)
+		if p := controller.caches.Pods.Get("default", "p"); !p.Labelled() {
+			t.Error("not labelled")
+		}
+	})
+}
+
 // TestPodsChangedAgain: a label that something else changes as often as it is written is written once a second, and
 // that is reported. A new pod of the same name does not wait.
 func TestPodsChangedAgain(t *testing.T) {
@@ -325,8 +348,8 @@ func TestPodsErrors(t *testing.T) {
 		fails string // part of the error of sync, "" for none
 		event bool
 	}{
-		"gone, or a webhook's own answer": {apierrors.NewNotFound(pods, "p"), "not found", false},
-		"another pod by now":              {otherUID, "invalid", false},
+		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
+		"another pod by now": {otherUID, "", false},
 		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p",
 			errors.New("modified")), "modified", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")),
@@ -344,8 +367,7 @@ func TestPodsErrors(t *testing.T) {
 						nil, c.err
 				})
 				err := controller.sync(t.Context(), podKey)
-				isStale := apierrors.IsConflict(c.err) || apierrors.IsNotFound(c.err) || errors.Is(c.err, otherUID)
-				if reconcile.IsStale(err) != isStale { // It is not worth an operator's attention.
+				if reconcile.IsStale(err) != apierrors.IsConflict(c.err) { // It is not worth an operator's attention.
 					t.Errorf("sync: %v is stale: %t", err, reconcile.IsStale(err))
 				}
 				if (err == nil) != (c.fails == "") || err != nil &&

@@ -131,13 +131,12 @@ func mentions(selector *metav1.LabelSelector, key string) bool {
 		func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 }
 
-// IsOtherUID reports whether a patch was refused because its UID is not that of the object.
-func IsOtherUID(err error) bool {
+// IsGone reports whether a pod was not labelled because it is gone, or another one has its name.
+func IsGone(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || !apierrors.IsInvalid(err) || status.ErrStatus.Details == nil {
+	if !ok || status.ErrStatus.Details == nil || ClassOf(err) == Refused && !apierrors.IsInvalid(err) {
 		return false
 	}
-	return slices.ContainsFunc(status.ErrStatus.Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Field == "metadata.uid"
-	})
+	isUID := func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
+	return apierrors.IsNotFound(err) || slices.ContainsFunc(status.ErrStatus.Details.Causes, isUID)
 }
