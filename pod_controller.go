@@ -28,6 +28,8 @@ const (
 	// labelInterval is the shortest time between two writes of a pod's label, if something else changes it again and
 	// again.
 	labelInterval = time.Second
+	// conflictInterval is how long after a conflict a pod is tried again without an event.
+	conflictInterval = 3 * time.Second
 )
 
 // podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and LocalServices
@@ -133,8 +135,9 @@ func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) err
 	isGone := writer.IsGone(err) // It is nothing to report, unless the pod stays in the cache: then a webhook says so.
 	switch class := writer.ClassOf(err); {
 	case isGone:
-	case class == writer.Stale: // A newer cache will show what has changed.
-		return reconcile.Stale(failure)
+	case class == writer.Stale: // The event of what has changed most likely comes sooner.
+		c.loop.AddAfter(key, conflictInterval)
+		return nil
 	case class != writer.Refused:
 		return failure
 	default:

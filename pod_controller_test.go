@@ -20,7 +20,6 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -351,7 +350,7 @@ func TestPodsErrors(t *testing.T) {
 		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
 		"another pod by now": {otherUID, "", false},
 		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p",
-			errors.New("modified")), "modified", false},
+			errors.New("modified")), "", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")),
 			"", true},
 		"refused by a policy": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p",
@@ -367,9 +366,6 @@ func TestPodsErrors(t *testing.T) {
 						nil, c.err
 				})
 				err := controller.sync(t.Context(), podKey)
-				if reconcile.IsStale(err) != apierrors.IsConflict(c.err) { // It is not worth an operator's attention.
-					t.Errorf("sync: %v is stale: %t", err, reconcile.IsStale(err))
-				}
 				if (err == nil) != (c.fails == "") || err != nil &&
 					!(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "set the label vm/rack of pod default/p")) {
 					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
