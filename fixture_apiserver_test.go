@@ -261,8 +261,7 @@ func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Se
 // inPlace returns the status of a LocalService after a sync that found everything in place.
 func inPlace(nodes int) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
-		report := status.Report{Plan: plan.Plan{Nodes: nodes, InPlace: nodes}}
-		ls.Status = report.Status(ls)
+		ls.Status = status.Of(ls, &plan.Plan{Nodes: nodes, InPlace: nodes}, &plan.Outcome{})
 	}
 }
 

@@ -169,7 +169,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	owned := c.caches.Services.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
-		later, err := c.statuses.Write(ctx, ls, status.Report{Invalid: err})
+		later, err := c.statuses.Write(ctx, ls, status.OfInvalid(ls, err), false)
 		if later > 0 {
 			c.loop.AddAfter(key, later)
 		}
@@ -201,23 +201,20 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 
 // report reports what a sync found and did, in an event, the status and its error.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	outcome *writer.Outcome) error {
+	outcome *plan.Outcome) error {
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
 		return nil // The LocalService will be deleted, too, and no event can be recorded.
 	}
 	ls = c.withStatus(ls)
-	failed := slices.Concat(outcome.Refused, outcome.Failed)
-	report := status.Report{Plan: *p, Stored: outcome.Stored(), Unfinished: !outcome.IsComplete(),
-		HasNextTurn: outcome.HasNextTurn(), Failed: failed, Contested: outcome.Contested}
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
 		if slices.Contains(outcome.Made[plan.Update], ls.Name) {
 			summary += status.Renamed(ls, p)
 		}
-		if report.HasNextTurn {
+		if outcome.More {
 			summary += "; more follow"
 		}
 		// Middle turns record no event. A turn that gives up does, because the next turn may write nothing.
-		isMiddle := report.IsMiddle(ls) || report.HasNextTurn && !c.isStatusObserved(ls)
+		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More && !c.isStatusObserved(ls)
 		if outcome.GaveUp || !isMiddle {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
@@ -225,15 +222,11 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 			"nodes", p.Nodes)
 	}
 	if outcome.Stopped != nil {
-		// The LocalService was changed or could not be read, or this replica stops: a later sync will report.
-		return outcome.Stopped
+		return outcome.Stopped // A later sync will report.
 	}
-	if outcome.IsBehind() {
-		return outcome.Err(cache.KeyOf(ls)) // Nothing was done, and nothing found that a newer cache will not change.
-	}
-	later, statusErr := c.statuses.Write(ctx, ls, report)
+	later, statusErr := c.statuses.Write(ctx, ls, status.Of(ls, p, outcome), outcome.More)
 	c.syncAgain(cache.KeyOf(ls), outcome, later)
-	return errors.Join(statusErr, outcome.Err(cache.KeyOf(ls))) // without what was refused
+	return errors.Join(statusErr, writer.Err(outcome, cache.KeyOf(ls))) // without what was refused
 }
 
 // withStatus returns a LocalService with the status that the cache has by now, unless its spec has changed. Writes do
@@ -253,9 +246,9 @@ func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) boo
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
 // too many does nothing.
-func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *writer.Outcome,
+func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *plan.Outcome,
 	statusLater time.Duration) {
-	if outcome.HasNextTurn() {
+	if outcome.More {
 		c.loop.Add(key)
 	}
 	if outcome.Stored() > 0 {

@@ -35,7 +35,7 @@ var plumbing = map[string]string{
 	"internal/reconcile Loop.running":      "set once, when Run begins",
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
 	"internal/reconcile fairQueue.waiting": "part of Loop.queue: the keys that wait",
-	"internal/writer Outcome.Made":         "the result of one sync",
+	"internal/plan Outcome.Made":           "the result of one sync",
 	"internal/writer Pool.shared":          "counts the writes under way, and none that has ended",
 }
 

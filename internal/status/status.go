@@ -18,103 +18,120 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Report is what a sync found, in its plan, and what it did. It is made once, at the end of the sync.
-type Report struct {
-	plan.Plan
-	// Stored is the number of Services that are in place and up to date because the sync has written them.
-	Stored int
-	// Unfinished is true if not all changes of the plan were made, and HasNextTurn if the rest follows at once.
-	Unfinished, HasNextTurn bool
-	// Failed are the writes that were refused or failed otherwise, of Services and, in mode Hostnames, EndpointSlices.
-	Failed []error
-	// Contested are the names of the fields that the API server stored differently than they were written.
-	Contested sets.Set[string]
-	// Invalid says why the spec cannot be turned into Services, if it cannot.
-	Invalid error
+// report is what a sync found, in its plan, and what became of that.
+type report struct {
+	*plan.Plan
+	*plan.Outcome
+	failed    []error          // the writes that were refused, or failed otherwise
+	contested sets.Set[string] // the names of the fields that something else sets
 }
 
-// IsWriting reports whether there is something to write that was not refused.
-func (r *Report) IsWriting() bool {
-	return len(r.Failed) == 0 && (r.Unfinished || r.IsHostnames && r.Copies.BeingPublished())
+func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
+	r := &report{Plan: p, Outcome: outcome, failed: slices.Clone(outcome.Failed), contested: sets.Set[string]{}}
+	for _, err := range outcome.Refused {
+		if contested, is := errors.AsType[*plan.ContestedError](err); is {
+			r.contested.Insert(contested.Fields...)
+		} else {
+			r.failed = append(r.failed, err)
+		}
+	}
+	return r
+}
+
+// isWriting reports whether there is something to write that was not refused.
+func (r *report) isWriting() bool {
+	return len(r.failed) == 0 && (r.More || len(r.Stale) > 0 || r.IsHostnames && r.Copies.BeingPublished())
 }
 
 // IsMiddle reports whether another turn follows, and the status of the LocalService says why already, for this spec.
-func (r *Report) IsMiddle(ls *v1alpha1.LocalService) bool {
+func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) bool {
 	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
-	return r.HasNextTurn && before != nil && before.ObservedGeneration == ls.Generation &&
-		before.Status == metav1.ConditionTrue && before.Reason == r.progressing("").Reason
+	return outcome.More && before != nil && before.ObservedGeneration == ls.Generation &&
+		before.Status == metav1.ConditionTrue && before.Reason == reportOf(p, outcome).progressing("").Reason
 }
 
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
-func (r *Report) isUnpublished() bool {
+func (r *report) isUnpublished() bool {
 	return r.IsHostnames && r.Copies.Sources == 0 && r.Count(plan.Conflict) == 0
 }
 
 // waitingCopies returns the number of EndpointSlices whose predecessor is still to be deleted.
-func (r *Report) waitingCopies() int {
+func (r *report) waitingCopies() int {
 	if !r.IsHostnames {
 		return 0
 	}
 	return r.Copies.Count(plan.Wait)
 }
 
-// Status returns the status of a LocalService that follows from a report about it. If nothing has changed, it equals
-// the one before, timestamps included.
-func (r *Report) Status(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
-	generation, status := ls.Generation, *ls.Status.DeepCopy()
-	status.ObservedGeneration = generation
-	if r.Invalid == nil { // Otherwise nothing was looked at.
-		status.Nodes = int32(r.Nodes)
-		status.Services = int32(r.InPlace + r.Stored)
-		status.ReadyNodes = int32(r.Ready)
-		status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
-	}
+// Of returns the status of a LocalService that follows from a plan and what became of it. If nothing has changed, it
+// equals the one before, timestamps included.
+func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1.LocalServiceStatus {
+	status, r := *ls.Status.DeepCopy(), reportOf(p, outcome)
+	status.Nodes = int32(r.Nodes)
+	status.Services = int32(r.InPlace + r.Stored())
+	status.ReadyNodes = int32(r.Ready)
+	status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	ready := r.ready(ls)
-	conditions := []metav1.Condition{ready, r.progressing(ready.Reason)}
-	for _, c := range []metav1.Condition{r.conflicted(), r.contested()} {
-		if r.Invalid == nil || meta.FindStatusCondition(status.Conditions, c.Type) == nil {
+	set(ls, &status, ready, r.progressing(ready.Reason), r.conflicted(), r.isContested())
+	return status
+}
+
+// OfInvalid returns the status of a LocalService whose spec cannot be turned into Services. Nothing was looked at.
+func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceStatus {
+	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &plan.Outcome{})
+	conditions := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}}
+	for _, c := range []metav1.Condition{r.conflicted(), r.isContested()} {
+		if meta.FindStatusCondition(status.Conditions, c.Type) == nil {
 			conditions = append(conditions, c)
 		}
 	}
-	for _, c := range conditions {
-		c.ObservedGeneration = generation
-		meta.SetStatusCondition(&status.Conditions, c)
-	}
-	// By convention, Stalled is present only while it is True. Ready is always present.
+	set(ls, &status, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error()}, conditions...)
+	return status
+}
+
+// set sets the conditions of a status. By convention, Stalled is present only while it is True. Ready is always present.
+func set(ls *v1alpha1.LocalService, status *v1alpha1.LocalServiceStatus, ready metav1.Condition,
+	others ...metav1.Condition) {
+	status.ObservedGeneration = ls.Generation
+	conditions := append([]metav1.Condition{ready}, others...)
 	if isStalled(&ready) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled,
-			Status: metav1.ConditionTrue, ObservedGeneration: generation, Reason: ready.Reason, Message: ready.Message})
+		stalled := ready
+		stalled.Type, stalled.Status = v1alpha1.ConditionStalled, metav1.ConditionTrue
+		conditions = append(conditions, stalled)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionStalled)
+	}
+	for _, c := range conditions {
+		c.ObservedGeneration = ls.Generation
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.LastTransitionTime.IsZero() { // The API server refuses to store it once more.
 			c.LastTransitionTime = ls.CreationTimestamp
 		}
 	}
-	return status
 }
 
-func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
+func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
-	case r.Invalid != nil:
-		c.Reason, c.Message = v1alpha1.ReasonInvalidSpec, r.Invalid.Error()
-	case slices.ContainsFunc(r.Failed, isNotPermitted):
+	case slices.ContainsFunc(r.failed, isNotPermitted):
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
-	case len(r.Failed) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.Failed)+
+	case len(r.failed) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.failed)+
 			"; each is tried again within two minutes"
 		if n := r.Count(plan.Replace); n > 0 {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
 				Count(n, "Service"))
 		}
-	case r.IsWriting():
+	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case r.Count(plan.Conflict) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.With(plan.Conflict))
-	case r.contested().Status == metav1.ConditionTrue:
-		c.Reason, c.Message = v1alpha1.ReasonContested, r.contested().Message
+	case r.isContested().Status == metav1.ConditionTrue:
+		c.Reason, c.Message = v1alpha1.ReasonContested, r.isContested().Message
 	case r.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
@@ -145,7 +162,7 @@ func (r *Report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 
 // answering says where no pod is ready, and how to look: the controller does not know the pods. Ready is True all the
 // same: pods are not its part.
-func (r *Report) answering(ls *v1alpha1.LocalService, noun string) string {
+func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	saysWhy := fmt.Sprintf("kubectl localservice nodes -n %s %s says why", ls.Namespace, ls.Name)
 	switch pods := labels.FormatLabels(ls.Spec.Selector); {
 	case r.Ready >= r.Nodes:
@@ -169,7 +186,7 @@ func translating(ls *v1alpha1.LocalService) string {
 }
 
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
-func (r *Report) noNodesSelected(ls *v1alpha1.LocalService) string {
+func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
 	case r.Unselected == nil && r.IsHostnames:
 		return "no node has the label that spec.groupBy names, or there is no node, so there is no name to publish"
@@ -179,7 +196,7 @@ func (r *Report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	message := fmt.Sprintf("no node matches spec.nodeSelector %q",
 		truncate(labels.FormatLabels(ls.Spec.NodeSelector), causeLength))
 	switch {
-	case r.IsHostnames && r.InPlace+r.Stored > 0:
+	case r.IsHostnames && r.InPlace+r.Stored() > 0:
 		message += ", so no name is removed: every node has its name"
 	case r.Unselected.Kept == 0:
 		message += ", so there is nothing to create"
@@ -203,24 +220,22 @@ func isStalled(ready *metav1.Condition) bool {
 }
 
 // progressing has the reason of Ready while nothing is being written.
-func (r *Report) progressing(reason string) metav1.Condition {
+func (r *report) progressing(reason string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
 		Message: "nothing is being written"}
 	switch {
-	case r.IsWriting() || r.Count(plan.Wait) > 0 ||
-		len(r.Failed) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
+	case r.isWriting() || r.Count(plan.Wait) > 0 ||
+		len(r.failed) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
-	case r.Invalid != nil:
-		c.Message = "no Service is written until the spec is corrected"
-	case len(r.Failed) > 0:
+	case len(r.failed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
 	}
 	return c
 }
 
-func (r *Report) conflicted() metav1.Condition {
+func (r *report) conflicted() metav1.Condition {
 	if r.Count(plan.Conflict) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNoConflict, Message: "no name is taken by a Service of somebody else"}
@@ -229,8 +244,8 @@ func (r *Report) conflicted() metav1.Condition {
 		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.With(plan.Conflict))}
 }
 
-func (r *Report) contested() metav1.Condition {
-	fields := sets.List(r.Contested)
+func (r *report) isContested() metav1.Condition {
+	fields := sets.List(r.contested)
 	if len(fields) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
@@ -250,9 +265,9 @@ const notPermitted = "mode Hostnames needs the permission to write EndpointSlice
 // isNotPermitted reports whether a write was refused because the controller lacks the permission to write
 // EndpointSlices. An admission policy refuses with the same code, but in other words.
 func isNotPermitted(err error) bool {
-	e, ok := errors.AsType[*WriteError](err)
-	return ok && e.Kind == EndpointSliceKind && apierrors.IsForbidden(e.Err) &&
-		strings.Contains(e.Err.Error(), " cannot "+infinitive(e.Action)+" resource ")
+	e, ok := errors.AsType[*plan.WriteError](err)
+	return ok && e.Kind == plan.EndpointSliceKind && apierrors.IsForbidden(e.Err) &&
+		strings.Contains(e.Err.Error(), " cannot "+strings.ToLower(string(e.Action))+" resource ")
 }
 
 // Changed returns the conditions whose status or reason differs from before. A message alone may change with every

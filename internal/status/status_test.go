@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testobject"
@@ -21,6 +21,7 @@ import (
 // TestStatus: the conditions that follow from what a sync found and did.
 func TestStatus(t *testing.T) {
 	type found = plan.Plan
+	type outcome = plan.Outcome
 	no, quota := errors.New("no"), errors.New("quota")
 	notPermitted := sliceError(
 		`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`)
@@ -43,100 +44,99 @@ func TestStatus(t *testing.T) {
 	waiting := []plan.Change{{Action: plan.Wait}}
 	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Kept: kept} }
 	for name, c := range map[string]struct {
-		report             Report
+		plan               plan.Plan
+		outcome            outcome
 		ready, progressing string
 		conflicted         string // its reason, "" if it is False
 		says               string
 	}{
-		"all in place": {Report{Plan: found{Nodes: 3, InPlace: 2, Ready: 3}, Stored: 1}, "True ServicesInPlace",
+		"all in place": {found{Nodes: 3, InPlace: 2, Ready: 3}, outcome{Made: made(1)}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service$"},
-		"all in place, and no pods": {Report{Plan: found{Nodes: 3, InPlace: 3}}, "True NoPodsReady",
+		"all in place, and no pods": {found{Nodes: 3, InPlace: 3}, outcome{}, "True NoPodsReady",
 			"False NoPodsReady", "",
 			"every selected node has its Service, and none has a ready endpoint: " +
 				"kubectl get pods -n default -l app=demo -o wide shows the pods, and kubectl localservice nodes " +
 				"-n default demo says why$"},
-		"all in place, and few pods": {Report{Plan: found{Nodes: 3, InPlace: 3, Ready: 1}}, "True ServicesInPlace",
+		"all in place, and few pods": {found{Nodes: 3, InPlace: 3, Ready: 1}, outcome{}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready " +
 				"for 1 of 3 nodes: kubectl localservice nodes -n default demo says why$"},
-		"no nodes": {Report{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
-		"no nodes selected": {Report{Plan: found{Unselected: unselected(0)}}, "False NoNodesSelected",
+		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
+		"no nodes selected": {found{Unselected: unselected(0)}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "",
 			`no node matches spec.nodeSelector "disk=x", so there is nothing to create. Correct`},
-		"no nodes selected any more": {Report{Plan: found{Unselected: unselected(3)}}, "False NoNodesSelected",
+		"no nodes selected any more": {found{Unselected: unselected(3)}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept, and their names ` +
 				`still work (3). Correct`},
-		"no nodes selected, of which some are gone": {Report{Plan: found{Unselected: unselected(3)}, Unfinished: true},
+		"no nodes selected, of which some are gone": {found{Unselected: unselected(3)}, outcome{More: true},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
-			Report{Plan: found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}}, "False NoNodesSelected",
+			found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "", "no name is removed: every node has its name. Correct"},
-		"writing": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true}, "False WritingServices",
+		"writing": {found{Nodes: 3, InPlace: 1}, outcome{More: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
-		"conflict": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}}, "False NameTaken",
+		"conflict": {found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}, outcome{}, "False NameTaken",
 			"False NameTaken", "NameTaken", `^Service "demo-b" (no owner) already exists. If nothing uses it, ` +
 				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be " +
 				"renamed$"},
-		"conflicts": {Report{Plan: found{Nodes: 3, InPlace: 1, Changes: conflicts("demo-b", "demo-c")}},
+		"conflicts": {found{Nodes: 3, InPlace: 1, Changes: conflicts("demo-b", "demo-c")}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). ` +
 				"If nothing uses them, delete them; if"},
 		"conflict with another LocalService": {
-			Report{Plan: found{Nodes: 3, InPlace: 1, Changes: append(conflicts("demo-b"), owned("demo-c"))}},
+			found{Nodes: 3, InPlace: 1, Changes: append(conflicts("demo-b"), owned("demo-c"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (owner: LocalService other). ` +
 				"Create this LocalService under another name: owners create their Services again$"},
-		"waiting": {Report{Plan: found{Nodes: 3, InPlace: 2, Changes: waiting}}, "False WaitingForDeletion",
+		"waiting": {found{Nodes: 3, InPlace: 2, Changes: waiting}, outcome{}, "False WaitingForDeletion",
 			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
-		"refused": {Report{Plan: found{Nodes: 3, InPlace: 1}, Unfinished: true, Failed: []error{quota, quota}},
+		"refused": {found{Nodes: 3, InPlace: 1}, outcome{Refused: []error{quota, quota}, More: true},
 			"False WriteFailed", "True WriteFailed", "",
 			"2 writes failed: 2 × quota; each is tried again within two minutes$"},
-		"invalid": {Report{Invalid: errors.New("bad")}, "False InvalidSpec", "False InvalidSpec", "", "bad"},
-		"contested": {Report{Plan: found{Nodes: 3}, Contested: sets.New("type", "ports")}, "False Contested",
+		"contested": {found{Nodes: 3}, outcome{Refused: contestedBy("type", "ports")}, "False Contested",
 			"False Contested", "", "as it sets them: ports, type."},
-		"names in place": {Report{Plan: published}, "True HostnamesInPlace", "False HostnamesInPlace", "",
+		"names in place": {published, outcome{}, "True HostnamesInPlace", "False HostnamesInPlace", "",
 			"every name is published"},
-		"no names": {Report{Plan: found{InPlace: 2, IsHostnames: true, Copies: copies(2)}}, "False NoNodesSelected",
+		"no names": {found{InPlace: 2, IsHostnames: true, Copies: copies(2)}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "", "groupBy"},
-		"nothing to copy yet": {Report{Plan: names(copies(0))}, "False NoEndpointSlices", "True WritingServices", "",
+		"nothing to copy yet": {names(copies(0)), outcome{}, "False NoEndpointSlices", "True WritingServices", "",
 			"kube-controller-manager"},
 		"nothing to copy, because the name is taken": {
-			Report{Plan: found{Nodes: 3, IsHostnames: true, Changes: conflicts("demo")}},
+			found{Nodes: 3, IsHostnames: true, Changes: conflicts("demo")}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo"},
-		"to copy": {Report{Plan: names(fresh(2, plan.Create))}, "False WritingServices", "True WritingServices", "",
+		"to copy": {names(fresh(2, plan.Create)), outcome{}, "False WritingServices", "True WritingServices", "",
 			"being written"},
-		"to copy, as there are more pods": {Report{Plan: names(copies(2, plan.Create))}, "True HostnamesInPlace",
+		"to copy, as there are more pods": {names(copies(2, plan.Create)), outcome{}, "True HostnamesInPlace",
 			"False HostnamesInPlace", "", "every name"},
-		"to update most copies for a new spec": {Report{Plan: names(fresh(3, plan.Update, plan.Update))},
+		"to update most copies for a new spec": {names(fresh(3, plan.Update, plan.Update)), outcome{},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"to update few copies for a new spec, most likely because of pods": {
-			Report{Plan: names(fresh(2, plan.Update))}, "True HostnamesInPlace", "False HostnamesInPlace", "", "every"},
-		"to update, or delete, a copy": {Report{Plan: names(copies(2, plan.Update, plan.Delete))},
+			names(fresh(2, plan.Update)), outcome{}, "True HostnamesInPlace", "False HostnamesInPlace", "", "every"},
+		"to update, or delete, a copy": {names(copies(2, plan.Update, plan.Delete)), outcome{},
 			"True HostnamesInPlace", "False HostnamesInPlace", "", "every name"},
-		"a copy is refused": {Report{Plan: names(copies(2, plan.Create)), Failed: []error{no}}, "False WriteFailed",
+		"a copy is refused": {names(copies(2, plan.Create)), outcome{Refused: []error{no}}, "False WriteFailed",
 			"True WriteFailed", "", "no"},
-		"names wait": {Report{Plan: names(copies(2, plan.Wait, plan.Wait))}, "False WaitingForDeletion",
+		"names wait": {names(copies(2, plan.Wait, plan.Wait)), outcome{}, "False WaitingForDeletion",
 			"True WritingServices", "", "2 EndpointSlices"},
-		"names wait, and some are refused": {Report{Plan: names(copies(2, plan.Wait)), Failed: []error{no}},
+		"names wait, and some are refused": {names(copies(2, plan.Wait)), outcome{Refused: []error{no}},
 			"False WriteFailed", "True WriteFailed", "", "no"},
-		"not permitted": {Report{Plan: published, Failed: []error{notPermitted}}, "False HostnamesNotPermitted",
+		"not permitted": {published, outcome{Refused: []error{notPermitted}}, "False HostnamesNotPermitted",
 			"True WriteFailed", "", "hostnames.enabled=true, otherwise by hostnames.yaml of the release"},
-		"forbidden by a policy": {Report{Plan: published, Failed: []error{sliceError("no")}}, "False WriteFailed",
+		"forbidden by a policy": {published, outcome{Refused: []error{sliceError("no")}}, "False WriteFailed",
 			"True WriteFailed", "", "1 write failed: create EndpointSlice default/x: endpointslices"},
 		"refused, while others are being deleted": {
-			Report{Plan: found{Nodes: 3, Changes: waiting}, Failed: []error{quota}},
+			found{Nodes: 3, Changes: waiting}, outcome{Refused: []error{quota}},
 			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
 		"refused, while others are to be recreated": {
-			Report{Plan: found{Nodes: 3, Changes: []plan.Change{{Action: plan.Replace}, {Action: plan.Replace}}},
-				Failed: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
+			found{Nodes: 3, Changes: []plan.Change{{Action: plan.Replace}, {Action: plan.Replace}}}, outcome{Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
 			"minutes; until none is refused, 2 Services stay as they are"},
 		"conflict and contested": {
-			Report{Plan: found{Nodes: 3, Changes: conflicts("demo-b")}, Contested: sets.New("type")},
+			found{Nodes: 3, Changes: conflicts("demo-b")}, outcome{Refused: contestedBy("type")},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := c.report.Status(with(v1alpha1.LocalServiceStatus{}, 7))
+			status := Of(with(v1alpha1.LocalServiceStatus{}, 7), &c.plan, &c.outcome)
 			contested, conflicted := "False NotContested", "False NoConflict"
-			if c.report.Contested != nil {
+			if strings.Contains(fmt.Sprint(c.outcome.Refused), "something else sets") {
 				contested = "True Contested"
 			}
 			if c.conflicted != "" {
@@ -158,8 +158,8 @@ func TestStatus(t *testing.T) {
 			if status.ObservedGeneration != 7 {
 				t.Errorf("observed generation %d, want 7", status.ObservedGeneration)
 			}
-			if again := c.report.Status(with(status, 7)); !equality.Semantic.DeepEqual(status, again) {
-				t.Error("the same report gives another status, which would be written for ever")
+			if again := Of(with(status, 7), &c.plan, &c.outcome); !equality.Semantic.DeepEqual(status, again) {
+				t.Error("the same outcome gives another status, which would be written for ever")
 			}
 		})
 	}
@@ -172,8 +172,15 @@ func with(old v1alpha1.LocalServiceStatus, generation int64) *v1alpha1.LocalServ
 	return ls
 }
 
+func contestedBy(fields ...string) []error { return []error{&plan.ContestedError{Fields: fields}} }
+
+// made returns what was made if a number of Services were created.
+func made(n int) map[plan.Action][]string {
+	return map[plan.Action][]string{plan.Create: make([]string, n)}
+}
+
 func sliceError(why string) error {
-	return &WriteError{Action: plan.Create, Kind: EndpointSliceKind, Namespace: "default", Name: "x",
+	return &plan.WriteError{Action: plan.Create, Kind: plan.EndpointSliceKind, Namespace: "default", Name: "x",
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
 }
 
@@ -181,7 +188,7 @@ func sliceError(why string) error {
 func TestStatusNamesPorts(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
-	status := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 3, Ready: 3}}).Status(ls)
+	status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3}, &plan.Outcome{})
 	got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
 	if want := "every selected node has its Service; clients must connect to port 81 "; !strings.HasPrefix(got, want) {
 		t.Errorf("the message of Ready is %q, want %q", got, want)
@@ -191,12 +198,12 @@ func TestStatusNamesPorts(t *testing.T) {
 // TestStatusKeepsTransitionTimes: a condition's time is that of its last transition, and the old status is not mutated.
 func TestStatusKeepsTransitionTimes(t *testing.T) {
 	long := metav1.Unix(1, 0)
-	old := (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1}}).Status(with(v1alpha1.LocalServiceStatus{}, 1))
+	old := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 1, InPlace: 1}, &plan.Outcome{})
 	for i := range old.Conditions {
 		old.Conditions[i].LastTransitionTime = long
 	}
 	before := *old.DeepCopy()
-	status := (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 1, Changes: conflicts("x")}}).Status(with(old, 2))
+	status := Of(with(old, 2), &plan.Plan{Nodes: 2, InPlace: 1, Changes: conflicts("x")}, &plan.Outcome{})
 	if !meta.FindStatusCondition(status.Conditions, "Progressing").LastTransitionTime.Equal(&long) {
 		t.Error("Progressing has not changed, but its time has")
 	}
@@ -214,7 +221,7 @@ func TestStatusWithoutTime(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{Conditions: []metav1.Condition{
 		{Type: "Ready", Status: "True", Reason: "ServicesInPlace"}, {Type: "Theirs", Status: "True", Reason: "Any"}}}, 1)
 	ls.CreationTimestamp = metav1.Unix(1, 0)
-	for _, c := range (&Report{Plan: plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}}).Status(ls).Conditions {
+	for _, c := range Of(ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &plan.Outcome{}).Conditions {
 		if c.LastTransitionTime.IsZero() {
 			t.Errorf("%s has no time", c.Type)
 		}
@@ -226,8 +233,8 @@ func TestStatusWithoutTime(t *testing.T) {
 func TestPodsChangeNumbersOnly(t *testing.T) {
 	for _, isHostnames := range []bool{false, true} {
 		status := func(ready int) v1alpha1.LocalServiceStatus {
-			return (&Report{Plan: plan.Plan{Nodes: 2, InPlace: 2, Ready: ready, IsHostnames: isHostnames,
-				Copies: plan.Copies{Sources: 1}}}).Status(with(v1alpha1.LocalServiceStatus{}, 1))
+			return Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready, IsHostnames: isHostnames,
+				Copies: plan.Copies{Sources: 1}}, &plan.Outcome{})
 		}
 		for _, after := range []int{1, 2} {
 			if changed := Changed(status(0).Conditions, status(after).Conditions); len(changed) > 0 {
@@ -239,9 +246,8 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
-	before := (&Report{Plan: plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a")},
-		Contested: sets.New("spec.type")}).Status(with(v1alpha1.LocalServiceStatus{}, 1))
-	after := (&Report{Invalid: errors.New("bad")}).Status(with(before, 2))
+	before := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a")}, &plan.Outcome{Refused: contestedBy("spec.type")})
+	after := OfInvalid(with(before, 2), errors.New("bad"))
 	if after.Nodes != 3 || after.Services != 2 {
 		t.Errorf("%d nodes and %d services, want 3 and 2", after.Nodes, after.Services)
 	}

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,34 +23,12 @@ const (
 	controllerLength = 128
 )
 
-// EndpointSliceKind is the Kind of a WriteError about an EndpointSlice.
-const EndpointSliceKind = "EndpointSlice"
-
-// WriteError is a write that failed, of a Service or of an object of another Kind.
-type WriteError struct {
-	Action          plan.Action
-	Kind            string // "" for Service
-	Namespace, Name string
-	Node            string // that the object is for, "" for none
-	Err             error
-}
-
-// what returns what was attempted, on which kind of object: "create Service".
-func (e *WriteError) what() string { return infinitive(e.Action) + " " + cmp.Or(e.Kind, "Service") }
-
-// Error says what was attempted, on which object, and why it failed.
-func (e *WriteError) Error() string {
-	return fmt.Sprintf("%s %s/%s: %v", e.what(), e.Namespace, e.Name, e.Err)
-}
-
-func (e *WriteError) Unwrap() error { return e.Err }
-
 // elided replaces the name in a message that stands for many objects.
 const elided = "…"
 
 // reason returns why the write failed, in the words of the API server, as if the object had this name: a dry run uses a
 // generated name, and a cause is the same for many objects.
-func (e *WriteError) reason(name string) string { return rename(e.Err.Error(), e.Name, name) }
+func reason(e *plan.WriteError, name string) string { return rename(e.Err.Error(), e.Name, name) }
 
 // rename replaces the name of an object in a message, and names generated from it. A name may also be a word of the
 // message, such as quota: it counts only in quotes, or in a path. It runs for each of thousands of errors, for which
@@ -92,23 +69,23 @@ func nameLength(s, name string) int {
 // cause returns what the errors of the same kind of write have in common: their text without the names of the Services
 // and of their nodes.
 func cause(err error) string {
-	e, isWrite := errors.AsType[*WriteError](err)
+	e, isWrite := errors.AsType[*plan.WriteError](err)
 	if !isWrite {
 		return err.Error()
 	}
-	reason := e.reason(elided)
+	why := reason(e, elided)
 	if e.Node != "" {
-		reason = rename(reason, e.Node, elided)
+		why = rename(why, e.Node, elided)
 	}
-	return e.what() + ": " + reason
+	return e.What() + ": " + why
 }
 
 // Summarize groups failed writes by cause and counts them, sorted by cause. For a single one, it names the Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
-		if e, isWrite := errors.AsType[*WriteError](errs[0]); isWrite {
-			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.what(), e.Namespace, e.Name,
-				truncate(e.reason(e.Name), causeLength))
+		if e, isWrite := errors.AsType[*plan.WriteError](errs[0]); isWrite {
+			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.What(), e.Namespace, e.Name,
+				truncate(reason(e, e.Name), causeLength))
 		}
 		return "1 write failed: " + truncate(errs[0].Error(), causeLength)
 	}
@@ -175,25 +152,16 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// verbs are the words for actions, in errors and in events, in the order in which events list them.
+// verbs are the words for actions in events, in the order in which events list them.
 var verbs = []struct {
-	action              plan.Action
-	infinitive, written string
+	action  plan.Action
+	written string
 }{
-	{plan.Create, "create", "created %d: "},
-	{plan.Adopt, "adopt", "adopted %d: "},
-	{plan.Update, "update", "updated %d: "},
-	{plan.Replace, "replace", "replaced %d: "},
-	{plan.Delete, "delete", "deleted %d: "},
-}
-
-func infinitive(action plan.Action) string {
-	for _, v := range verbs {
-		if v.action == action {
-			return v.infinitive
-		}
-	}
-	return cmp.Or(string(action), "write")
+	{plan.Create, "created %d: "},
+	{plan.Adopt, "adopted %d: "},
+	{plan.Update, "updated %d: "},
+	{plan.Replace, "replaced %d: "},
+	{plan.Delete, "deleted %d: "},
 }
 
 // Renamed says, with the event about a Service that was updated, that the names of mode Hostnames change with it,

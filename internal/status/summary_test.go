@@ -21,7 +21,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	var refused []error
 	for i := range 5000 {
 		names = append(names, fmt.Sprintf("demo-node%d", i))
-		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i],
+		refused = append(refused, &plan.WriteError{Action: plan.Create, Name: names[i],
 			Err: fmt.Errorf("%q is refused: %s", names[i], strings.Repeat("x", 2000))})
 		refused = append(refused, fmt.Errorf("cause %d", i))
 	}
@@ -64,15 +64,15 @@ func TestTruncate(t *testing.T) {
 // TestSummarize: errors are grouped by cause and counted, in the same words whichever Services were tried first.
 func TestSummarize(t *testing.T) {
 	refused := func(action plan.Action, name, why string) error {
-		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
+		return &plan.WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
 			"forbidden: %s", name, why)}
 	}
 	unanswered := func(name string) error {
-		return &WriteError{Action: plan.Update, Namespace: "default", Name: name, Err: &url.Error{Op: "Patch",
+		return &plan.WriteError{Action: plan.Update, Namespace: "default", Name: name, Err: &url.Error{Op: "Patch",
 			URL: "https://host/api/v1/namespaces/default/services/" + name + "?fieldManager=x", Err: io.EOF}}
 	}
 	unknown := func(name, node string) error {
-		return &WriteError{Action: plan.Delete, Namespace: "default", Name: name, Node: node,
+		return &plan.WriteError{Action: plan.Delete, Namespace: "default", Name: name, Node: node,
 			Err: fmt.Errorf("check whether node %q is gone: nodes %q is forbidden", node, node)}
 	}
 	for name, c := range map[string]struct {
@@ -86,7 +86,7 @@ func TestSummarize(t *testing.T) {
 				`?fieldManager=x": EOF`},
 		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
 			`1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
-		"one that was tried under a generated name": {[]error{&WriteError{Action: plan.Replace, Namespace: "default",
+		"one that was tried under a generated name": {[]error{&plan.WriteError{Action: plan.Replace, Namespace: "default",
 			Name: "demo-a", Err: errors.New(`services "demo-a-x7k2p" is forbidden`)}},
 			`1 write failed: replace Service default/demo-a: services "demo-a" is forbidden`},
 		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},

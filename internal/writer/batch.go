@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,12 +37,6 @@ func (b *batch) isGivenUp() bool {
 	return b.inARow >= maxFailures || b.action == plan.Replace && b.failed > 0
 }
 
-// contestedError has the names of fields that the API server stored differently than they were written: an admission
-// webhook or policy sets them. It counts as a refusal.
-type contestedError struct{ fields []string }
-
-func (e *contestedError) Error() string { return "something else sets " + strings.Join(e.fields, ", ") }
-
 // attempt identifies the write of a Service, or without a name all writes of an action. What cannot be replaced can
 // perhaps be created later. To adopt a Service is to update its controller.
 func (w *execution) attempt(action plan.Action, name string) Attempt {
@@ -64,7 +57,7 @@ func (w *execution) isRefused(action plan.Action) bool {
 func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {
 	var fresh, refused []*plan.Change
 	kind, _ := w.Refusals.Get(w.attempt(action, ""))
-	reported, waiting := len(w.out.Refused)+len(w.out.Contested), false
+	reported, waiting := len(w.out.Refused), false
 	for i := range changes {
 		change := &changes[i]
 		if change.Action != action {
@@ -82,7 +75,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Chang
 			fresh = append(fresh, change)
 		}
 	}
-	if waiting && reported == len(w.out.Refused)+len(w.out.Contested) {
+	if waiting && reported == len(w.out.Refused) {
 		w.report(kind.Err) // Those that were refused are not wanted any more.
 	}
 	if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
@@ -136,15 +129,15 @@ func contestedBy(change *plan.Change, stored *corev1.Service) (err error, hasEff
 	case len(fields) == 0, change.Action == plan.Create, change.Action == plan.Replace && !needsReplacement:
 		return nil, true
 	case change.Action == plan.Replace:
-		return &contestedError{fields}, false
+		return &plan.ContestedError{Fields: fields}, false
 	}
-	return &contestedError{fields}, !change.Template.IsUnchanged(change.Current, stored)
+	return &plan.ContestedError{Fields: fields}, !change.Template.IsUnchanged(change.Current, stored)
 }
 
 // failed records a write that failed.
 func (w *execution) failed(change *plan.Change, err error) {
 	w.batch.failed, w.batch.inARow = w.batch.failed+1, w.batch.inARow+1
-	failure := &status.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name,
+	failure := &plan.WriteError{Action: change.Action, Namespace: w.ls.Namespace, Name: change.Name,
 		Node: change.Node, Err: err}
 	switch ClassOf(err) {
 	case Terminating:
@@ -166,9 +159,7 @@ func (w *execution) refuse(change *plan.Change, err error) {
 
 // report adds a refusal of this sync, or of one before, to the outcome.
 func (w *execution) report(err error) {
-	if contested, is := errors.AsType[*contestedError](err); is {
-		w.out.Contested.Insert(contested.fields...)
-	} else if err != nil {
+	if err != nil {
 		w.out.Refused = append(w.out.Refused, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
@@ -30,7 +31,7 @@ const (
 // ClassOf returns the class of the error of a write.
 func ClassOf(err error) Class {
 	_, isAnswered := errors.AsType[*apierrors.StatusError](err)
-	_, isContested := errors.AsType[*contestedError](err)
+	_, isContested := errors.AsType[*plan.ContestedError](err)
 	_, isOurs := errors.AsType[*refusedError](err)
 	switch {
 	case isContested:

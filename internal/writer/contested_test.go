@@ -36,7 +36,7 @@ func TestWriteContested(t *testing.T) {
 				f.contest()
 				out, requests := f.write(f.changes(action, "a", "b"))
 				if !slices.Equal(requests, c.first) || len(out.Made[action]) != 2 || out.More ||
-					out.Contested.Has(field) != c.isSet {
+					out.contested().Has(field) != c.isSet {
 					t.Errorf("at first: %v: %+v", requests, out)
 				}
 				next := f.stored("a", "b")
@@ -45,7 +45,7 @@ func TestWriteContested(t *testing.T) {
 				}
 				out, requests = f.write(next, f.changes(plan.Update, "c"))
 				if !slices.Equal(requests, []string{"patch demo-c"}) || out.RetryAfter != reconcile.MaxBackoff ||
-					!out.Contested.Equal(sets.New(field)) {
+					!out.contested().Equal(sets.New(field)) {
 					t.Errorf("when it is planned again: %v: %+v", requests, out)
 				}
 				time.Sleep(reconcile.MaxBackoff)

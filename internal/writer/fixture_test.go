@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
@@ -168,12 +170,33 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 }
 
 // write makes changes. It also returns the requests that they took.
-func (f *fixture) write(changes ...[]plan.Change) (Outcome, []string) {
+func (f *fixture) write(changes ...[]plan.Change) (outcome, []string) {
 	f.t.Helper()
 	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)},
 		func() bool { return f.isAwaited })
 	checkTokens(f.t, f.services.pool)
-	return out, f.took()
+	return outcome{out}, f.took()
+}
+
+// outcome is an Outcome with what follows from it.
+type outcome struct{ plan.Outcome }
+
+// IsComplete reports whether all changes were made, apart from those of fields that something else sets.
+func (o *outcome) IsComplete() bool {
+	return o.Stopped == nil && !o.More && !hasFailed(&o.Outcome)
+}
+
+func (o *outcome) Err(key types.NamespacedName) error { return Err(&o.Outcome, key) }
+
+// contested returns the fields that something else sets.
+func (o *outcome) contested() sets.Set[string] {
+	fields := sets.Set[string]{}
+	for _, err := range o.Refused {
+		if contested, is := errors.AsType[*plan.ContestedError](err); is {
+			fields.Insert(contested.Fields...)
+		}
+	}
+	return fields
 }
 
 // refusing makes the API server refuse the requests that begin with a prefix.

@@ -16,7 +16,7 @@ import (
 )
 
 // replace deletes a Service and creates its successor, once the API server has confirmed in a dry run that it would
-// accept that. Its error is a contestedError if the successor would have to be replaced, too.
+// accept that. Its error is a ContestedError if the successor would have to be replaced, too.
 func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.Service, error) {
 	client, template := w.client(), change.Template
 	successor := template.Service(change.Node)
@@ -30,7 +30,7 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 		trial.Name = freeName(successor.Name)
 		if stored, err = client.Create(ctx, trial, dryRun); err == nil {
 			if fields, needsReplacement := template.Mismatches(stored, change.Node); needsReplacement {
-				return nil, &contestedError{fields}
+				return nil, &plan.ContestedError{Fields: fields}
 			}
 		}
 	}

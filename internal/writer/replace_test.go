@@ -39,7 +39,7 @@ func TestReplacePhases(t *testing.T) {
 		"refused under a name that is free": {map[string]error{trial: forbidden}, nil, []string{try, trial},
 			"0 1 0 []"},
 		"stored as another one": {nil, func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("x") },
-			[]string{try, trial}, "0 0 0 [loadBalancerClass]"},
+			[]string{try, trial}, "0 1 0 [loadBalancerClass]"},
 		"stored as another one that can be updated": {nil,
 			func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true },
 			[]string{try, trial, remove, create}, "1 0 0 []"},
@@ -47,7 +47,7 @@ func TestReplacePhases(t *testing.T) {
 			if s.Name == "demo-a" {
 				s.Spec.LoadBalancerClass = new("x")
 			}
-		}, []string{try, trial, remove, create}, "0 0 0 [loadBalancerClass]"},
+		}, []string{try, trial, remove, create}, "0 1 0 [loadBalancerClass]"},
 		"changed meanwhile": {map[string]error{remove: conflict}, nil, []string{try, trial, remove}, "0 0 1 []"},
 		"gone meanwhile": {map[string]error{remove: notFound}, nil, []string{try, trial, remove, create},
 			"1 0 0 []"},
@@ -73,7 +73,7 @@ func TestReplacePhases(t *testing.T) {
 			}
 			out, requests := f.write(f.changes(plan.Replace, "a"))
 			got := fmt.Sprint(len(out.Made[plan.Replace]), len(out.Refused), len(out.Stale),
-				sets.List(out.Contested))
+				sets.List(out.contested()))
 			if !slices.Equal(requests, c.requests) || got != c.outcome {
 				t.Errorf("%s after %v, want %s after %v", got, requests, c.outcome, c.requests)
 			}
@@ -106,7 +106,7 @@ func TestReplaceComesLast(t *testing.T) {
 		"not answered":             {errors.New("no answer"), "create demo-new", []string{"create demo-new"}},
 		"stale":                    {conflict, "create demo-new", []string{"create demo-new"}},
 		"a replacement is refused": {forbidden, "try demo-a", []string{"create demo-new", "try demo-a"}},
-		"a replacement is contested": {&contestedError{[]string{"type"}}, "try demo-a",
+		"a replacement is contested": {&plan.ContestedError{Fields: []string{"type"}}, "try demo-a",
 			[]string{"create demo-new", "try demo-a"}},
 		"a replacement is not answered": {errors.New("no answer"), "delete demo-a",
 			[]string{"create demo-new", "try demo-a", "delete demo-a"}},
@@ -152,12 +152,12 @@ func TestReplaceAfterRefusals(t *testing.T) {
 func TestContestedReplacementIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
-		f.refusing(&contestedError{[]string{"type"}}, "try demo-a")
+		f.refusing(&plan.ContestedError{Fields: []string{"type"}}, "try demo-a")
 		f.write(f.changes(plan.Replace, "a"))
 		time.Sleep(reconcile.MaxBackoff)
 		f.refusing(forbidden, "create demo-new")
 		out, requests := f.write(f.changes(plan.Replace, "a"), f.changes(plan.Create, "new"))
-		if !slices.Equal(requests, []string{"create demo-new"}) || !out.Contested.Has("type") {
+		if !slices.Equal(requests, []string{"create demo-new"}) || !out.contested().Has("type") {
 			t.Errorf("%v, %+v", requests, out)
 		}
 	})

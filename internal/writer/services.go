@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -67,14 +66,14 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // isAwaited reports whether somebody waits for the end of this turn. When the time is up, nothing more begins, but each
 // batch still says whether there is more to do. If there is anything to write, the LocalService is first read from the
 // API server, because the cache may lag: one command may have deleted it and orphaned its Services.
-func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan, isAwaited func() bool) Outcome {
+func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan, isAwaited func() bool) plan.Outcome {
 	w := &execution{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
 		isWanted: func() error { return cmp.Or(ctx.Err(), s.isCurrent(ls)) },
-		out:      Outcome{Made: map[plan.Action][]string{}, Contested: sets.Set[string]{}}}
+		out:      plan.Outcome{Made: map[plan.Action][]string{}}}
 	isConfirmed := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes)
-		if action == plan.Replace && w.out.hasFailed() {
+		if action == plan.Replace && hasFailed(&w.out) {
 			w.reportRefused(due) // Nothing is replaced until a sync in which nothing fails.
 			continue
 		}
@@ -96,12 +95,10 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
 		w.conclude(ctx, due[begun:])
 	}
-	if w.out.HasNextTurn() {
-		w.out.Failed, w.out.Stale = nil, nil // It tries them again.
-	}
 	if p.IsHostnames {
 		w.out.Refused = append(w.out.Refused, s.refusedCopies(ls, p.Copies.Changes)...)
 	}
+	w.concludeTurn()
 	return w.out
 }
 
@@ -118,7 +115,7 @@ type execution struct {
 
 	writes int // that have ended
 	batch  batch
-	out    Outcome
+	out    plan.Outcome
 }
 
 func (w *execution) client() typedcorev1.ServiceInterface {

@@ -191,9 +191,9 @@ func TestTurns(t *testing.T) {
 				out, _ := f.write(f.changes(plan.Delete, nodeNames("a", 20)...),
 					f.changes(plan.Create, nodeNames("b", 20)...))
 				err := out.Err(cache.KeyOf(f.ls))
-				if !out.More || out.HasNextTurn() != c.hasNext || (err == nil) != c.hasNext ||
-					err != nil && !strings.Contains(err.Error(), c.err) || c.hasNext && out.hasFailed() {
-					t.Errorf("next turn %v, error %v: %+v", out.HasNextTurn(), err, out)
+				if out.More != c.hasNext || (err == nil) != c.hasNext ||
+					err != nil && !strings.Contains(err.Error(), c.err) || c.hasNext && hasFailed(&out.Outcome) {
+					t.Errorf("next turn %v, error %v: %+v", out.More, err, out)
 				}
 			})
 		})

@@ -19,7 +19,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -61,7 +60,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		}
 		return 0, wasRefused, nil
 	}
-	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
+	failure := &plan.WriteError{Action: change.Action, Kind: plan.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
 	switch ClassOf(err) {
 	case Terminating:

@@ -28,22 +28,22 @@ const NumbersInterval = time.Second
 // Statuses writes the status of LocalServices, and records events for the conditions that have begun to need attention.
 type Statuses struct{ Dependencies }
 
-// Write writes the status that follows from a report about a LocalService, if it differs. If it is too early for that,
-// or the cache has not observed the status that was written last, it returns how long to wait.
-func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, report status.Report) (later time.Duration,
-	err error) {
+// Write writes the status of a LocalService, if it differs. If it is too early for that, or the cache has not observed
+// the status that was written last, it returns how long to wait. Between the turns of many, there is no need for a status
+// in each.
+func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
+	moreTurns bool) (later time.Duration, err error) {
 	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices); wait > 0 {
 		return wait, nil
 	}
-	after := report.Status(ls)
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
 	interval := NumbersInterval
-	if report.HasNextTurn {
-		interval = maxTurn // Turns may be short: there is no need for a status in each.
+	if moreTurns {
+		interval = maxTurn
 	}
 	left := interval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
 	if onlyNumbers && left > 0 {

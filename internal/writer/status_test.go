@@ -94,13 +94,17 @@ func TestStatusNumbers(t *testing.T) {
 		var sent v1alpha1.LocalService
 		var answer error
 		s, events := newStatuses(f, &sent, &answer)
-		of := func(nodes, inPlace int) status.Report {
-			return status.Report{Plan: plan.Plan{Nodes: nodes, InPlace: inPlace}}
+		type found struct {
+			plan    plan.Plan
+			outcome plan.Outcome
 		}
-		expect := func(when string, report status.Report, wantLater time.Duration, isWritten bool, want ...string) {
+		of := func(nodes, inPlace int) found {
+			return found{plan: plan.Plan{Nodes: nodes, InPlace: inPlace}}
+		}
+		expect := func(when string, what found, wantLater time.Duration, isWritten bool, want ...string) {
 			t.Helper()
 			before := f.ls.DeepCopy()
-			later, err := s.Write(t.Context(), f.ls, report)
+			later, err := s.Write(t.Context(), f.ls, status.Of(f.ls, &what.plan, &what.outcome), what.outcome.More)
 			if requests := f.took(); later != wantLater || err != nil || len(requests) > 0 != isWritten ||
 				!slices.Equal(*events, want) {
 				t.Errorf("%s: later %s, want %s; %v, %v, events %v", when, later, wantLater, requests, err, *events)
@@ -121,22 +125,22 @@ func TestStatusNumbers(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		expect("a second later", of(4, 4), 0, true)
 		writing := of(4, 2)
-		writing.Unfinished, writing.HasNextTurn = true, true
+		writing.outcome.More = true
 		expect("writing", writing, 0, true)
-		writing.InPlace = 3
+		writing.plan.InPlace = 3
 		expect("writing more", writing, maxTurn, false)
 		time.Sleep(maxTurn)
 		expect("five seconds later", writing, 0, true)
 		refused := of(4, 3)
-		refused.Failed = []error{errors.New("no")}
+		refused.outcome.Refused = []error{errors.New("no")}
 		expect("refused", refused, 0, true, "Warning WriteFailed")
 		expect("as before", refused, 0, false)
-		refused.InPlace = 2
+		refused.plan.InPlace = 2
 		expect("with other numbers", refused, NumbersInterval, false)
 		f.ls.Generation++
 		expect("of another generation", refused, 0, true)
 		answer = errors.New("no answer")
-		if _, err := s.Write(t.Context(), f.ls, status.Report{}); err == nil {
+		if _, err := s.Write(t.Context(), f.ls, status.Of(f.ls, &plan.Plan{}, &plan.Outcome{}), false); err == nil {
 			t.Error("no error although the API server does not answer")
 		}
 	})
@@ -149,10 +153,14 @@ func TestStatusIsLogged(t *testing.T) {
 	s, _ := newStatuses(f, &sent, new(error))
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer()
-	fine := status.Report{Plan: plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}}
-	refused := status.Report{Plan: plan.Plan{Nodes: 1}, Failed: []error{errors.New("quota")}}
+	fine := func() v1alpha1.LocalServiceStatus {
+		return status.Of(f.ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &plan.Outcome{})
+	}
+	refused := func() v1alpha1.LocalServiceStatus {
+		return status.Of(f.ls, &plan.Plan{Nodes: 1}, &plan.Outcome{Refused: []error{errors.New("quota")}})
+	}
 	for i, step := range []struct {
-		report status.Report
+		status func() v1alpha1.LocalServiceStatus
 		lines  int
 		says   string
 	}{
@@ -162,7 +170,7 @@ func TestStatusIsLogged(t *testing.T) {
 		{fine, 2, `reason="ServicesInPlace"`},
 		{fine, 2, ""},
 	} {
-		if _, err := s.Write(klog.NewContext(t.Context(), logger), f.ls, step.report); err != nil {
+		if _, err := s.Write(klog.NewContext(t.Context(), logger), f.ls, step.status(), false); err != nil {
 			t.Fatal(err)
 		}
 		if got := logged.String(); strings.Count(got, "Condition changed") != step.lines || !strings.Contains(got,
