@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	fanOutRounds        = 9
+	fanOutRounds        = 5
 	growthLocalServices = 20
 	// fanOutTimeout bounds one fan-out, at a hundred Services a second for the largest.
 	fanOutTimeout = 20 * time.Minute
@@ -54,30 +54,38 @@ func (s *scene) floorFanOut(ctx context.Context, prefix string, n int) time.Dura
 // statusRate is how many status writes a second there were.
 func (c compared) statusRate() float64 { return c.count(statusWrites) / max(1, c.seconds()) }
 
-// measureFanOut measures row 1: rounds of bare clients and of the controller, in turn.
+// measureFanOut measures row 1: rounds of bare clients and of the controller, in turn, at several distances from the API
+// server.
 func measureFanOut(ctx context.Context, b *bench) {
 	b.withScene(ctx, b.n(1000), func(s *scene) {
-		mark, what := s.Audit.Mark(), fmt.Sprintf("1 LocalService × %d nodes", len(s.nodes))
-		rounds := b.compareRounds(1, what, fanOutLimit, fanOutRounds, func(round int) (c compared) {
-			floor := s.floorFanOut(ctx, fmt.Sprintf("floor%d-", round), 1)
-			s.withController(ctx, func(ctx context.Context, p *controller) {
-				c = s.fanOut(ctx, p, fmt.Sprintf("ours%d-", round), 1)
-			})
-			c.floor = floor
-			return c
-		})
-		created, others, listed := 0.0, 0.0, 0.0
-		for _, c := range rounds {
-			created += c.count(serviceCreates)
-			others += c.count(otherWrites)
-			listed += s.listed(mark, c.observed)
+		for _, distance := range distances {
+			s.from(distance, func() { s.measureFanOutFrom(ctx, distance) })
 		}
-		b.report.count(1, "Services created a round", created/float64(len(rounds)), float64(len(s.nodes)))
-		b.report.count(1, "other writes of Services", others, 0)
-		b.report.count(1, "LISTs after the start", listed, 0)
-		statusRate := samplesOf(rounds, compared.statusRate).max()
-		b.report.add(1, check{what: "status writes", unit: "/s", ours: statusRate}.atMost(3))
 	})
+}
+
+func (s *scene) measureFanOutFrom(ctx context.Context, distance time.Duration) {
+	b, mark := s.bench, s.Audit.Mark()
+	what := fmt.Sprintf("1 LocalService × %d nodes, %v away", len(s.nodes), distance)
+	rounds := b.compareRounds(1, what, fanOutLimit, fanOutRounds, func(round int) (c compared) {
+		floor := s.floorFanOut(ctx, fmt.Sprintf("floor%d-%d-", distance.Milliseconds(), round), 1)
+		s.withController(ctx, func(ctx context.Context, p *controller) {
+			c = s.fanOut(ctx, p, fmt.Sprintf("ours%d-%d-", distance.Milliseconds(), round), 1)
+		})
+		c.floor = floor
+		return c
+	})
+	created, others, listed := 0.0, 0.0, 0.0
+	for _, c := range rounds {
+		created += c.count(serviceCreates)
+		others += c.count(otherWrites)
+		listed += s.listed(mark, c.observed)
+	}
+	b.report.count(1, what+": Services created a round", created/float64(len(rounds)), float64(len(s.nodes)))
+	b.report.count(1, what+": other writes of Services", others, 0)
+	b.report.count(1, what+": LISTs after the start", listed, 0)
+	statusRate := samplesOf(rounds, compared.statusRate).max()
+	b.report.add(1, check{what: what + ": status writes", unit: "/s", ours: statusRate}.atMost(3))
 }
 
 // growth is what one size cost.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -68,6 +69,7 @@ func (s *scene) floor(ctx context.Context, n int, do floorRequest) time.Duration
 func (s *scene) floorClients() (clients []kubernetes.Interface) {
 	for range writeConcurrency {
 		config := s.protobuf(floorAgent)
+		config.Host = cmp.Or(s.address, config.Host)
 		config.Dial = new(net.Dialer).DialContext // Clients that dial for themselves share no connection.
 		client := try(kubernetes.NewForConfig(config))
 		try(client.Discovery().ServerVersion())

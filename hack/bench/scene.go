@@ -75,6 +75,8 @@ type scene struct {
 	nodes []string
 	apps  int // groups of pods so far
 	pods  int // put in place so far
+	// address is where bare clients and the controller find the API server, "" for its own.
+	address string
 }
 
 // newScene makes a namespace, in which pods can be created, and nodes.
