@@ -92,7 +92,7 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.Func("namespaces", "`names` of the namespaces to work in, with commas between them; without it, all. "+
 		"Permissions are needed in these namespaces, and cluster-wide only for Nodes", o.setNamespaces)
 	flags.IntVar(&o.Workers, "workers", 32,
-		"`number` of LocalServices that are synced at the same time, of which one namespace may have three quarters")
+		"`number` of LocalServices of one namespace that are synced at the same time; a third more are for the others")
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
 		"`number` of Services, of EndpointSlices, and of pods that are written at the same time; each LocalService "+
 			"may have one more Service under way at any time. There is no other throttle")
