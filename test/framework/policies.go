@@ -38,7 +38,7 @@ func (s *Scene) Deny(resource, operation, allowed string) (undo func()) {
 		kind.Resource, "ALLOWED", strconv.Quote(allowed)).Replace(denyingPolicy))
 }
 
-// mutatingPolicy makes the API server change all Services of the scene's namespace.
+// mutatingPolicy makes the API server change all objects of a resource in the scene's namespace.
 const mutatingPolicy = `
 apiVersion: admissionregistration.k8s.io/VERSION
 kind: MutatingAdmissionPolicy
@@ -46,7 +46,7 @@ metadata: {name: NAMESPACE}
 spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
-    resourceRules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [services]}]
+    resourceRules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [RESOURCE]}]
   reinvocationPolicy: Never
   mutations: [{patchType: JSONPatch, jsonPatch: {expression: EXPRESSION}}]
 ---
@@ -56,9 +56,9 @@ metadata: {name: NAMESPACE}
 spec: {policyName: NAMESPACE}
 `
 
-// Mutate makes the API server change all Services of the scene's namespace, and waits until isChanged reports it of
-// one. Before Kubernetes 1.36, mutating policies are not in v1, but otherwise the same.
-func (s *Scene) Mutate(expression string, isChanged func(*corev1.ServiceSpec) bool) {
+// mutate makes the API server change all objects of a resource in the scene's namespace, until the function that it
+// returns is called. Before Kubernetes 1.36, mutating policies are not in v1, but otherwise the same.
+func (s *Scene) mutate(resource, expression string) (undo func()) {
 	s.T.Helper()
 	version := ""
 	for _, version = range []string{"v1", "v1beta1", "v1alpha1"} {
@@ -68,7 +68,33 @@ func (s *Scene) Mutate(expression string, isChanged func(*corev1.ServiceSpec) bo
 			break
 		}
 	}
-	s.Apply(strings.NewReplacer("VERSION", version, "EXPRESSION", strconv.Quote(expression)).Replace(mutatingPolicy))
+	return s.Apply(strings.NewReplacer("VERSION", version, "EXPRESSION", strconv.Quote(expression), "RESOURCE",
+		resource).Replace(mutatingPolicy))
+}
+
+// MutatePods makes the API server give all pods of the scene's namespace a label, and an annotation that differs at each
+// write, until the function that it returns is called.
+func (s *Scene) MutatePods(label, value string) (undo func()) {
+	s.T.Helper()
+	undo = s.mutate("pods", `[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("`+label+
+		`"), value: "`+value+`"}, JSONPatch{op: "add", path: "/metadata/annotations", value: `+
+		`{"seen": object.metadata.?resourceVersion.orValue("")}}]`)
+	s.Eventually("the policy is in force", func(ctx context.Context) error {
+		created, err := s.PodClient().Create(ctx, NewPod("any", "", map[string]string{"a": "b"}),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && created.Labels[label] != value {
+			err = errors.New("it changes nothing")
+		}
+		return err
+	})
+	return undo
+}
+
+// Mutate makes the API server change all Services of the scene's namespace, and waits until isChanged reports it of
+// one.
+func (s *Scene) Mutate(expression string, isChanged func(*corev1.ServiceSpec) bool) {
+	s.T.Helper()
+	s.mutate("services", expression)
 	s.Eventually("the policy is in force", func(ctx context.Context) error {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "any"},
 			Spec: corev1.ServiceSpec{Type: "LoadBalancer",
