@@ -98,7 +98,7 @@ func TestValues(t *testing.T) {
 				if strings.Contains(dump.Pretty(all), "vm/rack") {
 					t.Error("the policies still have vm/rack")
 				}
-				guard := find[*admissionv1.ValidatingAdmissionPolicy](t, all, "other-node-label-guard")
+				guard := find[*admissionv1.ValidatingAdmissionPolicy](t, all, "local-service-node-label-guard")
 				equal(t, "['system:serviceaccount:"+namespace+":other']", guard.Spec.Variables[1].Expression)
 			},
 		},
