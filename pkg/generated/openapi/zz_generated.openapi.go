@@ -487,7 +487,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster is known to support) and, only while it matters, Stalled (nothing changes until somebody edits something).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services) and, only while it matters, Stalled (nothing changes until somebody edits something).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

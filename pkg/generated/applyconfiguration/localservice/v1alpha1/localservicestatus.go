@@ -40,8 +40,8 @@ type LocalServiceStatusApplyConfiguration struct {
 	Ready *string `json:"ready,omitempty"`
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
 	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook
-	// or policy changes what is written to the Services), NearCapacity (LocalServices have more Services than a cluster
-	// is known to support) and, only while it matters, Stalled (nothing changes until somebody edits something).
+	// or policy changes what is written to the Services) and, only while it matters, Stalled (nothing changes until
+	// somebody edits something).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
