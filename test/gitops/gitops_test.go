@@ -3,6 +3,7 @@ package gitops
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -58,16 +58,16 @@ var healths = map[status.Status]string{
 func TestEveryReport(t *testing.T) {
 	check := newHealthCheck(t)
 	before := map[string]v1alpha1.LocalServiceStatus{}
-	reports(func(r report.Report) {
-		told := r.Status(generation2(v1alpha1.LocalServiceStatus{}))
+	reports(func(what string, statusOf func(*v1alpha1.LocalService) v1alpha1.LocalServiceStatus) {
+		told := statusOf(generation2(v1alpha1.LocalServiceStatus{}))
 		ready := meta.FindStatusCondition(told.Conditions, v1alpha1.ConditionReady)
 		want, known := answers[ready.Reason]
 		if !known {
-			t.Fatalf("%+v: what is kstatus to say to the reason %s?", r, ready.Reason)
+			t.Fatalf("%s: what is kstatus to say to the reason %s?", what, ready.Reason)
 		}
 		if _, seen := before[ready.Reason]; !seen {
 			for reason, old := range before { // Each of the states follows each other one.
-				wantAnswer(t, check, reason+", then "+ready.Reason, 2, r.Status(generation2(old)), want)
+				wantAnswer(t, check, reason+", then "+ready.Reason, 2, statusOf(generation2(old)), want)
 			}
 			before[ready.Reason] = told
 			wantAnswer(t, check, ready.Reason+" of an earlier generation", 3, told, status.InProgressStatus)
@@ -98,9 +98,9 @@ func generation2(old v1alpha1.LocalServiceStatus) *v1alpha1.LocalService {
 	return &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: old}
 }
 
-// reports calls yield with all combinations of what a report can have.
-func reports(yield func(report.Report)) {
-	slice := &report.WriteError{Action: plan.Create, Kind: report.EndpointSliceKind, Namespace: "default", Name: "x",
+// reports calls yield with the statuses of all combinations of what a sync can find and do.
+func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alpha1.LocalServiceStatus)) {
+	slice := &plan.WriteError{Action: plan.Create, Kind: plan.EndpointSliceKind, Namespace: "default", Name: "x",
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
 			errors.New(`User "u" cannot create resource "endpointslices"`))}
 	refused := [][]error{nil, {errors.New("exceeded quota")}, {slice}}
@@ -108,20 +108,23 @@ func reports(yield func(report.Report)) {
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
 	copies := []*plan.Copies{nil, {Sources: 1}, {}, {Sources: 1, Changes: []plan.CopyChange{{Action: plan.Wait}}}}
-	for bits := range 1 << 7 {
+	contested := []error{&plan.ContestedError{Fields: []string{"type"}}}
+	yield("invalid", func(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
+		return report.OfInvalid(ls, errors.New("bad"))
+	})
+	for bits := range 1 << 6 {
 		has := func(bit int) int { return bits >> bit & 1 }
 		for _, r := range refused {
 			for _, c := range copies {
-				one := report.Report{Plan: plan.Plan{Nodes: 3 * has(0), Ready: has(6), IsHostnames: c != nil,
-					Changes: slices.Concat(waiting[:has(1)], taken[:has(3)])},
-					Unfinished: has(2) == 1, Failed: r, Contested: sets.New([]string{"type"}[:has(4)]...)}
+				p := plan.Plan{Nodes: 3 * has(0), Ready: has(5), IsHostnames: c != nil,
+					Changes: slices.Concat(waiting[:has(1)], taken[:has(3)])}
+				outcome := plan.Outcome{More: has(2) == 1, Refused: slices.Concat(r, contested[:has(4)])}
 				if c != nil {
-					one.Copies = *c
+					p.Copies = *c
 				}
-				if has(5) == 1 {
-					one.Invalid = errors.New("bad")
-				}
-				yield(one)
+				yield(fmt.Sprintf("%+v %+v", p, outcome), func(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
+					return report.Of(ls, &p, &outcome)
+				})
 			}
 		}
 	}
