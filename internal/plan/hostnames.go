@@ -127,23 +127,24 @@ func (n *Names) Copies() Copies {
 	writing := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionProgressing)
 	out.IsNew = writing == nil || writing.ObservedGeneration != n.localService.Generation ||
 		writing.Status == metav1.ConditionTrue
+	var unwanted []CopyChange
 	for name, slice := range n.Slices {
-		if !n.IsSource(slice) {
-			continue
-		}
-		out.Sources++
-		change := n.copyOf(name, slice)
-		if change.Action != "" {
+		change, isSource := n.Change(name), n.IsSource(slice)
+		switch {
+		case change.Action == Delete:
+			unwanted = append(unwanted, change)
+		case change.Action != "":
 			out.Changes = append(out.Changes, change)
 		}
-		if change.Action == "" || change.Action == Update && !out.IsNew {
+		if isSource {
+			out.Sources++
+		}
+		if isSource && (change.Action == "" || change.Action == Update && !out.IsNew) {
 			n.addReady(out.ready, slice)
 		}
 	}
-	for name, slice := range n.Slices {
-		if out.Sources > 0 && n.isUnwanted(name, slice) {
-			out.Changes = append(out.Changes, CopyChange{Action: Delete, Name: name, Current: slice})
-		}
+	if out.Sources > 0 {
+		out.Changes = append(out.Changes, unwanted...)
 	}
 	return out
 }

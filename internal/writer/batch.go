@@ -200,7 +200,7 @@ func (w *execution) remember(ctx context.Context) {
 	for _, r := range w.batch.refused {
 		w.Refusals.Add(r.attempt, r.err)
 		w.retryIn(w.Refusals.RetryAfter(r.attempt))
-		if ClassOf(r.err) != Contested { // The condition is logged when it changes.
+		if !isContested(r.err) { // The condition is logged when it changes.
 			errs = append(errs, r.err)
 		}
 	}

@@ -18,8 +18,6 @@ type Class string
 const (
 	// Refused: the API server will most likely refuse it again in a moment.
 	Refused Class = "Refused"
-	// Contested: it was stored differently, which counts as refused.
-	Contested Class = "Contested"
 	// Stale: the cache was behind the API server.
 	Stale Class = "Stale"
 	// Transient: the API server could not be reached, or was busy. That may pass in a moment.
@@ -31,12 +29,9 @@ const (
 // ClassOf returns the class of the error of a write.
 func ClassOf(err error) Class {
 	_, isAnswered := errors.AsType[*apierrors.StatusError](err)
-	_, isContested := errors.AsType[*plan.ContestedError](err)
 	_, isOurs := errors.AsType[*refusedError](err)
 	switch {
-	case isContested:
-		return Contested
-	case isOurs:
+	case isOurs, isContested(err):
 		return Refused
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Terminating
@@ -50,6 +45,12 @@ func ClassOf(err error) Class {
 		return Transient
 	}
 	return Refused
+}
+
+// isContested reports whether an error says that something else sets what was written.
+func isContested(err error) bool {
+	_, is := errors.AsType[*plan.ContestedError](err)
+	return is
 }
 
 // refusedError is a refusal that is not the API server's: what is wanted must not be written, or was not stored so.

@@ -46,6 +46,6 @@ func Err(o *plan.Outcome, key types.NamespacedName) error {
 
 // hasFailed reports whether anything has failed in this turn, or before and is not due yet, other than by admission.
 func hasFailed(o *plan.Outcome) bool {
-	isRefused := func(err error) bool { return ClassOf(err) != Contested }
+	isRefused := func(err error) bool { return !isContested(err) }
 	return len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
 }

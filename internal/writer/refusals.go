@@ -52,7 +52,7 @@ func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxR
 func (r *Refusals) Add(attempt Attempt, err error) {
 	last, _ := r.Get(attempt)
 	times := last.Times + 1
-	if ClassOf(err) == Contested {
+	if isContested(err) {
 		times = maxTimes
 	}
 	backoff := min(minRefusedBackoff<<min(times-1, maxTimes), reconcile.MaxBackoff)
