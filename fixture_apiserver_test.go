@@ -22,7 +22,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/status"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -72,7 +72,7 @@ func (f *fixture) watchSlices(a core.Action) (bool, watch.Interface, error) {
 
 func (f *fixture) createService(a core.Action) (bool, runtime.Object, error) {
 	create := a.(core.CreateActionImpl)
-	service := testobject.Stored(create.Object.(*corev1.Service))
+	service := objects.Stored(create.Object.(*corev1.Service))
 	if len(create.CreateOptions.DryRun) > 0 {
 		if _, err := f.kube.Tracker().Get(a.GetResource(), service.Namespace, service.Name); err == nil {
 			return true, nil, apierrors.NewAlreadyExists(a.GetResource().GroupResource(), service.Name)
@@ -250,7 +250,7 @@ func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Se
 	if err != nil {
 		panic(err) // A mistake in the test.
 	}
-	s := testobject.Stored(templates[0].Service(node))
+	s := objects.Stored(templates[0].Service(node))
 	s.Status = corev1.ServiceStatus{}
 	for _, e := range edit {
 		e(s)

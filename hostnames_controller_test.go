@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -38,7 +38,7 @@ func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime
 func (f *fixture) publish(suffix string, nodes ...string) {
 	f.t.Helper()
 	source := f.services()[sourceName]
-	slice := testobject.SourceSlice(source, sourceName+"-"+suffix, nodes...)
+	slice := objects.SourceSlice(source, sourceName+"-"+suffix, nodes...)
 	maps.Copy(slice.Labels, source.Labels)
 	f.set(slice)
 	settle()

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 var (
 	demoKey          = types.NamespacedName{Namespace: "default", Name: "demo"}
-	testLocalService = testobject.LocalService
+	testLocalService = objects.LocalService
 )
 
 // newLocalServiceFixture makes a controller that does nothing by itself: the test calls sync.

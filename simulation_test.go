@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
-	"github.com/localservice-dev/local-service-controller/internal/simulation"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 )
 
 // simulated has the options of replicas. A process can make them only once.

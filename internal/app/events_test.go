@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -38,7 +38,7 @@ func TestEventsAtAStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Record(testobject.LocalService(), corev1.EventTypeNormal, "Reason", "note")
+	recorder.Record(objects.LocalService(), corev1.EventTypeNormal, "Reason", "note")
 	<-begun
 	cancel()
 	stop()

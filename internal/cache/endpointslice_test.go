@@ -7,7 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -53,7 +53,7 @@ func TestEndpointSlicesOf(t *testing.T) {
 		show(t, c.EndpointSlices, slice)
 		show(t, c.HostnameSlices, named)
 	}
-	ls := testobject.LocalService()
+	ls := objects.LocalService()
 	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["default"] {
 		t.Errorf("ready: %v", ready)
 	}

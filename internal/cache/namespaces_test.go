@@ -16,7 +16,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -24,13 +24,13 @@ import (
 // LocalServices are reported last. No other namespace is requested.
 func TestNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var objects, localServices []runtime.Object
+		var all, localServices []runtime.Object
 		for _, namespace := range []string{"a", "b", "c"} {
-			objects = append(objects,
+			all = append(all,
 				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service", Namespace: namespace}},
 				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, UID: "u"},
 					Spec: corev1.PodSpec{NodeName: "n"}})
-			ls := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
+			ls := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
 			stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
 			if err != nil {
 				t.Fatal(err)
@@ -38,7 +38,7 @@ func TestNamespaces(t *testing.T) {
 			stored["apiVersion"], stored["kind"] = v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind
 			localServices = append(localServices, &unstructured.Unstructured{Object: stored})
 		}
-		kube := kubefake.NewClientset(objects...)
+		kube := kubefake.NewClientset(all...)
 		dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{
 				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",

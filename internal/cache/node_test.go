@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -23,7 +23,7 @@ func testNode(t *testing.T, name string, labels map[string]string) *Node {
 // them while none is selected.
 func TestSelectedNodes(t *testing.T) {
 	c := newCaches(t)
-	ls := testobject.LocalService(func(ls *v1alpha1.LocalService) {
+	ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
 		ls.Spec.NodeSelector = map[string]string{"zone": "a"}
 	})
 	expect := func(when string, selected, named []string) {

@@ -11,7 +11,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -41,9 +41,9 @@ func TestPodsOnDemand(t *testing.T) {
 					pods, p.HasSynced("default"))
 			}
 		}
-		hostnames := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
-		invalid := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = nil })
-		services := testobject.LocalService()
+		hostnames := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
+		invalid := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = nil })
+		services := objects.LocalService()
 		go p.run(t.Context())
 		p.localServiceChanged(nil, hostnames)
 		p.localServiceChanged(nil, invalid)

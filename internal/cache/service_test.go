@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -33,16 +33,16 @@ func wholeOf(t *testing.T, ls *v1alpha1.LocalService, node string) *corev1.Servi
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testobject.Stored(templates[0].Service(node))
+	return objects.Stored(templates[0].Service(node))
 }
 
 // TestServiceIsWhole: the cache keeps everything of our Services that plans read, and shares it between nodes.
 func TestServiceIsWhole(t *testing.T) {
-	for _, spec := range slices.Sorted(maps.Keys(testobject.Specs)) {
+	for _, spec := range slices.Sorted(maps.Keys(objects.Specs)) {
 		t.Run(spec, func(t *testing.T) {
 			var first *Service
 			for _, node := range []string{"node1", "ip-10-0-0-3.ec2.internal", "n"} {
-				want := wholeOf(t, testobject.LocalService(testobject.Specs[spec]), node)
+				want := wholeOf(t, objects.LocalService(objects.Specs[spec]), node)
 				want.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
 				want.CreationTimestamp, want.ManagedFields = metav1.NewTime(time.Unix(1, 0)),
 					[]metav1.ManagedFieldsEntry{{Manager: "x"}}
@@ -65,7 +65,7 @@ func TestServiceIsWhole(t *testing.T) {
 
 // TestSameService: only the resource version may differ between two states of a Service that are the same to us.
 func TestSameService(t *testing.T) {
-	ls := testobject.LocalService()
+	ls := objects.LocalService()
 	for name, c := range map[string]struct {
 		edit func(*corev1.Service)
 		same bool

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -16,13 +16,13 @@ import (
 func TestOwned(t *testing.T) {
 	c := newCaches(t)
 	of := func(uid types.UID, namespace, node string) *Service {
-		return trimmed(t, wholeOf(t, testobject.LocalService(func(ls *v1alpha1.LocalService) {
+		return trimmed(t, wholeOf(t, objects.LocalService(func(ls *v1alpha1.LocalService) {
 			ls.UID, ls.Namespace = uid, namespace
 		}), node))
 	}
 	expect := func(when string, want ...string) {
 		t.Helper()
-		owned := c.Services.Owned(testobject.LocalService())
+		owned := c.Services.Owned(objects.LocalService())
 		for name, service := range owned {
 			if name != service.GetName() || service.GetNamespace() != "default" {
 				t.Errorf("%s: %s/%s under the name %s", when, service.GetNamespace(), service.GetName(), name)
@@ -34,7 +34,7 @@ func TestOwned(t *testing.T) {
 	}
 	expect("empty")
 	show(t, c.Services.Store, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"),
-		of("uid-demo", "other", "c"), of("earlier", "default", "d"), trimmed(t, testobject.ForeignService("demo-e")))
+		of("uid-demo", "other", "c"), of("earlier", "default", "d"), trimmed(t, objects.ForeignService("demo-e")))
 	expect("several LocalServices", "demo-a", "demo-b")
 	show(t, c.Services.Store, of("another", "default", "a"), of("uid-demo", "default", "d"))
 	expect("two have another controller", "demo-b", "demo-d")
@@ -45,7 +45,7 @@ func TestOwned(t *testing.T) {
 // TestLookup: a lookup returns the Service of a name, and a nil interface if there is none.
 func TestLookup(t *testing.T) {
 	c := newCaches(t)
-	show(t, c.Services.Store, trimmed(t, testobject.ForeignService("demo-e")))
+	show(t, c.Services.Store, trimmed(t, objects.ForeignService("demo-e")))
 	if got := c.Services.Lookup("default", "demo-e"); got == nil || got.GetName() != "demo-e" {
 		t.Errorf("%v", got)
 	}
@@ -57,7 +57,7 @@ func TestLookup(t *testing.T) {
 // TestUnwatchedNamespace: a namespace that is not watched has no Services.
 func TestUnwatchedNamespace(t *testing.T) {
 	c := newCaches(t, "default", "other")
-	elsewhere := testobject.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "unwatched" })
+	elsewhere := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "unwatched" })
 	if owned := c.Services.Owned(elsewhere); len(owned) > 0 {
 		t.Errorf("a LocalService in a namespace that is not watched has %v", owned)
 	}

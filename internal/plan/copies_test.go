@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -27,7 +27,7 @@ func byName(all ...apiSlice) map[string]EndpointSlice {
 
 // sourceSlice returns an EndpointSlice as Kubernetes creates it for the Source, with a ready pod on each node.
 func sourceSlice(source Service, name string, nodes ...string) apiSlice {
-	return fromAPI(testobject.SourceSlice(source, name, nodes...))
+	return fromAPI(objects.SourceSlice(source, name, nodes...))
 }
 
 // copies returns what makes the copy of an EndpointSlice, edited.

@@ -8,17 +8,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
 var (
-	localService = testobject.LocalService
-	stored       = testobject.Stored
-	foreign      = testobject.ForeignService
-	specs        = testobject.Specs
+	localService = objects.LocalService
+	stored       = objects.Stored
+	foreign      = objects.ForeignService
+	specs        = objects.Specs
 )
 
 func template(t testing.TB, ls *v1alpha1.LocalService) *Template {

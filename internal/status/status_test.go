@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -167,7 +167,7 @@ func TestStatus(t *testing.T) {
 
 // with returns a LocalService of a generation, with a status from earlier.
 func with(old v1alpha1.LocalServiceStatus, generation int64) *v1alpha1.LocalService {
-	ls := testobject.LocalService()
+	ls := objects.LocalService()
 	ls.Generation, ls.Status, ls.Spec.NodeSelector = generation, old, map[string]string{"disk": "x"}
 	return ls
 }
@@ -265,14 +265,14 @@ func conflicts(names ...string) []plan.Change {
 	var out []plan.Change
 	for _, name := range names {
 		out = append(out, plan.Change{Action: plan.Conflict, Name: name,
-			Current: plan.FromAPI(testobject.ForeignService(name), "vm/rack")})
+			Current: plan.FromAPI(objects.ForeignService(name), "vm/rack")})
 	}
 	return out
 }
 
 // owned is a conflict with a Service of another LocalService.
 func owned(name string) plan.Change {
-	service := testobject.ForeignService(name)
+	service := objects.ForeignService(name)
 	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(),
 		Kind: "LocalService", Name: "other", UID: "other", Controller: new(true)}}
 	return plan.Change{Action: plan.Conflict, Name: name, Current: plan.FromAPI(service, "vm/rack")}

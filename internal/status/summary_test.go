@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 // TestStatusStaysSmall: whatever happens with 5,000 nodes, the size of a status is independent of their number.
@@ -32,7 +32,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	if got := summarizeConflicts(conflicts(names[:5]...)); strings.Contains(got, "more") {
 		t.Errorf("as many conflicts as are named: %s", got)
 	}
-	long := testobject.ForeignService("demo-a")
+	long := objects.ForeignService("demo-a")
 	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
 		Controller: new(true)}}
 	if got := summarizeConflicts([]plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {

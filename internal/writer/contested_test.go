@@ -11,7 +11,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -100,7 +100,7 @@ func (f *fixture) contest() {
 func (f *fixture) stored(nodes ...string) []plan.Change {
 	changes := f.changes(plan.Update, nodes...)
 	for i := range changes {
-		current := testobject.Stored(f.templates[0].Service(changes[i].Node))
+		current := objects.Stored(f.templates[0].Service(changes[i].Node))
 		current.Spec.PublishNotReadyAddresses = true
 		changes[i].Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
 		changes[i].Fields, _ = f.templates[0].Mismatches(current, changes[i].Node)

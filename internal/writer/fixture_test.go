@@ -21,7 +21,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -73,7 +73,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalService)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, ls: testobject.LocalService(edit...), kube: fake.NewClientset(),
+	f := &fixture{t: t, ls: objects.LocalService(edit...), kube: fake.NewClientset(),
 		answer: func(string, *corev1.Service) error { return nil },
 		onNode: func(name string) error { return apierrors.NewNotFound(corev1.Resource("nodes"), name) }}
 	f.live = &metav1.PartialObjectMetadata{ObjectMeta: *f.ls.ObjectMeta.DeepCopy()}
@@ -126,7 +126,7 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 	request, name := a.GetVerb(), ""
 	switch a := a.(type) {
 	case core.CreateActionImpl:
-		service = testobject.Stored(a.Object.(*corev1.Service))
+		service = objects.Stored(a.Object.(*corev1.Service))
 		if name = service.Name; len(a.CreateOptions.DryRun) > 0 {
 			request, name = "try", trialName.ReplaceAllString(name, "-")
 		} else if service.Labels["served"] != "" {
@@ -134,7 +134,7 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 		}
 	case core.PatchActionImpl:
 		name = a.Name
-		service = testobject.Stored(f.templates[0].Service(strings.TrimPrefix(name, "demo-")))
+		service = objects.Stored(f.templates[0].Service(strings.TrimPrefix(name, "demo-")))
 	case core.DeleteActionImpl:
 		name = a.Name
 	default:
@@ -160,7 +160,7 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 	for _, node := range nodes {
 		c := plan.Change{Action: action, Template: f.templates[0], Name: "demo-" + node, Node: node}
 		if action != plan.Create {
-			current := testobject.Stored(f.templates[0].Service(node))
+			current := objects.Stored(f.templates[0].Service(node))
 			current.Labels["served"] = "before"
 			c.Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
 		}

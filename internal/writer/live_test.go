@@ -12,13 +12,13 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 // TestConfirmWhateverTheStatus: a status that cannot be decoded does not prevent the check of a LocalService, which
 // precedes the write that replaces that status.
 func TestConfirmWhateverTheStatus(t *testing.T) {
-	ls := testobject.LocalService()
+	ls := objects.LocalService()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "status": {"ready": 2},

@@ -17,7 +17,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
-	"github.com/localservice-dev/local-service-controller/internal/testobject"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -45,12 +45,12 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	f.slices = &Slices{f.deps}
 	all := map[string]plan.Service{}
 	for _, template := range f.templates {
-		s := testobject.Stored(template.Service(""))
+		s := objects.Stored(template.Service(""))
 		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
 	}
 	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, nil,
 		func(name string) plan.Service { return all[name] })
-	s1 := plan.SliceFromAPI(testobject.SourceSlice(f.names.Source, "s1", "a"))
+	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source, "s1", "a"))
 	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
 	create := f.names.Change("s1")
 	f.live = f.names.Copy(&create)

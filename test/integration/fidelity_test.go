@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/localservice-dev/local-service-controller/internal/simulation"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 

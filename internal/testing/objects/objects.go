@@ -1,5 +1,5 @@
-// Package testobject builds the API objects that unit tests of several packages start from.
-package testobject
+// Package objects builds the API objects that unit tests of several packages start from.
+package objects
 
 import (
 	"fmt"
