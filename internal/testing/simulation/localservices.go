@@ -39,7 +39,7 @@ type customResource struct {
 // localServices is read once: compiling the rules takes longer than a history.
 var localServices = sync.OnceValue(func() *customResource {
 	_, file, _, _ := goruntime.Caller(0)
-	c, err := readCRD(filepath.Join(filepath.Dir(file), "..", "..", "artifacts", "examples", "crd.yaml"))
+	c, err := readCRD(filepath.Join(filepath.Dir(file), "..", "..", "..", "artifacts", "examples", "crd.yaml"))
 	if err != nil {
 		panic(fmt.Errorf("read the CustomResourceDefinition: %w", err))
 	}
