@@ -36,11 +36,11 @@ const (
 // whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
 // A sync decides from the caches what to write. It waits until they have observed the Services that the last sync
-// wrote, so that nothing else has to be remembered about those. A write that was refused is tried again after a backoff of its own.
-// Before anything is written, the API server must have the same spec, and before a Service is deleted because of its
-// node, the node must be gone or unselected there, too. A sync begins writes for five seconds or, if somebody waits for
-// it, for half a second. What is left is for the next turn: another sync, from the end of the queue, with a new plan.
-// docs/design.md explains the words of a sync, and where each is decided.
+// wrote, so that nothing else has to be remembered about those. A write that was refused is tried again after a backoff
+// of its own. Before anything is written, the API server must have the same spec, and before a Service is deleted
+// because of its node, the node must be gone or unselected there, too. A sync begins writes for five seconds or, if
+// somebody waits for it, for half a second. What is left is for the next turn: another sync, from the end of the queue,
+// with a new plan. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
