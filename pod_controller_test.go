@@ -203,7 +203,8 @@ func TestPodsContested(t *testing.T) {
 	}
 }
 
-// TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried again.
+// TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried
+// again.
 func TestPodsNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, testLocalService(), testPod("p"))

@@ -85,8 +85,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 			"in, else $KUBECONFIG or ~/.kube/config")
 	flags.StringVar(&o.master, "master", "", "`URL` of the API server; overrides the one in the kubeconfig")
 	flags.StringVar(&o.NodeLabelKey, "node-label-key", v1alpha1.DefaultNodeLabelKey,
-		"`key` of the pod label that holds the name of the pod's node. Choose one by which no workload selects its pods: "+
-			"the controller does not change such a label")
+		"`key` of the pod label that holds the name of the pod's node. Choose one by which no workload selects its "+
+			"pods: the controller does not change such a label")
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
 	flags.Func("namespaces", "`names` of the namespaces to work in, with commas between them; without it, all. "+

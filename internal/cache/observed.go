@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// ObservedTimeout is how long a write is remembered, and a sync waits for the cache to observe it: after a restore of etcd, resource
-	// versions restart below those that were written.
+	// ObservedTimeout is how long a write is remembered, and a sync waits for the cache to observe it: after a restore
+	// of etcd, resource versions restart below those that were written.
 	ObservedTimeout = time.Minute
 	// A sync that waits looks again after minWait, and later after half of the time that it has waited, up to maxWait.
 	minWait, maxWait = 5 * time.Millisecond, time.Second

@@ -90,8 +90,8 @@ func (p *Pod) GetUID() types.UID {
 	return p.unlabelled.uid
 }
 
-// Regarding returns what an event about the pod refers to. With a resource version, each repetition would be an event of
-// its own.
+// Regarding returns what an event about the pod refers to. With a resource version, each repetition would be an event
+// of its own.
 func (p *Pod) Regarding() *Pod {
 	regarding := *p
 	regarding.resourceVersion = ""

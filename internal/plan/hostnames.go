@@ -103,8 +103,8 @@ type Copies struct {
 	Sources int
 	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
 	IsNew bool
-	// ready has the nodes with a name and a ready endpoint that is copied. Of a new spec, only copies that are up to date
-	// count; later, one that a pod has just outdated does, too.
+	// ready has the nodes with a name and a ready endpoint that is copied. Of a new spec, only copies that are up to
+	// date count; later, one that a pod has just outdated does, too.
 	ready sets.Set[string]
 }
 

@@ -72,8 +72,8 @@ func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 func (l *Loop) IsAwaited(key types.NamespacedName) bool { return l.fair.isAwaited(key.Namespace) }
 
 // Run reconciles all keys, and then those that are added, until ctx is done. A number of workers is what one namespace
-// may have; there are a third more for the others. It returns when all workers have stopped: they finish keys under way,
-// and do not begin waiting ones.
+// may have; there are a third more for the others. It returns when all workers have stopped: they finish keys under
+// way, and do not begin waiting ones.
 func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.NamespacedName]) {
 	l.fair.setShare(max(workers, 1))
 	workers += (workers + 2) / 3

@@ -91,7 +91,8 @@ func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceSt
 	return status
 }
 
-// set sets the conditions of a status. By convention, Stalled is present only while it is True. Ready is always present.
+// set sets the conditions of a status. By convention, Stalled is present only while it is True. Ready is always
+// present.
 func set(ls *v1alpha1.LocalService, status *v1alpha1.LocalServiceStatus, ready metav1.Condition,
 	others ...metav1.Condition) {
 	status.ObservedGeneration = ls.Generation

@@ -127,7 +127,8 @@ func TestStatus(t *testing.T) {
 			found{Nodes: 3, Changes: waiting}, outcome{Refused: []error{quota}},
 			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
 		"refused, while others are to be recreated": {
-			found{Nodes: 3, Changes: []plan.Change{{Action: plan.Replace}, {Action: plan.Replace}}}, outcome{Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
+			found{Nodes: 3, Changes: []plan.Change{{Action: plan.Replace}, {Action: plan.Replace}}},
+			outcome{Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
 			"minutes; until none is refused, 2 Services stay as they are"},
 		"conflict and contested": {
 			found{Nodes: 3, Changes: conflicts("demo-b")}, outcome{Refused: contestedBy("type")},
@@ -233,8 +234,8 @@ func TestStatusWithoutTime(t *testing.T) {
 func TestPodsChangeNumbersOnly(t *testing.T) {
 	for _, isHostnames := range []bool{false, true} {
 		status := func(ready int) v1alpha1.LocalServiceStatus {
-			return Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready, IsHostnames: isHostnames,
-				Copies: plan.Copies{Sources: 1}}, &plan.Outcome{})
+			return Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready,
+				IsHostnames: isHostnames, Copies: plan.Copies{Sources: 1}}, &plan.Outcome{})
 		}
 		for _, after := range []int{1, 2} {
 			if changed := Changed(status(0).Conditions, status(after).Conditions); len(changed) > 0 {
@@ -246,7 +247,8 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
-	before := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 3, InPlace: 2, Changes: conflicts("demo-a")}, &plan.Outcome{Refused: contestedBy("spec.type")})
+	before := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 3, InPlace: 2,
+		Changes: conflicts("demo-a")}, &plan.Outcome{Refused: contestedBy("spec.type")})
 	after := OfInvalid(with(before, 2), errors.New("bad"))
 	if after.Nodes != 3 || after.Services != 2 {
 		t.Errorf("%d nodes and %d services, want 3 and 2", after.Nodes, after.Services)

@@ -52,8 +52,8 @@ func (w *execution) isRefused(action plan.Action) bool {
 	return isRefused
 }
 
-// due returns the changes of an action that may be tried now: first those that were never refused, then the others, each
-// in random order. Those that have to wait are reported with their last answer.
+// due returns the changes of an action that may be tried now: first those that were never refused, then the others,
+// each in random order. Those that have to wait are reported with their last answer.
 func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {
 	var fresh, refused []*plan.Change
 	kind, _ := w.Refusals.Get(w.attempt(action, ""))
@@ -121,8 +121,8 @@ func (w *execution) ended(change *plan.Change, stored *corev1.Service, err error
 }
 
 // contestedBy returns an error if a Service is not stored as it was written, and whether the write has changed anything
-// nevertheless: if not, it is as if it had been refused. What is updated next, after a creation or a replacement, is not
-// contested yet: admission may act on creations only.
+// nevertheless: if not, it is as if it had been refused. What is updated next, after a creation or a replacement, is
+// not contested yet: admission may act on creations only.
 func contestedBy(change *plan.Change, stored *corev1.Service) (err error, hasEffect bool) {
 	fields, needsReplacement := change.Template.Mismatches(stored, change.Node)
 	switch {

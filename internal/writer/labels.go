@@ -51,8 +51,8 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) error {
 	written, err := l.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 	if err == nil && written.Labels[l.Key] != value {
-		err = refuse("an admission webhook or policy removes it, or sets it to something else (%q): exempt the label %s "+
-			"from it", written.Labels[l.Key], l.Key)
+		err = refuse("an admission webhook or policy removes it, or sets it to something else (%q): exempt the label "+
+			"%s from it", written.Labels[l.Key], l.Key)
 	}
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	if err == nil {

@@ -27,7 +27,8 @@ func (w *execution) concludeTurn() {
 	}
 	out.More = false
 	isAnswer := func(err error) bool { return !reconcile.IsStale(err) }
-	if !hasMade && len(out.Stale) > 0 && len(out.Refused)+len(out.Failed) == 0 && !slices.ContainsFunc(out.Stale, isAnswer) {
+	if !hasMade && len(out.Stale) > 0 && len(out.Refused)+len(out.Failed) == 0 &&
+		!slices.ContainsFunc(out.Stale, isAnswer) {
 		// Live reads have shown that a cache is behind, so that nothing was asked for, and nothing is to be reported.
 		out.Stopped = Err(out, cache.KeyOf(w.ls))
 	}

@@ -24,8 +24,8 @@ const (
 type Attempt struct {
 	Owner      types.UID
 	Generation int64
-	// Action and Name say which write of the owner it is. Without a Name, it is all of the Action; without both, all that
-	// the owner has.
+	// Action and Name say which write of the owner it is. Without a Name, it is all of the Action; without both, all
+	// that the owner has.
 	Action plan.Action
 	Name   string
 }

@@ -66,7 +66,8 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 // isAwaited reports whether somebody waits for the end of this turn. When the time is up, nothing more begins, but each
 // batch still says whether there is more to do. If there is anything to write, the LocalService is first read from the
 // API server, because the cache may lag: one command may have deleted it and orphaned its Services.
-func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan, isAwaited func() bool) plan.Outcome {
+func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
+	isAwaited func() bool) plan.Outcome {
 	w := &execution{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
 		isWanted: func() error { return cmp.Or(ctx.Err(), s.isCurrent(ls)) },
 		out:      plan.Outcome{Made: map[plan.Action][]string{}}}

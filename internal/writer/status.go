@@ -29,8 +29,8 @@ const NumbersInterval = time.Second
 type Statuses struct{ Dependencies }
 
 // Write writes the status of a LocalService, if it differs. If it is too early for that, or the cache has not observed
-// the status that was written last, it returns how long to wait. Between the turns of many, there is no need for a status
-// in each.
+// the status that was written last, it returns how long to wait. Between the turns of many, there is no need for a
+// status in each.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
 	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices); wait > 0 {

@@ -53,8 +53,9 @@ func TestWorkloadsKeepTheirPods(t *testing.T) {
 	for name, begin := range map[string]func(s *scene){
 		"selected by a LocalService": func(s *scene) { s.wantServices(s.localService("demo"), nodes...) },
 		"-label-all-pods": func(s *scene) {
-			controller := s.LaunchController(s.T, "-kubeconfig="+s.AccountKubeconfig(s.T, controllerNamespace, controllerName),
-				"-leader-elect=false", "-label-all-pods", "-namespaces="+s.Namespace)
+			kubeconfig := s.AccountKubeconfig(s.T, controllerNamespace, controllerName)
+			controller := s.LaunchController(s.T, "-kubeconfig="+kubeconfig, "-leader-elect=false", "-label-all-pods",
+				"-namespaces="+s.Namespace)
 			s.Must(controller.WaitReady(s.Ctx()))
 		},
 	} {
@@ -81,8 +82,8 @@ func TestWorkloadsKeepTheirPods(t *testing.T) {
 	}
 }
 
-// allReported returns a check that as many pods of the workloads exist, each with its label and its owner, and a warning
-// that says who selects it.
+// allReported returns a check that as many pods of the workloads exist, each with its label and its owner, and a
+// warning that says who selects it.
 func (s *scene) allReported(want int) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: nodeLabel + "=rack1"})

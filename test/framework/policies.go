@@ -72,8 +72,8 @@ func (s *Scene) mutate(resource, expression string) (undo func()) {
 		resource).Replace(mutatingPolicy))
 }
 
-// MutatePods makes the API server give all pods of the scene's namespace a label, and an annotation that differs at each
-// write, until the function that it returns is called.
+// MutatePods makes the API server give all pods of the scene's namespace a label, and an annotation that differs at
+// each write, until the function that it returns is called.
 func (s *Scene) MutatePods(label, value string) (undo func()) {
 	s.T.Helper()
 	undo = s.mutate("pods", `[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("`+label+

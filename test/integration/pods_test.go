@@ -43,8 +43,8 @@ func (s *scene) setPodStatus(name, ip, waits string) {
 	s.PatchPod(name, string(patch), "status")
 }
 
-// TestLabelSetByAdmission: where a policy sets the node label of pods, and something else at each update, the controller
-// tries again with a backoff, and reports it once. It is right soon after the policy is gone.
+// TestLabelSetByAdmission: where a policy sets the node label of pods, and something else at each update, the
+// controller tries again with a backoff, and reports it once. It is right soon after the policy is gone.
 func TestLabelSetByAdmission(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "label")
