@@ -195,18 +195,18 @@ func TestProgressEndsBackoff(t *testing.T) {
 		const nodes = 900
 		f := newFixture(t, append(testNodes(nodes), testLocalService())...)
 		f.deps.Options.WriteConcurrency = 1
-		began, requests := time.Now(), 0
+		began := time.Now()
+		var requests atomic.Int64
 		f.kube.PrependReactor("create", "services", func(core.Action) (bool, runtime.Object, error) {
 			time.Sleep(20 * time.Millisecond)
-			requests++
-			sometimes, always, over := requests%20 == 0, time.Since(began) > 10*time.Second,
+			sometimes, always, over := requests.Add(1)%20 == 0, time.Since(began) > 10*time.Second,
 				time.Since(began) > 13*time.Second
 			return (sometimes || always) && !over, nil, apierrors.NewServiceUnavailable("busy")
 		})
 		f.runLocalServices()
 		time.Sleep(5 * time.Second)
-		if events := strings.Join(f.recorded(), "\n"); strings.Contains(events, "Warning") || requests < 40 {
-			t.Errorf("after %d requests:\n%s", requests, events)
+		if events := strings.Join(f.recorded(), "\n"); strings.Contains(events, "Warning") || requests.Load() < 40 {
+			t.Errorf("after %d requests:\n%s", requests.Load(), events)
 		}
 		for len(f.services()) < nodes && time.Since(began) < 5*time.Minute {
 			time.Sleep(time.Second)

@@ -29,6 +29,7 @@ func TestPodsOnDemand(t *testing.T) {
 		expect := func(when string, pods int) {
 			t.Helper()
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			n := len(p.Unlabelled("default"))
 			for range p.All() {
 				n++
@@ -49,9 +50,6 @@ func TestPodsOnDemand(t *testing.T) {
 		p.localServiceChanged(nil, invalid)
 		expect("not needed", 0)
 		p.localServiceChanged(nil, services)
-		if p.HasSynced("default") {
-			t.Error("synced before the watch has begun")
-		}
 		expect("needed", 1)
 		p.localServiceChanged(services, nil)
 		p.localServiceChanged(nil, services)
@@ -61,7 +59,15 @@ func TestPodsOnDemand(t *testing.T) {
 
 // TestPodsHaveSynced: whether pods are needed is known before it is asked whether they are known.
 func TestPodsHaveSynced(t *testing.T) {
-	first, _ := newCaches(t).all()[0].lastReceived()
+	c := newCaches(t)
+	if !c.Pods.HasSynced("default") {
+		t.Error("pods that nobody needs are not known")
+	}
+	c.Pods.localServiceChanged(nil, objects.LocalService())
+	if c.Pods.HasSynced("default") {
+		t.Error("known before the watch has begun")
+	}
+	first, _ := c.all()[0].lastReceived()
 	if want := "localservices." + v1alpha1.GroupName; first != want {
 		t.Errorf("%s comes first, want %s", first, want)
 	}
