@@ -103,7 +103,7 @@ func (c *hostnamesController) Run(ctx context.Context, workers int) {
 
 // sync brings the copy of an EndpointSlice up to date, or deletes one whose source is gone.
 func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
-	if wait := c.observed.Wait(key, c.caches.HostnameSlices); wait > 0 {
+	if wait := c.observed.Wait(key, c.caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
 	ls := c.localServiceOf(key)

@@ -25,8 +25,6 @@ const (
 	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Those that most
 	// likely change only numbers in the status wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
-	// statusRepair is how long after an event a status is repaired that this controller has not just written.
-	statusRepair = 5 * time.Second
 
 	eventServicesWritten = "ServicesWritten"
 )
@@ -70,10 +68,9 @@ func newLocalServiceController(deps app.Dependencies, writers writer.Dependencie
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService with another spec, or at a resync. If only the status has changed, it is
-// enqueued later: soon if another one was expected, because somebody else wrote it, or the watch is late; much later if
-// this controller has just written it. Otherwise an error whose text changes each time would cause a status write and a
-// sync in a loop.
+// localServiceChanged enqueues a LocalService with another spec, or at a resync. If the spec is the same, most likely
+// this controller has written the status: the LocalService is enqueued much later, to repair what others write.
+// Otherwise an error whose text changes each time would cause a status write and a sync in a loop.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
 	isGone := before != nil && !isUpdate
@@ -82,11 +79,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.services.Refusals.Forget(before.UID)
 	}
 	if isUpdate && !isResync && before.Generation == after.Generation {
-		delay := statusRepair
-		if c.observed.IsOwn(cache.KeyOf(after), c.caches.LocalServices, after.ResourceVersion) {
-			delay = reconcile.MaxBackoff
-		}
-		c.loop.AddAfter(cache.KeyOf(after), delay)
+		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
 	// The garbage collector deletes the Services of one that is gone, but observed may hold its key.
@@ -158,7 +151,7 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 
 // sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
-	if wait := c.observed.Wait(key, c.caches.Services); wait > 0 {
+	if wait := c.observed.Wait(key, c.caches.Services, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
@@ -241,7 +234,7 @@ func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1
 
 // isStatusObserved reports whether the cache has the status that was written last.
 func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) bool {
-	return c.observed.Wait(cache.KeyOf(ls), c.caches.LocalServices) == 0
+	return c.observed.Wait(cache.KeyOf(ls), c.caches.LocalServices, cache.StatusTimeout) == 0
 }
 
 // syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync

@@ -286,17 +286,3 @@ func TestConflictsAreReported(t *testing.T) {
 		}
 	})
 }
-
-// TestStatusOfOthers: a status that somebody else has written is repaired soon.
-func TestStatusOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testLocalService(), testNode("a"))
-		f.runLocalServices()
-		f.writes()
-		edited := f.localService()
-		edited.Status.Nodes = 7
-		f.set(edited)
-		time.Sleep(statusRepair + time.Second)
-		f.expect("writes", []string{"update localservices/status demo 1/1 Ready"}, f.writes())
-	})
-}

@@ -101,7 +101,7 @@ func (c *podController) Run(ctx context.Context, workers int) {
 }
 
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
-	if wait := c.observed.Wait(key, c.caches.Pods); wait > 0 {
+	if wait := c.observed.Wait(key, c.caches.Pods, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
 	p := c.caches.Pods.Get(key.Namespace, key.Name)

@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	// ObservedTimeout is how long a write is remembered, and a sync waits for the cache to observe it: after a restore
-	// of etcd, resource versions restart below those that were written.
+	// ObservedTimeout is how long a sync waits for the cache to observe a write: after a restore of etcd, resource
+	// versions restart below those that were written.
 	ObservedTimeout = time.Minute
+	// StatusTimeout is how long the next status waits for the last one, on which nothing else depends. It is also how
+	// long writes are remembered.
+	StatusTimeout = 5 * time.Minute
 	// A sync that waits looks again after minWait, and later after half of the time that it has waited, up to maxWait.
 	minWait, maxWait = 5 * time.Millisecond, time.Second
 	// Beyond maxWrites keys, some are forgotten. Their next sync may repeat a write, which then ends in a conflict.
@@ -51,25 +54,19 @@ func (o *Observed) Wrote(key types.NamespacedName, store lastSynced, resourceVer
 			writes[other] = last
 		}
 	}
-	o.writes.Add(key, writes, ObservedTimeout)
+	o.writes.Add(key, writes, StatusTimeout)
 }
 
-// Wait returns 0 if a cache has observed what the syncs of a key wrote of its resource, or else after how long to look
-// again. That follows from the time of the write alone: however often events call the sync meanwhile, it does not wait
-// longer.
-func (o *Observed) Wait(key types.NamespacedName, store lastSynced) time.Duration {
+// Wait returns 0 if a cache has observed what the syncs of a key wrote of its resource, or if that was too long ago, or
+// else after how long to look again. That follows from the time of the write alone: however often events call the sync
+// meanwhile, it does not wait longer.
+func (o *Observed) Wait(key types.NamespacedName, store lastSynced, timeout time.Duration) time.Duration {
 	last, isKnown := o.of(key)[store]
 	waited := time.Since(last.at)
-	if !isKnown || waited > ObservedTimeout || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
+	if !isKnown || waited > timeout || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
 		return 0
 	}
 	return min(max(waited/2, minWait), maxWait)
-}
-
-// IsOwn reports whether a resource version is that of the last write of a key to a store's resource.
-func (o *Observed) IsOwn(key types.NamespacedName, store lastSynced, resourceVersion string) bool {
-	last, isKnown := o.of(key)[store]
-	return isKnown && last.resourceVersion == resourceVersion
 }
 
 // SinceWrite returns how long ago the sync of a key wrote an object of a store's resource, a long time if that is not

@@ -48,10 +48,10 @@ func TestObserved(t *testing.T) {
 			for _, version := range c.written {
 				o.Wrote(demo, store, version)
 			}
-			if got := o.Wait(demo, store) == 0; got != c.want {
+			if got := o.Wait(demo, store, ObservedTimeout) == 0; got != c.want {
 				t.Errorf("observed: %t, want %t", got, c.want)
 			}
-			if o.Wait(types.NamespacedName{Namespace: "default", Name: "other"}, store) != 0 {
+			if o.Wait(types.NamespacedName{Namespace: "default", Name: "other"}, store, ObservedTimeout) != 0 {
 				t.Error("another key waits, too")
 			}
 		})
@@ -66,7 +66,7 @@ func TestObservedStores(t *testing.T) {
 	o.Wrote(demo, localServices, "6")
 	expect := func(when string, wantServices, wantLocalServices bool) {
 		t.Helper()
-		gotServices, gotLocalServices := o.Wait(demo, services) == 0, o.Wait(demo, localServices) == 0
+		gotServices, gotLocalServices := o.Wait(demo, services, ObservedTimeout) == 0, o.Wait(demo, localServices, ObservedTimeout) == 0
 		if gotServices != wantServices || gotLocalServices != wantLocalServices {
 			t.Errorf("%s: observed %t and %t, want %t and %t", when, gotServices, gotLocalServices, wantServices,
 				wantLocalServices)
@@ -91,7 +91,7 @@ func TestObservedWaits(t *testing.T) {
 		for _, c := range []struct{ after, want time.Duration }{{0, minWait}, {100 * time.Millisecond,
 			50 * time.Millisecond}, {30 * time.Second, maxWait}} {
 			time.Sleep(c.after)
-			if got := o.Wait(demo, store); got != c.want {
+			if got := o.Wait(demo, store, ObservedTimeout); got != c.want {
 				t.Errorf("%s later: waits %s, want %s", c.after, got, c.want)
 			}
 		}
@@ -105,16 +105,16 @@ func TestObservedGivesUp(t *testing.T) {
 		o, store := NewObserved(), &syncedUpTo{"5"}
 		o.Wrote(demo, store, "700")
 		time.Sleep(ObservedTimeout)
-		if o.Wait(demo, store) == 0 {
+		if o.Wait(demo, store, ObservedTimeout) == 0 {
 			t.Error("given up early")
 		}
 		o.Wrote(demo, store, "701")
 		time.Sleep(ObservedTimeout)
-		if o.Wait(demo, store) == 0 {
+		if o.Wait(demo, store, ObservedTimeout) == 0 {
 			t.Error("a later write is given up early")
 		}
 		time.Sleep(time.Nanosecond)
-		if o.Wait(demo, store) != 0 {
+		if o.Wait(demo, store, ObservedTimeout) != 0 {
 			t.Error("not given up")
 		}
 	})
@@ -165,19 +165,19 @@ func TestObservedByInformer(t *testing.T) {
 				store := watchedStore(t, watcher, service("there", "3"), service("too", "2"))
 				o := NewObserved()
 				o.Wrote(demo, store, "5")
-				if o.Wait(demo, store) != 0 {
+				if o.Wait(demo, store, ObservedTimeout) != 0 {
 					t.Error("the write is older than the list, and does not count as observed")
 				}
 				o.Wrote(demo, store, "7")
-				if o.Wait(demo, store) == 0 {
+				if o.Wait(demo, store, ObservedTimeout) == 0 {
 					t.Error("observed before the watch sent anything")
 				}
 				watcher.Modify(service("too", "6"))
-				if synctest.Wait(); o.Wait(demo, store) == 0 {
+				if synctest.Wait(); o.Wait(demo, store, ObservedTimeout) == 0 {
 					t.Error("observed after an earlier change")
 				}
 				event(watcher)
-				if synctest.Wait(); o.Wait(demo, store) != 0 {
+				if synctest.Wait(); o.Wait(demo, store, ObservedTimeout) != 0 {
 					t.Errorf("not observed: the store has observed %q", store.lastSyncedVersion("default"))
 				}
 			})

@@ -33,7 +33,7 @@ type Statuses struct{ Dependencies }
 // status in each.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
-	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices); wait > 0 {
+	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
 		return wait, nil
 	}
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
