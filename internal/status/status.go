@@ -43,6 +43,13 @@ func (r *report) isWriting() bool {
 	return len(r.failed) == 0 && (r.More || len(r.Stale) > 0 || r.IsHostnames && r.Copies.BeingPublished())
 }
 
+// IsWriting reports whether the status of a LocalService says that Services are being written for its spec.
+func IsWriting(ls *v1alpha1.LocalService) bool {
+	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
+	return c != nil && c.ObservedGeneration == ls.Generation && c.Status == metav1.ConditionTrue &&
+		c.Reason == v1alpha1.ReasonWritingServices
+}
+
 // IsMiddle reports whether another turn follows, and the status of the LocalService says why already, for this spec.
 func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) bool {
 	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)

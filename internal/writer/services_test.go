@@ -13,11 +13,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // TestWriteInOrder: deletions come first, because they make room for creations, and adoptions need no room.
@@ -152,6 +154,33 @@ func TestWriteTimeIsOver(t *testing.T) {
 					len(requests) != made || out.IsComplete() == out.More || out.Stopped != nil ||
 					out.Err(cache.KeyOf(f.ls)) != nil {
 					t.Errorf("%d requests: %+v", len(requests), out)
+				}
+			})
+		})
+	}
+}
+
+// TestLaterTurns: in a later turn, as the status says, as many writes as there is room for begin at once, however long
+// each takes. In the first one, and after refusals of all of that kind, one begins alone.
+func TestLaterTurns(t *testing.T) {
+	writing := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonWritingServices, ObservedGeneration: 1}}
+	for name, c := range map[string]struct {
+		conditions []metav1.Condition
+		isRefused  bool
+		want       int
+	}{"first": {nil, false, 1}, "later": {writing, false, 4}, "refused before": {writing, true, 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 4)
+				f.ls.Generation, f.ls.Status.Conditions = 1, c.conditions
+				if c.isRefused {
+					f.deps.Refusals.Add(Attempt{Owner: f.ls.UID, Generation: 1, Action: plan.Create}, forbidden)
+					time.Sleep(minRefusedBackoff)
+				}
+				f.answer = func(string, *corev1.Service) error { time.Sleep(10 * time.Second); return nil }
+				if _, requests := f.write(f.changes(plan.Create, nodeNames("n", 10)...)); len(requests) != c.want {
+					t.Errorf("%d requests, want %d", len(requests), c.want)
 				}
 			})
 		})
