@@ -46,10 +46,11 @@ func (w *execution) attempt(action plan.Action, name string) Attempt {
 	return Attempt{Owner: w.ls.UID, Generation: w.ls.Generation, Action: action, Name: name}
 }
 
-// isRefused reports whether all writes of an action were refused when they were last tried.
-func (w *execution) isRefused(action plan.Action) bool {
+// startsSlowly reports whether the first write of an action is made alone. In a later turn, the API server has accepted
+// some already, unless all of that kind were refused.
+func (w *execution) startsSlowly(action plan.Action) bool {
 	_, isRefused := w.Refusals.Get(w.attempt(action, ""))
-	return isRefused
+	return isRefused || !status.IsWriting(w.ls)
 }
 
 // due returns the changes of an action that may be tried now: first those that were never refused, then the others,

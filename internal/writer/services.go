@@ -18,7 +18,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
@@ -90,9 +89,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		}
 		w.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
-		// In a later turn, the API server has accepted some already.
-		slowStart := !status.IsWriting(ls) || w.isRefused(action)
-		begun := s.pool.Each(len(due), slowStart, w.mayBegin,
+		begun := s.pool.Each(len(due), w.startsSlowly(action), w.mayBegin,
 			func(i int) (err error) { written[i], err = w.write(ctx, due[i]); return err },
 			func(i int, err error) bool { return w.ended(due[i], written[i], err) })
 		w.conclude(ctx, due[begun:])

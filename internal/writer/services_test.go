@@ -160,30 +160,25 @@ func TestWriteTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestLaterTurns: in a later turn, as the status says, as many writes as there is room for begin at once, however long
-// each takes. In the first one, and after refusals of all of that kind, one begins alone.
-func TestLaterTurns(t *testing.T) {
+// TestSlowStart: in a later turn, as the status says, as many writes as there is room for begin at once. In the first one,
+// and after refusals of all of that kind, one begins alone.
+func TestSlowStart(t *testing.T) {
 	writing := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonWritingServices, ObservedGeneration: 1}}
 	for name, c := range map[string]struct {
 		conditions []metav1.Condition
 		isRefused  bool
-		want       int
-	}{"first": {nil, false, 1}, "later": {writing, false, 4}, "refused before": {writing, true, 1}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, 4)
-				f.ls.Generation, f.ls.Status.Conditions = 1, c.conditions
-				if c.isRefused {
-					f.deps.Refusals.Add(Attempt{Owner: f.ls.UID, Generation: 1, Action: plan.Create}, forbidden)
-					time.Sleep(minRefusedBackoff)
-				}
-				f.answer = func(string, *corev1.Service) error { time.Sleep(10 * time.Second); return nil }
-				if _, requests := f.write(f.changes(plan.Create, nodeNames("n", 10)...)); len(requests) != c.want {
-					t.Errorf("%d requests, want %d", len(requests), c.want)
-				}
-			})
-		})
+		want       bool
+	}{"first": {nil, false, true}, "later": {writing, false, false}, "refused before": {writing, true, true}} {
+		f := newFixture(t, 4)
+		f.ls.Generation, f.ls.Status.Conditions = 1, c.conditions
+		w := &execution{Services: f.services, ls: f.ls}
+		if c.isRefused {
+			f.deps.Refusals.Add(w.attempt(plan.Create, ""), forbidden)
+		}
+		if got := w.startsSlowly(plan.Create); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
 	}
 }
 
