@@ -113,19 +113,17 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.loop.AddAfter(key, after)
 		return nil
 	}
-	switch err := c.labels.Write(ctx, p); {
-	case err == nil:
-		if sinceWrite >= cache.ObservedTimeout {
-			metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), c.wantedSince(p))
-		} else {
-			c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something "+
-				"else has changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
-		}
-		klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
-		return nil
-	default:
+	if err := c.labels.Write(ctx, p); err != nil {
 		return c.failed(ctx, p, err)
 	}
+	if sinceWrite >= cache.ObservedTimeout {
+		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), c.wantedSince(p))
+	} else {
+		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else has "+
+			"changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
+	}
+	klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
+	return nil
 }
 
 // failed reports that a pod could not be labelled, and tries it again later.

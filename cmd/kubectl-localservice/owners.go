@@ -69,6 +69,8 @@ func (o *owners) read(ctx context.Context, namespace string, kind schema.GroupKi
 	ref *metav1.OwnerReference) (*metav1.LabelSelector, error) {
 	apps := o.kube.AppsV1()
 	switch kind {
+	case corev1.SchemeGroupVersion.WithKind("Node").GroupKind():
+		return &metav1.LabelSelector{}, nil // It has made the pod of a static one, and selects none.
 	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind():
 		return selectorIn(ctx, apps.ReplicaSets(namespace), ref,
 			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector })

@@ -85,6 +85,7 @@ func TestOwners(t *testing.T) {
 				Selector: map[string]string{"vm/rack": "rack1"}}}, nil, selects},
 		"Job": {"batch/v1", "Job", &batchv1.Job{ObjectMeta: ownerMeta("o"),
 			Spec: batchv1.JobSpec{Selector: byKeys("controller-uid")}}, nil, not},
+		"Node, of a static pod":   {"v1", "Node", nil, nil, not},
 		"unknown kind":            {"apps.kruise.io/v1", "CloneSet", nil, nil, may},
 		"a kind of the same name": {"apps.kruise.io/v1", "ReplicaSet", rs, nil, may},
 	} {
