@@ -119,8 +119,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if sinceWrite >= cache.ObservedTimeout {
 		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), c.wantedSince(p))
 	} else {
-		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else has "+
-			"changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
+		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else "+
+			"has changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
 	}
 	klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 	return nil
