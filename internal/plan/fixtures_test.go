@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,7 +92,7 @@ func holder(t *Template, service *corev1.Service, node string) Holder {
 // run carries out a plan, as the controller and the API server would.
 func (c cluster) run(t testing.TB, template *Template, plan Plan) {
 	t.Helper()
-	for _, change := range plan.Changes {
+	for _, change := range all(plan) {
 		switch change.Action {
 		case Create, Replace:
 			c[change.Name] = stored(template.Service(change.Node))
@@ -125,10 +126,17 @@ func nodeNames(n int) []string {
 
 func actions(plan Plan) []string {
 	var out []string
-	for _, c := range plan.Changes {
+	for _, c := range all(plan) {
 		out = append(out, string(c.Action)+" "+c.Name)
 	}
 	return out
+}
+
+// all returns the changes of a plan, sorted by name.
+func all(plan Plan) []Change {
+	changes := slices.Concat(slices.Collect(maps.Values(plan.Changes))...)
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+	return changes
 }
 
 func specNames() []string { return slices.Sorted(maps.Keys(specs)) }

@@ -49,8 +49,9 @@ type Change struct {
 
 // Plan is what to do to bring the Services of a LocalService in line with its spec.
 type Plan struct {
-	// Changes has what to do, and what is in the way, sorted by name. What has to stay for now is left out.
-	Changes []Change
+	// Changes has what to do, and what is in the way, by action. What has to stay for now is left out. Creations are in
+	// no order, because they are most of the changes; the others are sorted by name.
+	Changes map[Action][]Change
 	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
 	Owned, InPlace int
 	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
@@ -83,8 +84,10 @@ type Input struct {
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
-		IsHostnames: in.Templates[0].purpose != ForNode,
-		Changes:     make([]Change, 0, max(0, len(in.Nodes)-len(in.Owned)))} // Most are creations.
+		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{}}
+	if missing := len(in.Nodes) - len(in.Owned); missing > 0 {
+		plan.Changes[Create] = make([]Change, 0, missing)
+	}
 	wanted := 0 // Services in Owned that are wanted
 	var name []byte
 	selectsNothing := in.selectsNothing()
@@ -105,23 +108,27 @@ func Compute(in Input) Plan {
 				current = in.Lookup(string(name))
 			}
 			if action, fields := c.of(current, node); action != "" {
-				plan.Changes = append(plan.Changes, Change{Action: action, Template: template, Name: string(name),
-					Node: node, Current: current, Fields: fields})
+				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template,
+					Name: string(name), Node: node, Current: current, Fields: fields})
 			} else {
 				plan.InPlace++
 			}
 		}
 	}
 	if wanted < len(in.Owned) {
-		plan.Changes = append(plan.Changes, unwanted(in)...)
+		plan.Changes[Delete] = unwanted(in)
 	}
 	if selectsNothing {
-		plan.Changes, plan.Unselected = in.keepUnselected(plan.Changes)
+		plan.Changes[Delete], plan.Unselected = in.keepUnselected(plan.Changes[Delete])
 	}
-	slices.SortFunc(plan.Changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
-	if plan.InPlace == 0 && plan.Count(Wait) > 0 {
+	if plan.InPlace == 0 && len(plan.Changes[Wait]) > 0 {
 		// A finalizer keeps the first Service to be replaced: until one is in place, no other that serves is deleted.
-		plan.Changes = plan.where(func(change *Change) bool { return change.Action != Replace })
+		delete(plan.Changes, Replace)
+	}
+	for action, changes := range plan.Changes {
+		if action != Create {
+			slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+		}
 	}
 	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
@@ -185,32 +192,6 @@ func (c *comparison) of(current Service, node string) (action Action, fields []s
 		return Adopt, fields
 	}
 	return Update, fields
-}
-
-// Count returns the number of changes with one of some actions.
-func (p *Plan) Count(actions ...Action) int {
-	n := 0
-	for i := range p.Changes {
-		if slices.Contains(actions, p.Changes[i].Action) {
-			n++
-		}
-	}
-	return n
-}
-
-// With returns the changes with one of some actions.
-func (p *Plan) With(actions ...Action) []Change {
-	return p.where(func(change *Change) bool { return slices.Contains(actions, change.Action) })
-}
-
-func (p *Plan) where(keep func(*Change) bool) []Change {
-	var kept []Change
-	for i := range p.Changes {
-		if keep(&p.Changes[i]) {
-			kept = append(kept, p.Changes[i])
-		}
-	}
-	return kept
 }
 
 // Labels are the labels of an object, such as labels.Set.

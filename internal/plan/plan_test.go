@@ -135,7 +135,7 @@ func FuzzCompute(f *testing.F) {
 		original := c.deepCopy()
 
 		plan := Compute(c.input(after, nodes...))
-		for _, change := range plan.Changes {
+		for _, change := range all(plan) {
 			live := original[change.Name]
 			switch change.Action {
 			case Update, Replace, Delete:
@@ -157,13 +157,13 @@ func FuzzCompute(f *testing.F) {
 		}
 		c.run(t, after, plan)
 		again := Compute(c.input(after, nodes...))
-		for _, change := range again.Changes {
+		for _, change := range all(again) {
 			if change.Action != Conflict {
 				t.Fatalf("%s %s after the plan was carried out", change.Action, change.Name)
 			}
 		}
-		if again.InPlace+len(again.Changes) != len(nodes) {
-			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes), len(nodes))
+		if again.InPlace+len(again.Changes[Conflict]) != len(nodes) {
+			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes[Conflict]), len(nodes))
 		}
 		for name, service := range original {
 			ours := slices.ContainsFunc(append(nodes, ""), func(node string) bool {

@@ -74,7 +74,7 @@ func TestAdoption(t *testing.T) {
 			left.OwnerReferences = nil
 			c.edit(left)
 			plan := Compute(newCluster(left).input(tmpl, "node2"))
-			if len(plan.Changes) != 1 || plan.Changes[0].Action != c.want {
+			if len(all(plan)) != 1 || len(plan.Changes[c.want]) != 1 {
 				t.Errorf("got %v, want %s", actions(plan), c.want)
 			}
 		})

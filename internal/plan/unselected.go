@@ -19,24 +19,21 @@ func (in *Input) selectsNothing() bool {
 	return len(in.Nodes) == 0 && len(in.localService().Spec.NodeSelector) > 0
 }
 
-// keepUnselected removes the deletions from the plan of a LocalService that selects no node, except for Services whose
-// node is gone. These are deleted only if the API server does not have the node either.
-func (in *Input) keepUnselected(changes []Change) ([]Change, *Unselected) {
+// keepUnselected returns which deletions remain in the plan of a LocalService that selects no node: those of Services
+// whose node is gone. These are deleted only if the API server does not have the node either.
+func (in *Input) keepUnselected(deletions []Change) ([]Change, *Unselected) {
 	kept := &Unselected{}
-	changes = slices.DeleteFunc(changes, func(change Change) bool {
-		if change.Action != Delete {
-			return false
-		}
+	deletions = slices.DeleteFunc(deletions, func(change Change) bool {
 		if node := change.Current.Node(); node != "" && !in.NodeExists(node) {
 			return false
 		}
 		kept.Kept++
 		return true
 	})
-	for i := range changes {
-		changes[i].IfNodeGone = changes[i].Action == Delete
+	for i := range deletions {
+		deletions[i].IfNodeGone = true
 	}
-	return changes, kept
+	return deletions, kept
 }
 
 // localService returns the LocalService that the plan is for.

@@ -63,7 +63,7 @@ func TestUnselected(t *testing.T) {
 				Names: NamesOf(c.ls, nodeLabelKey, func(string, string) (string, bool) { return "", false },
 					func(name string) Service { return owned[name] })})
 			var changes []string
-			for _, change := range got.Changes {
+			for _, change := range all(got) {
 				text := string(change.Action) + " " + change.Name
 				if change.IfNodeGone {
 					text += " if its node is gone"

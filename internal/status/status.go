@@ -59,7 +59,7 @@ func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) bo
 
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
 func (r *report) isUnpublished() bool {
-	return r.IsHostnames && r.Copies.Sources == 0 && r.Count(plan.Conflict) == 0
+	return r.IsHostnames && r.Copies.Sources == 0 && len(r.Changes[plan.Conflict]) == 0
 }
 
 // waitingCopies returns the number of EndpointSlices whose predecessor is still to be deleted.
@@ -130,20 +130,20 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	case len(r.failed) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.failed)+
 			"; each is tried again within two minutes"
-		if n := r.Count(plan.Replace); n > 0 {
+		if n := len(r.Changes[plan.Replace]); n > 0 {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
 				Count(n, "Service"))
 		}
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
-	case r.Count(plan.Conflict) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.With(plan.Conflict))
+	case len(r.Changes[plan.Conflict]) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Changes[plan.Conflict])
 	case r.isContested().Status == metav1.ConditionTrue:
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.isContested().Message
-	case r.Count(plan.Wait) > 0:
+	case len(r.Changes[plan.Wait]) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
-			"look for finalizers with kubectl get service -o yaml", Count(r.Count(plan.Wait), "Service"))
+			"look for finalizers with kubectl get service -o yaml", Count(len(r.Changes[plan.Wait]), "Service"))
 	case r.Unselected != nil:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.isUnpublished():
@@ -232,7 +232,7 @@ func (r *report) progressing(reason string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
 		Message: "nothing is being written"}
 	switch {
-	case r.isWriting() || r.Count(plan.Wait) > 0 ||
+	case r.isWriting() || len(r.Changes[plan.Wait]) > 0 ||
 		len(r.failed) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
@@ -244,12 +244,12 @@ func (r *report) progressing(reason string) metav1.Condition {
 }
 
 func (r *report) conflicted() metav1.Condition {
-	if r.Count(plan.Conflict) == 0 {
+	if len(r.Changes[plan.Conflict]) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNoConflict, Message: "no name is taken by a Service of somebody else"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.With(plan.Conflict))}
+		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.Changes[plan.Conflict])}
 }
 
 func (r *report) isContested() metav1.Condition {

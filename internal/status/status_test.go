@@ -74,20 +74,20 @@ func TestStatus(t *testing.T) {
 			"False NoNodesSelected", "", "no name is removed: every node has its name. Correct"},
 		"writing": {found{Nodes: 3, InPlace: 1}, outcome{More: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
-		"conflict": {found{Nodes: 3, InPlace: 2, Changes: conflicts("demo-b")}, outcome{}, "False NameTaken",
+		"conflict": {found{Nodes: 3, InPlace: 2, Changes: byAction(conflicts("demo-b")...)}, outcome{}, "False NameTaken",
 			"False NameTaken", "NameTaken", `^Service "demo-b" (no owner) already exists. If nothing uses it, ` +
 				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be " +
 				"renamed$"},
-		"conflicts": {found{Nodes: 3, InPlace: 1, Changes: conflicts("demo-b", "demo-c")}, outcome{},
+		"conflicts": {found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b", "demo-c")...)}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). ` +
 				"If nothing uses them, delete them; if"},
 		"conflict with another LocalService": {
-			found{Nodes: 3, InPlace: 1, Changes: append(conflicts("demo-b"), owned("demo-c"))}, outcome{},
+			found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b")[0], owned("demo-c"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (owner: LocalService other). ` +
 				"Create this LocalService under another name: owners create their Services again$"},
-		"waiting": {found{Nodes: 3, InPlace: 2, Changes: waiting}, outcome{}, "False WaitingForDeletion",
+		"waiting": {found{Nodes: 3, InPlace: 2, Changes: byAction(waiting...)}, outcome{}, "False WaitingForDeletion",
 			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
 		"refused": {found{Nodes: 3, InPlace: 1}, outcome{Refused: []error{quota, quota}, More: true},
 			"False WriteFailed", "True WriteFailed", "",
@@ -101,7 +101,7 @@ func TestStatus(t *testing.T) {
 		"nothing to copy yet": {names(copies(0)), outcome{}, "False NoEndpointSlices", "True WritingServices", "",
 			"kube-controller-manager"},
 		"nothing to copy, because the name is taken": {
-			found{Nodes: 3, IsHostnames: true, Changes: conflicts("demo")}, outcome{},
+			found{Nodes: 3, IsHostnames: true, Changes: byAction(conflicts("demo")...)}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo"},
 		"to copy": {names(fresh(2, plan.Create)), outcome{}, "False WritingServices", "True WritingServices", "",
 			"being written"},
@@ -124,14 +124,14 @@ func TestStatus(t *testing.T) {
 		"forbidden by a policy": {published, outcome{Refused: []error{sliceError("no")}}, "False WriteFailed",
 			"True WriteFailed", "", "1 write failed: create EndpointSlice default/x: endpointslices"},
 		"refused, while others are being deleted": {
-			found{Nodes: 3, Changes: waiting}, outcome{Refused: []error{quota}},
+			found{Nodes: 3, Changes: byAction(waiting...)}, outcome{Refused: []error{quota}},
 			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
 		"refused, while others are to be recreated": {
-			found{Nodes: 3, Changes: []plan.Change{{Action: plan.Replace}, {Action: plan.Replace}}},
+			found{Nodes: 3, Changes: byAction(plan.Change{Action: plan.Replace}, plan.Change{Action: plan.Replace})},
 			outcome{Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
 			"minutes; until none is refused, 2 Services stay as they are"},
 		"conflict and contested": {
-			found{Nodes: 3, Changes: conflicts("demo-b")}, outcome{Refused: contestedBy("type")},
+			found{Nodes: 3, Changes: byAction(conflicts("demo-b")...)}, outcome{Refused: contestedBy("type")},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo-b"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestStatusKeepsTransitionTimes(t *testing.T) {
 		old.Conditions[i].LastTransitionTime = long
 	}
 	before := *old.DeepCopy()
-	status := Of(with(old, 2), &plan.Plan{Nodes: 2, InPlace: 1, Changes: conflicts("x")}, &plan.Outcome{})
+	status := Of(with(old, 2), &plan.Plan{Nodes: 2, InPlace: 1, Changes: byAction(conflicts("x")...)}, &plan.Outcome{})
 	if !meta.FindStatusCondition(status.Conditions, "Progressing").LastTransitionTime.Equal(&long) {
 		t.Error("Progressing has not changed, but its time has")
 	}
@@ -248,7 +248,7 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	before := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 3, InPlace: 2,
-		Changes: conflicts("demo-a")}, &plan.Outcome{Refused: contestedBy("spec.type")})
+		Changes: byAction(conflicts("demo-a")...)}, &plan.Outcome{Refused: contestedBy("spec.type")})
 	after := OfInvalid(with(before, 2), errors.New("bad"))
 	if after.Nodes != 3 || after.Services != 2 {
 		t.Errorf("%d nodes and %d services, want 3 and 2", after.Nodes, after.Services)
@@ -263,6 +263,14 @@ func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 }
 
 // conflicts returns changes that are impossible because of Services that nothing controls.
+func byAction(changes ...plan.Change) map[plan.Action][]plan.Change {
+	out := map[plan.Action][]plan.Change{}
+	for _, change := range changes {
+		out[change.Action] = append(out[change.Action], change)
+	}
+	return out
+}
+
 func conflicts(names ...string) []plan.Change {
 	var out []plan.Change
 	for _, name := range names {

@@ -167,7 +167,7 @@ var verbs = []struct {
 // Renamed says, with the event about a Service that was updated, that the names of mode Hostnames change with it,
 // because groupBy was edited; "" if they do not.
 func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
-	for _, change := range p.With(plan.Update) {
+	for _, change := range p.Changes[plan.Update] {
 		was, isKnown := change.Current.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
 		if isKnown && change.Name == ls.Name && was != ls.Spec.GroupBy {
 			return fmt.Sprintf("; the names change: groupBy was %q, and is %q", was, ls.Spec.GroupBy)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,15 +55,16 @@ func (w *execution) startsSlowly(action plan.Action) bool {
 // due returns the changes of an action that may be tried now: first those that were never refused, then the others,
 // each in random order. Those that have to wait are reported with their last answer.
 func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {
-	var fresh, refused []*plan.Change
+	fresh, refused := make([]*plan.Change, 0, len(changes)), []*plan.Change(nil)
 	kind, _ := w.Refusals.Get(w.attempt(action, ""))
+	isAnyRefused := !w.Refusals.IsEmpty()
 	reported, waiting := len(w.out.Refused), false
 	for i := range changes {
 		change := &changes[i]
-		if change.Action != action {
-			continue
+		last, isRefused := Refusal{}, false
+		if isAnyRefused { // Otherwise thousands of look-ups find nothing.
+			last, isRefused = w.Refusals.Get(w.attempt(action, change.Name))
 		}
-		last, isRefused := w.Refusals.Get(w.attempt(action, change.Name))
 		switch left := max(time.Until(last.RetryAt), time.Until(kind.RetryAt)); {
 		case left > 0:
 			waiting = true
@@ -84,7 +84,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Chang
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
 	}
-	return slices.Concat(fresh, refused)
+	return append(fresh, refused...)
 }
 
 // retryIn records how long a change has to wait. It may have become due a moment ago.

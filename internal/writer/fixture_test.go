@@ -169,11 +169,19 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 	return changes
 }
 
+// planOf returns a plan with changes.
+func planOf(changes ...[]plan.Change) *plan.Plan {
+	p := &plan.Plan{Changes: map[plan.Action][]plan.Change{}}
+	for _, change := range slices.Concat(changes...) {
+		p.Changes[change.Action] = append(p.Changes[change.Action], change)
+	}
+	return p
+}
+
 // write makes changes. It also returns the requests that they took.
 func (f *fixture) write(changes ...[]plan.Change) (outcome, []string) {
 	f.t.Helper()
-	out := f.services.Write(f.t.Context(), f.ls, &plan.Plan{Changes: slices.Concat(changes...)},
-		func() bool { return f.isAwaited })
+	out := f.services.Write(f.t.Context(), f.ls, planOf(changes...), func() bool { return f.isAwaited })
 	checkTokens(f.t, f.services.pool)
 	return outcome{out}, f.took()
 }

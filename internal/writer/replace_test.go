@@ -206,7 +206,7 @@ func TestRemovalsGoByTheCache(t *testing.T) {
 					}
 					return nil
 				}
-				out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: f.changes(action, "a", "b")},
+				out := f.services.Write(ctx, f.ls, planOf(f.changes(action, "a", "b")),
 					always)
 				if requests := f.took(); !slices.Equal(requests, want) || len(out.Made) > 0 || out.Stopped == nil ||
 					len(out.Stale) != 1 && name != "stopped" {

@@ -73,7 +73,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		out:      plan.Outcome{Made: map[plan.Action][]string{}}}
 	isConfirmed := false
 	for _, action := range actions {
-		due := w.due(action, p.Changes)
+		due := w.due(action, p.Changes[action])
 		if action == plan.Replace && hasFailed(&w.out) {
 			w.reportRefused(due) // Nothing is replaced until a sync in which nothing fails.
 			continue

@@ -253,8 +253,8 @@ func TestWriteStops(t *testing.T) {
 				}
 				return nil
 			}
-			out := f.services.Write(ctx, f.ls, &plan.Plan{Changes: slices.Concat(f.changes(plan.Create, "a", "b", "c"),
-				f.changes(plan.Update, "d"))}, always)
+			out := f.services.Write(ctx, f.ls, planOf(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Update, "d")),
+				always)
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}
