@@ -13,6 +13,14 @@ import (
 // and admission webhooks take their time, too.
 var distances = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond}
 
+// distances are those to measure from.
+func (b *bench) distances() []time.Duration {
+	if b.opts.smoke {
+		return distances[1:2] // The others work alike.
+	}
+	return distances
+}
+
 // from calls use while bare clients and the controller are at a distance from the API server.
 func (s *scene) from(distance time.Duration, use func()) {
 	if distance == 0 {

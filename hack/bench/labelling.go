@@ -16,9 +16,9 @@ import (
 
 const (
 	labelNodes   = 200
-	labelPods    = 20000
-	labelRounds  = 2
-	labelLimit   = 1.25 // of the time that bare clients take
+	labelPods    = 3000
+	labelRounds  = 5
+	labelLimit   = 1.15 // of the time that bare clients take
 	labelTimeout = 10 * time.Minute
 	// So many pods are scheduled, one after the other, to see how soon each is labelled.
 	scheduledPods      = 3000
@@ -31,20 +31,21 @@ func measurePods(ctx context.Context, b *bench) {
 	defer cancel()
 	b.withScene(ctx, b.n(labelNodes), func(s *scene) {
 		pods := b.n(labelPods)
-		what := fmt.Sprintf("%d pods labelled", pods)
-		rounds := b.compareRounds(5, what, labelLimit, labelRounds, func(round int) compared {
-			if round == 0 {
-				return s.labelRound(ctx, b.n(labelPods/10))
-			}
-			return s.labelRound(ctx, pods)
-		})
-		s.countPatches(pods, rounds)
+		for _, distance := range b.distances() {
+			s.from(distance, func() {
+				what := fmt.Sprintf("%d pods labelled, %v away", pods, distance)
+				s.countPatches(pods, b.compareRounds(5, what, labelLimit, labelRounds, func(int) compared {
+					return s.labelRound(ctx, pods)
+				}))
+			})
+		}
 		s.measureScheduled(ctx, b.n(scheduledPods))
 	})
 }
 
 func (s *scene) labelRound(ctx context.Context, n int) compared {
-	c, app := compared{floor: s.floorLabel(ctx, n)}, s.newApp()
+	c, app := compared{}, s.newApp()
+	s.besideStandby(ctx, func() { c.floor = s.floorLabel(ctx, n) })
 	s.seedPods(ctx, app, n, podRunning)
 	s.withController(ctx, func(ctx context.Context, p *controller) {
 		c.observed = s.observe(ctx, p, func(mark framework.Mark) {

@@ -58,6 +58,7 @@ func rows() []row {
 		{[]int{5}, measurePods},
 		{[]int{8}, measureTakeover},
 		{[]int{9}, measureFairness},
+		{[]int{11}, measureWebhook},
 	}
 }
 
