@@ -2,11 +2,13 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -18,9 +20,14 @@ type EndpointSlice struct {
 	Service      string                // name of the Service
 	localService unique.Handle[string] // from the label that the slice has from its Service
 	Ready        bool                  // at least one endpoint is ready
+	ports        unique.Handle[string] // the names, each with a comma after it
 }
 
 func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) {
+	var ports []string
+	for _, port := range full.Ports {
+		ports = append(ports, ptr.Deref(port.Name, "")+",")
+	}
 	return &EndpointSlice{
 		Identity:     identityOf(full),
 		Service:      full.Labels[discoveryv1.LabelServiceName],
@@ -28,7 +35,18 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return plan.IsReady(&e)
 		}),
+		ports: unique.Make(strings.Join(ports, "")),
 	}, nil
+}
+
+// hasPorts reports whether the EndpointSlice has all ports of a LocalService. Kubernetes leaves out a port whose
+// targetPort is a name that no container of the pods has.
+func (s *EndpointSlice) hasPorts(ls *v1alpha1.LocalService) bool {
+	published := strings.Split(s.ports.Value(), ",")
+	published = published[:len(published)-1] // Each name, of which one may be empty, ends with a comma.
+	return !slices.ContainsFunc(ls.Spec.Ports, func(port v1alpha1.ServicePort) bool {
+		return !slices.Contains(published, port.Name)
+	})
 }
 
 // LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.

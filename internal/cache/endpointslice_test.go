@@ -38,6 +38,55 @@ func TestTrimEndpointSlice(t *testing.T) {
 	}
 }
 
+// TestReadyServices: a Service with a cluster IP answers if a pod is ready and has all ports. A headless name resolves
+// without ports, too.
+func TestReadyServices(t *testing.T) {
+	ports := func(names ...string) (out []discoveryv1.EndpointPort) {
+		for _, name := range names {
+			out = append(out, discoveryv1.EndpointPort{Name: &name})
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		wanted          []string
+		published       []discoveryv1.EndpointPort
+		notAtClusterIPs bool
+	}{
+		"all":                           {wanted: []string{"http", "metrics"}, published: ports("metrics", "http")},
+		"one without a name":            {wanted: []string{""}, published: ports("")},
+		"none, and none is wanted":      {},
+		"none":                          {wanted: []string{""}, notAtClusterIPs: true},
+		"another":                       {wanted: []string{"http"}, published: ports(""), notAtClusterIPs: true},
+		"one of two":                    {[]string{"http", "metrics"}, ports("http"), true},
+		"one whose name begins alike":   {[]string{"http"}, ports("http-admin"), true},
+		"another, and one without name": {[]string{""}, ports("http"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			caches := newCaches(t)
+			slice, err := trimEndpointSlice(&discoveryv1.EndpointSlice{Ports: c.published,
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-a-x",
+					Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}},
+				Endpoints: []discoveryv1.Endpoint{{}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			show(t, caches.EndpointSlices, slice)
+			for _, clusterIP := range []string{"", "None"} {
+				ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
+					ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, nil
+					for _, name := range c.wanted {
+						ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: name})
+					}
+				})
+				want := clusterIP == "None" || !c.notAtClusterIPs
+				if got := caches.ReadyServices(ls)["demo-a"]; got != want {
+					t.Errorf("cluster IP %q: answers: %v", clusterIP, got)
+				}
+			}
+		})
+	}
+}
+
 // TestEndpointSlicesOf: a LocalService has the EndpointSlices of its namespace that name it.
 func TestEndpointSlicesOf(t *testing.T) {
 	c := newCaches(t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,12 +184,19 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 	return keys
 }
 
-// ReadyServices returns the names of the Services of a LocalService that have a ready endpoint.
+// ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint and, unless
+// they are headless, each of their ports there. A headless name resolves without ports, too.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String())
 	ready := make(map[string]bool, len(objs))
+	answers := map[unique.Handle[string]]bool{} // by their ports, which nearly all have in common
 	for _, slice := range objs {
-		ready[slice.Service] = true
+		if _, isKnown := answers[slice.ports]; !isKnown {
+			answers[slice.ports] = !plan.HasClusterIPs(ls) || slice.hasPorts(ls)
+		}
+		if answers[slice.ports] {
+			ready[slice.Service] = true
+		}
 	}
 	return ready
 }

@@ -176,12 +176,12 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	case r.Ready >= r.Nodes:
 		return ""
 	case r.Ready > 0:
-		return fmt.Sprintf(", and pods are ready for %d of %s: %s", r.Ready, Count(r.Nodes, noun), saysWhy)
+		return fmt.Sprintf(", and %d of %s answer: %s", r.Ready, Count(r.Nodes, noun), saysWhy)
 	case len(pods) <= causeLength:
 		saysWhy = fmt.Sprintf("kubectl get pods -n %s -l %s -o wide shows the pods, and %s", ls.Namespace, pods,
 			saysWhy)
 	}
-	return ", and none has a ready endpoint: " + saysWhy
+	return ", and none answers: " + saysWhy
 }
 
 // translating says on which other ports clients find the pods.

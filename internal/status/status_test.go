@@ -54,12 +54,12 @@ func TestStatus(t *testing.T) {
 			"False ServicesInPlace", "", "every selected node has its Service$"},
 		"all in place, and no pods": {found{Nodes: 3, InPlace: 3}, outcome{}, "True NoPodsReady",
 			"False NoPodsReady", "",
-			"every selected node has its Service, and none has a ready endpoint: " +
+			"every selected node has its Service, and none answers: " +
 				"kubectl get pods -n default -l app=demo -o wide shows the pods, and kubectl localservice nodes " +
 				"-n default demo says why$"},
 		"all in place, and few pods": {found{Nodes: 3, InPlace: 3, Ready: 1}, outcome{}, "True ServicesInPlace",
-			"False ServicesInPlace", "", "every selected node has its Service, and pods are ready " +
-				"for 1 of 3 nodes: kubectl localservice nodes -n default demo says why$"},
+			"False ServicesInPlace", "", "every selected node has its Service, and 1 of 3 nodes answer: " +
+				"kubectl localservice nodes -n default demo says why$"},
 		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
 		"no nodes selected": {found{Unselected: unselected(0)}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "",
