@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Those that most
-	// likely change only numbers in the status wait for writer.NumbersInterval.
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Those that probably
+	// change only numbers in the status wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
@@ -37,8 +37,8 @@ const (
 // wrote, so that nothing else has to be remembered about those. A write that was refused is tried again after a backoff
 // of its own. Before anything is written, the API server must have the same spec, and before a Service is deleted
 // because of its node, the node must be gone or unselected there, too. A sync begins writes for five seconds or, if
-// somebody waits for it, for half a second. What is left is for the next turn: another sync, from the end of the queue,
-// with a new plan. docs/design.md explains the words of a sync, and where each is decided.
+// other work waits for its end, for half a second. What is left is for the next turn: another sync, from the end of the
+// queue, with a new plan. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
@@ -47,7 +47,8 @@ type localServiceController struct {
 	services     *writer.Services
 	statuses     *writer.Statuses
 	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
-	// nodeEvents counts the events of nodes that concern any LocalService. A turn in which one arrives ends early.
+	// nodeEvents counts the events of nodes that concern any LocalService. When it changes, all turns end as if other
+	// work waited.
 	nodeEvents atomic.Int64
 }
 
@@ -68,9 +69,9 @@ func newLocalServiceController(deps app.Dependencies, writers writer.Dependencie
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService with another spec, or at a resync. If the spec is the same, most likely
-// this controller has written the status: the LocalService is enqueued much later, to repair what others write.
-// Otherwise an error whose text changes each time would cause a status write and a sync in a loop.
+// localServiceChanged enqueues a LocalService whose spec has changed, or at a resync. If the spec is the same, probably
+// this controller has written the status: the LocalService is enqueued much later, to repair what others write. At
+// once, an error whose text changes each time would cause a status write, a sync, and so on without end.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
 	isGone := before != nil && !isUpdate
@@ -82,7 +83,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
-	// The garbage collector deletes the Services of one that is gone, but observed may hold its key.
+	// One that was deleted is enqueued, too, so that its sync forgets what it has observed.
 	c.loop.Add(cache.KeyOf(cmp.Or(after, before)))
 }
 
@@ -206,7 +207,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if outcome.More {
 			summary += "; more follow"
 		}
-		// Middle turns record no event. A turn that gives up does, because the next turn may write nothing.
+		// Middle turns record no event. A turn that gives up does, because the next turn may write nothing. While the
+		// cache does not have the last status, it cannot show that this turn is not the first.
 		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More && !c.isStatusObserved(ls)
 		if outcome.GaveUp || !isMiddle {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
@@ -219,11 +221,11 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, status.Of(ls, p, outcome), outcome.More)
 	c.syncAgain(cache.KeyOf(ls), outcome, later)
-	return errors.Join(statusErr, writer.Err(outcome, cache.KeyOf(ls))) // without what was refused
+	return errors.Join(statusErr, writer.Err(outcome, cache.KeyOf(ls))) // Refused writes have a backoff of their own.
 }
 
-// withStatus returns a LocalService with the status that the cache has by now, unless its spec has changed. Writes do
-// not wait until the cache has observed the status, which may have arrived while they were made.
+// withStatus returns a LocalService with the status that the cache has by now, unless its spec has changed: the last
+// status may have arrived while the writes were made.
 func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
 	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current != nil && current.UID == ls.UID && current.Generation == ls.Generation {
@@ -237,8 +239,8 @@ func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) boo
 	return c.observed.Wait(cache.KeyOf(ls), c.caches.LocalServices, cache.StatusTimeout) == 0
 }
 
-// syncAgain enqueues a LocalService for what leads to no event. Of several delays, the queue keeps the shortest. A sync
-// too many does nothing.
+// syncAgain enqueues a LocalService for work that no event will lead to. Of several delays, the queue keeps the
+// shortest. An extra sync is harmless.
 func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *plan.Outcome,
 	statusLater time.Duration) {
 	if outcome.More {

@@ -16,7 +16,7 @@ import (
 
 // maxFailures is how many writes of an action in a row may fail before no more are begun. If the API server refuses
 // everything, as beyond a quota, little is tried; if it refuses some, the others are made, because the order is random.
-// Replacements, which delete what serves, stop at the first failure.
+// Replacements, which interrupt traffic, stop at the first failure.
 const maxFailures = 10
 
 // batch is the progress of the writes of one action.
@@ -36,8 +36,9 @@ func (b *batch) isGivenUp() bool {
 	return b.inARow >= maxFailures || b.action == plan.Replace && b.failed > 0
 }
 
-// attempt identifies the write of a Service, or without a name all writes of an action. What cannot be replaced can
-// perhaps be created later. To adopt a Service is to update its controller.
+// attempt identifies the write of a Service, or without a name all writes of an action. An adoption is an update of the
+// controller reference. A replacement and a creation are different attempts: once the Service is gone, its creation may
+// be accepted.
 func (w *execution) attempt(action plan.Action, name string) Attempt {
 	if action == plan.Adopt {
 		action = plan.Update
@@ -46,17 +47,17 @@ func (w *execution) attempt(action plan.Action, name string) Attempt {
 }
 
 // startsSlowly reports whether the first write of an action is made alone. In a later turn, the API server has accepted
-// some already, unless all of that kind were refused.
+// some already, unless it refused all of that action.
 func (w *execution) startsSlowly(action plan.Action) bool {
-	_, isRefused := w.Refusals.Get(w.attempt(action, ""))
-	return isRefused || !status.IsWriting(w.ls)
+	_, isActionRefused := w.Refusals.Get(w.attempt(action, ""))
+	return isActionRefused || !status.IsWriting(w.ls)
 }
 
 // due returns the changes of an action that may be tried now: first those that were never refused, then the others,
 // each in random order. Those that have to wait are reported with their last answer.
 func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {
 	fresh, refused := make([]*plan.Change, 0, len(changes)), []*plan.Change(nil)
-	kind, _ := w.Refusals.Get(w.attempt(action, ""))
+	whole, _ := w.Refusals.Get(w.attempt(action, ""))
 	isAnyRefused := !w.Refusals.IsEmpty()
 	reported, waiting := len(w.out.Refused), false
 	for i := range changes {
@@ -65,7 +66,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Chang
 		if isAnyRefused { // Otherwise thousands of look-ups find nothing.
 			last, isRefused = w.Refusals.Get(w.attempt(action, change.Name))
 		}
-		switch left := max(time.Until(last.RetryAt), time.Until(kind.RetryAt)); {
+		switch left := max(time.Until(last.RetryAt), time.Until(whole.RetryAt)); {
 		case left > 0:
 			waiting = true
 			w.retryIn(left)
@@ -77,9 +78,9 @@ func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Chang
 		}
 	}
 	if waiting && reported == len(w.out.Refused) {
-		w.report(kind.Err) // Those that were refused are not wanted any more.
+		w.report(whole.Err) // None of those that wait was refused itself.
 	}
-	if action != plan.Replace { // If a finalizer holds the first, no other is deleted while the cache lags.
+	if action != plan.Replace { // If a finalizer holds the first, a retry must begin with that one again.
 		for _, group := range [][]*plan.Change{fresh, refused} {
 			w.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		}
@@ -94,17 +95,21 @@ func (w *execution) retryIn(left time.Duration) {
 	}
 }
 
-// ended records the outcome of one change, and reports whether the API server accepted it.
+// ended records the outcome of one change, and reports whether it counts as a success.
 func (w *execution) ended(change *plan.Change, stored *corev1.Service, err error) bool {
 	w.writes++
 	var contested error
 	hasEffect := true
 	if err == nil && stored != nil {
-		contested, hasEffect = contestedBy(change, stored)
+		hasEffect, contested = contestedBy(change, stored)
 	}
 	isGone := apierrors.IsNotFound(err) && change.Action == plan.Delete
-	if err = cmp.Or(err, contested); err != nil && !isGone && (contested == nil || !hasEffect) {
+	switch {
+	case err != nil && !isGone:
 		w.failed(change, err)
+		return false
+	case !hasEffect:
+		w.failed(change, contested)
 		return false
 	}
 	w.Refusals.Remove(w.attempt(change.Action, change.Name))
@@ -115,24 +120,24 @@ func (w *execution) ended(change *plan.Change, stored *corev1.Service, err error
 		w.refuse(change, contested)
 	}
 	w.batch.accepted, w.batch.inARow = w.batch.accepted+1, 0
-	if !isGone { // Otherwise the watch lags.
+	if !isGone { // Otherwise the Service had been deleted before, and the cache lags.
 		w.out.Made[change.Action] = append(w.out.Made[change.Action], change.Name)
 	}
 	return true
 }
 
 // contestedBy returns an error if a Service is not stored as it was written, and whether the write has changed anything
-// nevertheless: if not, it is as if it had been refused. What is updated next, after a creation or a replacement, is
-// not contested yet: admission may act on creations only.
-func contestedBy(change *plan.Change, stored *corev1.Service) (err error, hasEffect bool) {
+// nevertheless: if not, it is as if it had been refused. After a creation or a replacement, an update may still correct
+// what differs, because admission may act on creations only: that is not contested yet.
+func contestedBy(change *plan.Change, stored *corev1.Service) (hasEffect bool, err error) {
 	fields, needsReplacement := change.Template.Mismatches(stored, change.Node)
 	switch {
 	case len(fields) == 0, change.Action == plan.Create, change.Action == plan.Replace && !needsReplacement:
-		return nil, true
+		return true, nil
 	case change.Action == plan.Replace:
-		return &plan.ContestedError{Fields: fields}, false
+		return false, &plan.ContestedError{Fields: fields}
 	}
-	return &plan.ContestedError{Fields: fields}, !change.Template.IsUnchanged(change.Current, stored)
+	return !change.Template.IsUnchanged(change.Current, stored), &plan.ContestedError{Fields: fields}
 }
 
 // failed records a write that failed.
@@ -152,7 +157,7 @@ func (w *execution) failed(change *plan.Change, err error) {
 	}
 }
 
-// refuse records a refusal of this sync. The change waits from the end of the batch on.
+// refuse records a refusal of this sync. Its backoff begins when the batch ends.
 func (w *execution) refuse(change *plan.Change, err error) {
 	w.batch.refused = append(w.batch.refused, refusedWrite{w.attempt(change.Action, change.Name), err})
 	w.report(err)
@@ -165,9 +170,9 @@ func (w *execution) report(err error) {
 	}
 }
 
-// conclude ends a batch. The rest follows in the next turn, unless most that were tried were refused and none accepted,
-// until the batch was given up or the time was over. Then those of the rest that were refused before count as refused
-// again. If others were never tried, all writes of the action wait.
+// conclude ends a batch. The rest follows in the next turn, unless nothing was accepted and most failures were refusals
+// when the batch was given up, or when the turn ended without a write of another action. Then those of the rest that
+// were refused before count as refused again. If others were never tried, all writes of the action wait.
 func (w *execution) conclude(ctx context.Context, rest []*plan.Change) {
 	if w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted()); w.out.Stopped != nil {
 		return // Nothing is remembered of what is gone, or of another spec.
@@ -195,7 +200,7 @@ func (w *execution) conclude(ctx context.Context, rest []*plan.Change) {
 	}
 }
 
-// remember makes the refused changes of the batch wait, all from the same moment on, so that one sync tries them again.
+// remember begins the backoff of the batch's refused changes at its end, so that one sync tries most of them again.
 func (w *execution) remember(ctx context.Context) {
 	var errs []error
 	for _, r := range w.batch.refused {

@@ -12,13 +12,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
-// Class says what follows from the error of a write.
+// Class determines how a write that failed is tried again.
 type Class string
 
 const (
-	// Refused: the API server will most likely refuse it again in a moment.
+	// Refused: the same write would most likely fail again in a moment, or hang again.
 	Refused Class = "Refused"
-	// Stale: the cache was behind the API server.
+	// Stale: the cache was behind the API server, or the controller is stopping.
 	Stale Class = "Stale"
 	// Transient: the API server could not be reached, or was busy. That may pass in a moment.
 	Transient Class = "Transient"
@@ -28,7 +28,7 @@ const (
 
 // ClassOf returns the class of the error of a write.
 func ClassOf(err error) Class {
-	_, isAnswered := errors.AsType[*apierrors.StatusError](err)
+	_, isAnswer := errors.AsType[*apierrors.StatusError](err)
 	_, isOurs := errors.AsType[*refusedError](err)
 	switch {
 	case isOurs, isContested(err):
@@ -40,7 +40,7 @@ func ClassOf(err error) Class {
 		return Stale
 	case errors.Is(err, context.DeadlineExceeded):
 		return Refused // A write that hangs must not hold up others repeatedly.
-	case !isAnswered, apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
+	case !isAnswer, apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
 		apierrors.IsServerTimeout(err):
 		return Transient
 	}
@@ -53,7 +53,8 @@ func isContested(err error) bool {
 	return is
 }
 
-// refusedError is a refusal that is not the API server's: what is wanted must not be written, or was not stored so.
+// refusedError is a refusal that is not the API server's: what is wanted must not be written, or it was stored
+// differently.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }

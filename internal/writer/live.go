@@ -16,7 +16,8 @@ import (
 )
 
 // confirm returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
-// error is Stale if the LocalService was changed or deleted. It reads only metadata, which can always be decoded.
+// error is Stale if the LocalService was changed or deleted. It reads only metadata, so that it works even if the spec
+// cannot be decoded.
 func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -35,7 +36,7 @@ func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) e
 // node.
 func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set, error) {
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
-		return nil, nil // Somebody has edited the annotation: no node has such a name.
+		return nil, nil // The annotation was edited: no node has such a name.
 	}
 	nodes := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
@@ -48,7 +49,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }
 
-// isCurrent returns nil while the cache has no other spec of a LocalService.
+// isCurrent returns nil as long as the cache has the spec that a LocalService was planned with.
 func (d *Dependencies) isCurrent(ls *v1alpha1.LocalService) error {
 	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current == nil || !isSameSpec(current, ls) {

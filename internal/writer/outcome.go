@@ -26,9 +26,9 @@ func (w *execution) concludeTurn() {
 		out.Stale = append(out.Stale, reconcile.Stale(errors.New("nothing was made in this turn")))
 	}
 	out.More = false
-	isAnswer := func(err error) bool { return !reconcile.IsStale(err) }
+	isFromAPI := func(err error) bool { return !reconcile.IsStale(err) }
 	if !hasMade && len(out.Stale) > 0 && len(out.Refused)+len(out.Failed) == 0 &&
-		!slices.ContainsFunc(out.Stale, isAnswer) {
+		!slices.ContainsFunc(out.Stale, isFromAPI) {
 		// Live reads have shown that a cache is behind, so that nothing was asked for, and nothing is to be reported.
 		out.Stopped = Err(out, cache.KeyOf(w.ls))
 	}
@@ -45,7 +45,8 @@ func Err(o *plan.Outcome, key types.NamespacedName) error {
 	return nil
 }
 
-// hasFailed reports whether anything has failed in this turn, or before and is not due yet, other than by admission.
+// hasFailed reports whether anything failed in this turn, or was refused before and still waits. Contested writes do
+// not count.
 func hasFailed(o *plan.Outcome) bool {
 	isRefused := func(err error) bool { return !isContested(err) }
 	return len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)

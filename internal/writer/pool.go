@@ -5,13 +5,15 @@ package writer
 import (
 	"fmt"
 	"runtime/debug"
+
+	"k8s.io/klog/v2"
 )
 
 // Pool bounds the writes under way. Every batch may always have one write under way; more than that only while the pool
 // has room. So a batch whose writes hang slows others down, but never stops them.
 type Pool struct{ shared chan struct{} } // holds a token for each write beyond the first of its batch
 
-// NewPool makes a Pool for a number of writes at a time, and one more for each batch.
+// NewPool makes a Pool for a number of writes at a time. Each batch may have one more under way.
 func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
 
 // Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. When all
@@ -81,9 +83,11 @@ func (p *Pool) take() bool {
 	}
 }
 
-// recoverInto turns a panic into an error. One unforeseen object must not stop the work on all others.
+// recoverInto turns a panic into an error, and logs where it was. One unforeseen object must not stop the work on all
+// others.
 func recoverInto(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		*err = fmt.Errorf("panic: %v", r)
+		klog.Background().Error(*err, "A write panicked", "stack", string(debug.Stack()))
 	}
 }

@@ -15,7 +15,8 @@ const (
 	// reconcile.MaxBackoff. It is forgotten when it was not tried again for rememberedFor.
 	minRefusedBackoff = 10 * time.Second
 	rememberedFor     = 3 * reconcile.MaxBackoff
-	maxTimes          = 5 // refusals in a row, until the backoff is the longest
+	// After maxTimes refusals in a row, the backoff is the longest.
+	maxTimes = 5
 	// Beyond maxRemembered refused writes, some are forgotten, and tried again too early.
 	maxRemembered = 10000
 )
@@ -24,8 +25,8 @@ const (
 type Attempt struct {
 	Owner      types.UID
 	Generation int64
-	// Action and Name say which write of the owner it is. Without a Name, it is all of the Action; without both, all
-	// that the owner has.
+	// Action and Name say which write of the owner it is. Without a Name, it is all writes of the Action. The label of
+	// a pod has neither, because the pod has no other write.
 	Action plan.Action
 	Name   string
 }
@@ -47,7 +48,7 @@ type Refusals struct {
 // NewRefusals makes Refusals.
 func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxRemembered)} }
 
-// Add records that an attempt was refused. One that something else contested most likely will be again, so it gets the
+// Add records that an attempt was refused. A contested write will most likely be contested again, so it gets the
 // longest backoff at once.
 func (r *Refusals) Add(attempt Attempt, err error) {
 	last, _ := r.Get(attempt)
@@ -66,7 +67,7 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 	return refusal, isRefused
 }
 
-// IsEmpty reports whether no attempt was refused, as nearly always.
+// IsEmpty reports whether nothing was refused. Usually that is so.
 func (r *Refusals) IsEmpty() bool { return len(r.refusals.Keys()) == 0 }
 
 // RetryAfter returns how long an attempt still has to wait, 0 if it may be made now.

@@ -21,7 +21,7 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 	client, template := w.client(), change.Template
 	successor := template.Service(change.Node)
 	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
-	// The API server checks last whether the name is free, when nothing else is left to refuse.
+	// The API server looks for another object of the name last, after admission and validation.
 	_, err := client.Create(ctx, successor, dryRun)
 	if apierrors.IsAlreadyExists(err) {
 		// It returns what it would store only if the name is free.
@@ -35,7 +35,7 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the Service stays as it is, because its successor would be refused: %w", err)
+		return nil, fmt.Errorf("the Service stays as it is, because a dry run of its successor failed: %w", err)
 	}
 	if err := w.remove(ctx, change.Current); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
@@ -57,8 +57,8 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 	return created, err
 }
 
-// freeName returns a name for a trial: with the same beginning, by which some policies go, and whole, as mutating
-// policies run before the API server generates a name, and an expression that reads it would fail.
+// freeName returns a name for a trial. It keeps the beginning, because policies may match that. It is complete, because
+// mutating policies run before the API server generates a name, and could not read it.
 func freeName(name string) string {
 	const random, longest = 5, 63
 	base := name + "-"
@@ -73,12 +73,12 @@ func (w *execution) delete(ctx context.Context, change *plan.Change) error {
 		return err
 	}
 	if labels != nil && (change.IfNodeGone || change.Template.Wants(change.Node, labels, change.Name)) {
-		return reconcile.Stale(fmt.Errorf("its node %s is there", change.Node))
+		return reconcile.Stale(fmt.Errorf("its node %s exists", change.Node))
 	}
 	return w.remove(ctx, change.Current)
 }
 
-// remove deletes a Service as the plan has seen it: if somebody has changed it since, it may belong to somebody else.
+// remove deletes a Service as the plan has seen it: if it was changed since, it may belong to another object.
 // The steps before may have taken time, so it first checks whether the plan is still wanted.
 func (w *execution) remove(ctx context.Context, current plan.Service) error {
 	if err := w.isWanted(); err != nil {

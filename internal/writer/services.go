@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// Timeout bounds one write. A write that has begun is finished also during a shutdown.
+	// Timeout bounds one change, which may take several requests. A shutdown does not cancel a request that was sent.
 	Timeout = 30 * time.Second
-	// One sync begins writes for minTurn or, as long as nobody waits for its end, for maxTurn. Then it reports, and the
-	// LocalService is planned again in its next turn.
+	// A turn begins writes for minTurn if other work waits for its end, otherwise for maxTurn. Then the sync reports, and
+	// the LocalService is planned again in its next turn. Writes under way are always finished.
 	minTurn, maxTurn = 500 * time.Millisecond, 5 * time.Second
 )
 
@@ -59,13 +59,13 @@ func NewServices(deps Dependencies, concurrency int) *Services {
 }
 
 // actions are the actions of writes, in the order in which they are made. Deletions come first, because they make room
-// in a quota; adoptions need none. Replacements come last, and alone, because they delete what serves.
+// in a quota; adoptions need none. Replacements come last, and alone, because they interrupt traffic.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace}
 
 // Write makes the changes of a plan, one action after the other. Those that have to wait after a refusal are not tried.
 // isAwaited reports whether somebody waits for the end of this turn. When the time is up, nothing more begins, but each
 // batch still says whether there is more to do. If there is anything to write, the LocalService is first read from the
-// API server, because the cache may lag: one command may have deleted it and orphaned its Services.
+// API server, because the cache may lag: kubectl delete --cascade=orphan may just have deleted it.
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	isAwaited func() bool) plan.Outcome {
 	w := &execution{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
@@ -101,7 +101,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	return w.out
 }
 
-// execution makes the changes of one plan. Only write, and what it calls, is called by several goroutines.
+// execution makes the changes of one plan. Only write and its callees run concurrently.
 type execution struct {
 	*Services
 	ls    *v1alpha1.LocalService
@@ -112,7 +112,7 @@ type execution struct {
 	isWanted  func() error
 	isAwaited func() bool
 
-	writes int // that have ended
+	writes int // the number of writes that have ended
 	batch  batch
 	out    plan.Outcome
 }
@@ -121,8 +121,8 @@ func (w *execution) client() typedcorev1.ServiceInterface {
 	return w.Kube.CoreV1().Services(w.ls.Namespace)
 }
 
-// mayBegin reports whether another write of the batch may begin. At least one is made, even if reading the LocalService
-// took long.
+// mayBegin reports whether another write of the batch may begin, and stops the turn if its plan is not wanted any more.
+// Until the first write has ended, time is not up, even if reading the LocalService took long.
 func (w *execution) mayBegin() bool {
 	w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted())
 	taken := time.Since(w.began)
@@ -161,13 +161,13 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	if node := w.Caches.Nodes.Get("", change.Node); node != nil && change.Action == plan.Create {
 		metrics.ObserveSince(metrics.NodeFanout, node.Created(), w.ls.CreationTimestamp.Time)
 	}
-	klog.FromContext(ctx).V(4).Info("Service written", "action", change.Action,
+	klog.FromContext(ctx).V(4).Info("Change made", "action", change.Action,
 		"service", klog.KRef(w.ls.Namespace, change.Name), "node", change.Node)
 	return service, nil
 }
 
-// isOurs returns an error if a Service was stored with another controller: the garbage collector may delete it as often
-// as it is created. One without a controller is adopted later.
+// isOurs returns an error if a Service was stored with another controller: the garbage collector could delete it each
+// time it is created. One without a controller is adopted later.
 func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
 	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
 		return refuse("it was stored with the controller %s %s instead of this LocalService: exempt it from the "+

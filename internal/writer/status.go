@@ -22,15 +22,18 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NumbersInterval is the shortest time between status writes that change only numbers, as while pods become ready.
-const NumbersInterval = time.Second
+const (
+	// NumbersInterval is the shortest time between status writes that change only numbers, as while pods become ready.
+	NumbersInterval = time.Second
+	// turnsInterval is the same while another turn follows.
+	turnsInterval = 5 * time.Second
+)
 
 // Statuses writes the status of LocalServices, and records events for the conditions that have begun to need attention.
 type Statuses struct{ Dependencies }
 
 // Write writes the status of a LocalService, if it differs. If it is too early for that, or the cache has not observed
-// the status that was written last, it returns how long to wait. Between the turns of many, there is no need for a
-// status in each.
+// the status that was written last, it returns how long to wait.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
 	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
@@ -43,7 +46,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
 	interval := NumbersInterval
 	if moreTurns {
-		interval = maxTurn
+		interval = turnsInterval
 	}
 	left := interval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
 	if onlyNumbers && left > 0 {
@@ -67,8 +70,8 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 
 // write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
-	// The resource version protects a successor of the same name, which would begin with conditions that are not its
-	// own, and a LocalService that was changed. An older CustomResourceDefinition would drop fields without a word.
+	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status that
+	// is not its own. An older CustomResourceDefinition would drop fields without a word.
 	object := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID,
 		ResourceVersion: ls.ResourceVersion}, Status: *after}
 	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).UpdateStatus(ctx, object,
@@ -80,7 +83,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
-	case plan.IsUnreadable(ls) && !isUnanswered(err):
+	case plan.IsUnreadable(ls) && !isRequestError(err):
 		return nil // The response has the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
@@ -94,8 +97,8 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	return err
 }
 
-// isUnanswered reports whether the API server refused or did not respond: other errors are about its response.
-func isUnanswered(err error) bool {
+// isRequestError reports whether the request failed. Other errors are about its response.
+func isRequestError(err error) bool {
 	_, isStatus := errors.AsType[*apierrors.StatusError](err)
 	_, isNetwork := errors.AsType[*url.Error](err)
 	return isStatus || isNetwork || errors.Is(err, context.DeadlineExceeded)
