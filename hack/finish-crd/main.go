@@ -1,8 +1,8 @@
 // finish-crd copies a CustomResourceDefinition from its standard input to its standard output, and finishes what the
 // markers in Go comments cannot say: descriptions in one line, because the lines of a Go comment would break those of
 // `kubectl explain` in odd places; the bounds of numbers, and of ports that are numbers or names; that a time is no
-// list; how long the values of a map may be, which the API server must know to bound the cost of rules about them; and
-// that metadata has a name, so that refusals of it can say where it is.
+// list; how long the values of a map may be, which the API server must know to bound the cost of rules about them; that
+// a key without a value has an empty one, as in a Service; and that metadata has a name, so that refusals of it can say where it is.
 package main
 
 import (
@@ -51,6 +51,7 @@ func finish(name string, value any) {
 		}
 		if values, ok := value["additionalProperties"].(map[string]any); ok {
 			values["maxLength"] = content.LabelValueMaxLength
+			values["default"] = "" // Otherwise the API server drops a key without a value: the selector selects more.
 			if name == "annotations" {
 				values["maxLength"] = maxAnnotationLength
 			}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -146,10 +147,9 @@ var portsField = field{
 	},
 	matches: func(want, have *Content) bool {
 		return len(want.Spec.Ports) == len(have.Spec.Ports) &&
-			apiequality.Semantic.DeepEqual(withNodePorts(want.Spec.Ports, have.Spec.Ports),
-				inOrderOf(want.Spec.Ports, have.Spec.Ports))
+			apiequality.Semantic.DeepEqual(withNodePorts(want, have), inOrderOf(want.Spec.Ports, have.Spec.Ports))
 	},
-	set: func(want, have *Content) { have.Spec.Ports = withNodePorts(want.Spec.Ports, have.Spec.Ports) },
+	set: func(want, have *Content) { have.Spec.Ports = withNodePorts(want, have) },
 }
 
 func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
@@ -166,12 +166,16 @@ func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
 	return out
 }
 
-// withNodePorts returns ports with the node ports that a Service has for them: clients know those.
-func withNodePorts(want, have []corev1.ServicePort) []corev1.ServicePort {
-	out := slices.Clone(want)
+// withNodePorts returns the wanted ports with the node ports that a Service has for them, because clients know those.
+// The API server releases none of its own accord when they are not to be allocated any more.
+func withNodePorts(want, have *Content) []corev1.ServicePort {
+	out := slices.Clone(want.Spec.Ports)
+	if !ptr.Deref(want.Spec.AllocateLoadBalancerNodePorts, true) {
+		return out
+	}
 	for i := range out {
-		if j := findPort(have, &out[i]); j >= 0 {
-			out[i].NodePort = have[j].NodePort
+		if j := findPort(have.Spec.Ports, &out[i]); j >= 0 {
+			out[i].NodePort = have.Spec.Ports[j].NodePort
 		}
 	}
 	return out

@@ -179,6 +179,10 @@ func TestEveryFieldDrift(t *testing.T) {
 			s.Spec.Ports[0].TargetPort = intstr.FromString("x")
 		},
 			`{"spec":{"ports":[{"name":"http","nodePort":30000,"port":8080,"protocol":"TCP","targetPort":8080}]}}`},
+		"node ports that are not to be allocated any more": {"load balancer, everything set", func(s *corev1.Service) {
+			s.Spec.AllocateLoadBalancerNodePorts, s.Spec.Ports[0].NodePort = new(true), 30000
+		}, `{"spec":{"allocateLoadBalancerNodePorts":false,"ports":[{"name":"http","port":8080,"protocol":"TCP",` +
+			`"targetPort":8080}]}}`},
 		"type": {"cluster IP", func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort,
 				corev1.ServiceExternalTrafficPolicyCluster, 30000
@@ -258,6 +262,7 @@ func TestEveryFieldOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tmpl := template(t, localService(specs["load balancer, everything set"], func(ls *v1alpha1.LocalService) {
 				ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
+				ls.Spec.AllocateLoadBalancerNodePorts = new(true)
 			}))
 			live := stored(tmpl.Service("node2"))
 			edit(live)

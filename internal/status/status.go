@@ -181,6 +181,9 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 		saysWhy = fmt.Sprintf("kubectl get pods -n %s -l %s -o wide shows the pods, and %s", ls.Namespace, pods,
 			saysWhy)
 	}
+	if hint := plan.SelectorHint(ls); hint != "" {
+		saysWhy += "; " + hint
+	}
 	return ", and none answers: " + saysWhy
 }
 

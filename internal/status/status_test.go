@@ -263,6 +263,23 @@ func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 }
 
 // conflicts returns changes that are impossible because of Services that nothing controls.
+// TestSelectorHint: a label of nodes in the selector is a likely reason why nothing answers.
+func TestSelectorHint(t *testing.T) {
+	for key, want := range map[string]bool{"kubernetes.io/hostname": true, "node-role.kubernetes.io/worker": true,
+		"app.kubernetes.io/name": false, "hostname": false} {
+		ls := with(v1alpha1.LocalServiceStatus{}, 1)
+		ls.Spec.Selector = map[string]string{"app": "demo", key: "x"}
+		for ready, isReported := range []bool{want, false} {
+			status := Of(ls, &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready}, &plan.Outcome{})
+			message := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
+			if got := strings.Contains(message, key+" is a label of nodes, and selector selects pods: choose nodes "+
+				"with nodeSelector"); got != isReported {
+				t.Errorf("%d ready: %s", ready, message)
+			}
+		}
+	}
+}
+
 func byAction(changes ...plan.Change) map[plan.Action][]plan.Change {
 	out := map[plan.Action][]plan.Change{}
 	for _, change := range changes {

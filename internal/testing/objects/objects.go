@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -53,7 +54,8 @@ func Stored(service *corev1.Service) *corev1.Service {
 		spec.ClusterIPs = []string{"10.96.0.7", "fd00::7"}[:len(spec.IPFamilies)]
 	}
 	for i := range spec.Ports {
-		if spec.Type != corev1.ServiceTypeClusterIP && spec.Ports[i].NodePort == 0 {
+		if spec.Type != corev1.ServiceTypeClusterIP && ptr.Deref(spec.AllocateLoadBalancerNodePorts, true) &&
+			spec.Ports[i].NodePort == 0 {
 			spec.Ports[i].NodePort = 30000 + int32(i)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=localservices,singular=localservice,shortName=lsvc,categories=all,scope=Namespaced
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects; with groupBy, groups of them."
-// +kubebuilder:printcolumn:name="Answering",type=string,JSONPath=`.status.ready`,description="Names with at least one ready endpoint, of all names: one for each selected node, or group of them."
+// +kubebuilder:printcolumn:name="Answering",type=string,JSONPath=`.status.ready`,description="Names with a ready pod that has all ports, of all names: one for each selected node, or group of them. Whether a program listens on the number of a port cannot be known."
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the condition Ready is True or False."
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published.",priority=1
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date.",priority=1
@@ -103,7 +103,7 @@ type LocalServiceSpec struct {
 	// +listType=map
 	// +listMapKey=port
 	// +listMapKey=protocol
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=250
 	// +kubebuilder:validation:XValidation:rule="size(self) <= 1 || self.all(p, has(p.name) && size(p.name) > 0)",message="every port needs a name when there is more than one; add name to each"
 	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(q, has(q.name) && q.name == p.name))",message="two ports have the same name; give each its own"
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol; remove one or change its port"
@@ -179,8 +179,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, isCIDR(r) && cidr(r).masked() == cidr(r))",message="loadBalancerSourceRanges must be networks in CIDR form, with no bits set beyond the mask, for example 192.0.2.0/24"
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 
-	// allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer.
-	// The default is true.
+	// allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer:
+	// Services that have some release them. The default is true.
 	// +optional
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
 
@@ -292,6 +292,7 @@ type ServiceMetadata struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k]) + size(k)).sum() <= 50000",message="serviceMetadata.annotations are too large: they may have 50000 characters together"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, self[k].contains('$(')) || self.map(k, size(self[k]) + size(k)).sum() <= 5000 && self.map(k, size(self[k]) - size(self[k].replace('$(', '('))).sum() <= 16",message="serviceMetadata.annotations with variables are too large: they are different for each node, so they may have 5000 characters together, and 16 variables"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].replace('$$(', '').replace('$(NODE_NAME)', '').replace('$(NODE_DNS_LABEL)', '').contains('$('))",message="serviceMetadata.annotations has a value with $( that begins no variable; the variables are $(NODE_NAME) and $(NODE_DNS_LABEL), and $$( stands for $("
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].contains('${NODE_') && !self[k].contains('{{'))",message="serviceMetadata.annotations has a value with ${NODE_ or {{, which nothing replaces; the variables are written $(NODE_NAME) and $(NODE_DNS_LABEL)"
 	// +kubebuilder:validation:XValidation:rule="!('kubectl.kubernetes.io/last-applied-configuration' in self)",message="the annotation kubectl.kubernetes.io/last-applied-configuration belongs to kubectl, and would be that of another object; remove it from serviceMetadata.annotations"
 	// +kubebuilder:validation:XValidation:rule="!('service.beta.kubernetes.io/load-balancer-source-ranges' in self)",message="the annotation service.beta.kubernetes.io/load-balancer-source-ranges is an old form of a field; use loadBalancerSourceRanges"
 	// +kubebuilder:validation:XValidation:rule="!('service.kubernetes.io/topology-mode' in self && 'service.kubernetes.io/topology-aware-hints' in self) || self['service.kubernetes.io/topology-mode'] == self['service.kubernetes.io/topology-aware-hints']",message="the annotations service.kubernetes.io/topology-mode and service.kubernetes.io/topology-aware-hints contradict each other; remove the second one, which is an old name of the first"
@@ -313,7 +314,8 @@ type LocalServiceStatus struct {
 	// +optional
 	Services int32 `json:"services"`
 
-	// readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.
+	// readyNodes is the number of names that answer, of those that nodes counts: a pod is ready and, unless the name is
+	// headless, has all ports. Whether a program listens on the number of a port cannot be known.
 	// +optional
 	ReadyNodes int32 `json:"readyNodes"`
 

@@ -1,0 +1,31 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// SelectorHint says which label in the selector of a LocalService is one of nodes, which pods hardly ever have; "" if
+// none is. It is a hint for one whose names do not answer.
+func SelectorHint(ls *v1alpha1.LocalService) string {
+	for _, key := range slices.Sorted(maps.Keys(ls.Spec.Selector)) {
+		if isOfNodes(key) {
+			return fmt.Sprintf("%s is a label of nodes, and selector selects pods: choose nodes with nodeSelector", key)
+		}
+	}
+	return ""
+}
+
+func isOfNodes(key string) bool {
+	switch key {
+	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable:
+		return true
+	}
+	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node-role.kubernetes.io/")
+}
