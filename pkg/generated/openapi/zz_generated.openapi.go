@@ -392,7 +392,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"allocateLoadBalancerNodePorts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer. The default is true.",
+							Description: "allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer: Services that have some release them. The default is true.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -464,7 +464,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"readyNodes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.",
+							Description: "readyNodes is the number of names that answer, of those that nodes counts: a pod is ready and, unless the name is headless, has all ports. Whether a program listens on the number of a port cannot be known.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",

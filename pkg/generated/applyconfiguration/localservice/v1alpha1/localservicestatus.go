@@ -34,7 +34,8 @@ type LocalServiceStatusApplyConfiguration struct {
 	// services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames
 	// two, one that selects the pods, and one that has the names.
 	Services *int32 `json:"services,omitempty"`
-	// readyNodes is the number of names with at least one ready endpoint, of those that nodes counts.
+	// readyNodes is the number of names that answer, of those that nodes counts: a pod is ready and, unless the name is
+	// headless, has all ports. Whether a program listens on the number of a port cannot be known.
 	ReadyNodes *int32 `json:"readyNodes,omitempty"`
 	// ready shows readyNodes and nodes for people to read, for example 2/3.
 	Ready *string `json:"ready,omitempty"`
