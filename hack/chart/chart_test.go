@@ -88,6 +88,25 @@ func comparable(object runtime.Object) runtime.Object {
 	return object
 }
 
+// TestNotes tests that the notes warn of an image that no registry has, and of no other, and name the plugin.
+func TestNotes(t *testing.T) {
+	forEveryHelm(t, func(t *testing.T, helm string) {
+		for repository, warns := range map[string]bool{
+			"localhost/local-service-controller": true, "registry.example.com/local-service-controller": false,
+		} {
+			values := map[string]any{"image": map[string]any{"repository": repository}}
+			files := must(everyHelm[helm](name, values))
+			notes := files[name+"/templates/NOTES.txt"]
+			if strings.Contains(notes, "cannot be pulled") != warns {
+				t.Errorf("with the image %s, the notes should warn of it: %t\n%s", repository, warns, notes)
+			}
+			if !strings.Contains(notes, "kubectl localservice nodes demo") {
+				t.Errorf("the notes do not name the plugin:\n%s", notes)
+			}
+		}
+	})
+}
+
 // checkLabels checks that everything that selects the pods does.
 func checkLabels(t *testing.T, all objects) {
 	t.Helper()

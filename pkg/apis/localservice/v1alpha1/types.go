@@ -12,7 +12,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=localservices,singular=localservice,shortName=lsvc,categories=all,scope=Namespaced
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Nodes that spec.nodeSelector selects; with groupBy, groups of them."
-// +kubebuilder:printcolumn:name="Answering",type=string,JSONPath=`.status.ready`,description="Names with a ready pod that has all ports, of all names: one for each selected node, or group of them. Whether a program listens on the number of a port cannot be known."
+// +kubebuilder:printcolumn:name="Answering",type=string,JSONPath=`.status.ready`,description="Names that answer, of all names: one for each selected node, or group of them. A name answers if at least one endpoint is ready and, unless it is headless, has all ports. Whether anything listens on a port is not checked."
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the condition Ready is True or False."
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How the names are published.",priority=1
 // +kubebuilder:printcolumn:name="Services",type=integer,JSONPath=`.status.services`,description="Services that are in place and up to date.",priority=1
