@@ -57,7 +57,7 @@ func (g *guard) updateDemands(w Write) {
 	for key, wants := range s.wanted {
 		for _, want := range wants {
 			now[key] += string(want.ls.UID) + " " + formOfSpec(&want.ls.Spec)
-			isEdited[key] = isEdited[key] || g.isExcused() || time.Since(g.edited[keyOf(want.ls)]) < reaction
+			isEdited[key] = isEdited[key] || g.isExcused() || time.Since(g.edited[keyOf(want.ls)]) < g.reaction()
 		}
 	}
 	for key := range now {

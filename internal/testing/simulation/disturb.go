@@ -11,14 +11,16 @@ import (
 // faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is what is
 // concerned.
 var faultActions = map[string]func(ctx context.Context, w *world, s Step){
-	"stall":   func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
-	"lag":     lag,
-	"break":   func(_ context.Context, w *world, s Step) { w.breakWatches(s, false) },
-	"compact": func(_ context.Context, w *world, s Step) { w.breakWatches(s, true) },
-	"fail":    fail,
-	"pause":   pause,
-	"crash":   crashReplica,
-	"restart": restart,
+	"stall":          func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },
+	"lag":            lag,
+	"break":          func(_ context.Context, w *world, s Step) { w.breakWatches(s, false) },
+	"compact":        func(_ context.Context, w *world, s Step) { w.breakWatches(s, true) },
+	"fail":           fail,
+	"pause":          pause,
+	"crash":          crashReplica,
+	"restart":        restart,
+	"distance":       moveAway,
+	"slow-admission": slowDown,
 }
 
 func (w *world) endpoints() []*Endpoint {

@@ -100,7 +100,17 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 			return refusal(r, apierrors.NewBadRequest(err.Error())), nil
 		}
 	}
-	latency := e.latency(request)
+	began := time.Now()
+	response, err := e.send(request)
+	if request.verb != "watch" {
+		e.report(answered{request, time.Since(began), err != nil || response.StatusCode >= http.StatusBadRequest})
+	}
+	return response, err
+}
+
+// send sends a request to the API server, and returns its answer.
+func (e *Endpoint) send(request *request) (*http.Response, error) {
+	r, latency := request.Request, e.latency(request)
 	if err := sleep(r, latency); err != nil {
 		return nil, err
 	}
@@ -108,12 +118,23 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 		if request.verb == "watch" {
 			return e.watch(request)
 		}
-		response := e.serve(request)
+		response, err := e.admitted(request)
+		if err != nil {
+			return nil, err
+		}
 		if err := sleep(r, latency); err != nil {
 			return nil, err
 		}
 		return response, nil
 	})
+}
+
+func (e *Endpoint) report(a answered) {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	for _, observe := range e.server.answers {
+		observe(e.name, a)
+	}
 }
 
 // nameFromBody reads the name of the object to create from the body, so that faults and latencies can depend on it.
@@ -151,7 +172,10 @@ func (e *Endpoint) latency(r *request) time.Duration {
 	what := r.String()
 	n := e.faults.receive(what)
 	const least, spread = 700 * time.Microsecond, 3 * time.Millisecond
-	return least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
+	e.server.mu.Lock()
+	distance := e.server.distanceNow()
+	e.server.mu.Unlock()
+	return distance/2 + least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
 }
 
 // serve carries out a request other than a watch.

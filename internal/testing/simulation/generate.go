@@ -30,13 +30,18 @@ func Random(seed int) *History {
 		if rapid.IntRange(0, 15).Draw(t, "replicas") == 15 {
 			h.Replicas = 2
 		}
-		// In half of the histories, nothing goes wrong between the replicas and the API server.
+		// In half of the histories, nothing goes wrong between the replicas and the API server until the end.
 		isCalm := rapid.Bool().Draw(t, "calm")
-		h.Steps = beginning(d)
+		if rapid.IntRange(0, 7).Draw(t, "distant") == 7 {
+			h.Steps = append(h.Steps, Step{Do: "distance", How: distance(d)})
+		}
+		h.Steps = append(h.Steps, beginning(d)...)
 		for _, steps := range rapid.SliceOfN(step(d, isCalm), fewest, most).Draw(t, "steps") {
 			h.Steps = append(h.Steps, steps...)
 		}
-		if !isCalm {
+		if isCalm {
+			h.Steps = append(h.Steps, rush(d)...)
+		} else {
 			h.Steps = append(h.Steps, ending(d)...)
 		}
 		return h
@@ -54,8 +59,8 @@ func beginning(d *drawing) []Step {
 	return out
 }
 
-// ending returns what one of four histories ends with, so that a wait for a cache that backs off is seen: once all else
-// has settled, nodes come and go while a watch stalls, and a backoff since then would go on for long.
+// ending returns what one of four histories with faults ends with, so that a wait for a cache that backs off is seen:
+// once all else has settled, nodes come and go while a watch stalls, and a backoff since then would go on for long.
 func ending(d *drawing) []Step {
 	if rapid.IntRange(0, 3).Draw(d.T, "end") < 3 {
 		return nil
@@ -65,6 +70,36 @@ func ending(d *drawing) []Step {
 	}
 	return []Step{{After: retryTime, Do: "stall", On: watched(d), For: time.Minute}, change(0), change(time.Second),
 		change(time.Second), {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
+}
+
+// rush returns what half of the histories without faults end with, so that it is seen if one namespace holds up another:
+// once all else has settled, everything in one has to be written while its admission is slow, and then something in the
+// other.
+func rush(d *drawing) []Step {
+	if !rapid.Bool().Draw(d.T, "rush") {
+		return nil
+	}
+	slow, other := "a", "b"
+	if rapid.Bool().Draw(d.T, "swap") {
+		slow, other = other, slow
+	}
+	out := []Step{{Do: "quota", On: "a"}, {Do: "quota", On: "b"}}
+	for _, name := range nodes[:4] {
+		out = append(out, Step{Do: "add-node", On: name})
+	}
+	keys := []string{slow + "/x", slow + "/y", slow + "/x-n0", other + "/x"}
+	for _, key := range keys {
+		out = append(out, Step{Do: "apply", On: key, How: "port-80"})
+	}
+	out = append(out, Step{After: retryTime, Do: "slow-admission", On: slow + ",services",
+		How: d.of("admission", "10s", "10s", "30s", "1m"), For: time.Minute})
+	for _, key := range keys {
+		out = append(out, Step{Do: "edit", On: key, How: "port-81"})
+	}
+	// The first answers have come by then, or the second ones.
+	out[len(out)-1].After = rapid.SampledFrom([]time.Duration{time.Second, 11 * time.Second, 21 * time.Second}).Draw(d.T,
+		"after")
+	return append(out, Step{After: 20 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"})
 }
 
 var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond,
@@ -90,7 +125,7 @@ func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 			out = append(out, s)
 		}
 		if !isCalm && len(out) > 1 {
-			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails}).Draw(t, "late")
+			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails, slows}).Draw(t, "late")
 			out = append([]Step{late(d)}, out...)
 			out[0].After, out[1].After = out[1].After, 0
 		}
@@ -212,7 +247,8 @@ var faulty = []kind{
 	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone",
 		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "sets-rack",
 		"strips-rack", "counts-racks", "", "", ""),
-	do("end-namespace", func(*drawing) string { return "b" }),
+	do("end-namespace", func(*drawing) string { return "b" }), {"slow-admission", slows}, {"slow-admission", slows},
+	{"distance", func(d *drawing) Step { return lasting(d, Step{Do: "distance", How: distance(d)}) }},
 }
 
 func stalls(d *drawing) Step { return lasting(d, Step{Do: "stall", On: watched(d)}) }
@@ -229,6 +265,15 @@ func fails(d *drawing) Step {
 		"update,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
 		"update,endpointslices", "patch,pods", "get,replicasets", "create,services,n1", "create,events", "")
 	return lasting(d, Step{Do: "fail", On: on, How: d.of("outcome", outcomes...)})
+}
+
+// distance is how much longer each request takes.
+func distance(d *drawing) string { return d.of("distance", "5ms", "20ms", "80ms", "300ms") }
+
+// slows makes admission slow. The longest answers come when the client has given up.
+func slows(d *drawing) Step {
+	return lasting(d, Step{Do: "slow-admission", On: d.of("slow", "a,services", "a,services", "a", "b,services", "b"),
+		How: d.of("admission", "1s", "3s", "10s", "10s", "10s,refuses", "30s", "30s,refuses", "1m")})
 }
 
 func crashes(d *drawing) Step {

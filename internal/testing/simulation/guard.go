@@ -12,8 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reaction is how old the state that a write is based on may be: a sync reads, decides, asks and writes.
-const reaction = 3 * time.Second
+// nearReaction is how old the state that a write is based on may be, if the API server is near: a sync reads, decides,
+// asks and writes. Each of some requests takes longer if it is not.
+const (
+	nearReaction   = 3 * time.Second
+	requestsOfSync = 8
+)
 
 // guard checks every write of the controllers when it takes place.
 type guard struct {
@@ -25,6 +29,11 @@ type guard struct {
 	// excused is until when a write may be based on an older state, and slow until when one may take place later.
 	excused, slow time.Time
 	allowed       int // creations and deletions of a name, more than changes ask for
+
+	// distance is the greatest of the history.
+	distance time.Duration
+	// failed is when a request that concerns a namespace last failed, "" for what concerns all.
+	failed map[string]time.Time
 
 	events []time.Time // of the last minute
 	pods   podLabels
@@ -61,11 +70,12 @@ const mostMistaken = 10
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{server: server, story: story, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
-		traces: map[types.NamespacedName]trace{}, seen: map[string]bool{},
+		traces: map[types.NamespacedName]trace{}, failed: map[string]time.Time{}, seen: map[string]bool{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
 	server.ObserveRefusals(g.refused)
 	server.ObserveRequests(g.requested)
+	server.ObserveAnswers(g.answered)
 	return g
 }
 
@@ -153,6 +163,9 @@ func (g *guard) isSlow() bool {
 func (g *guard) look(w Write) {
 	if w.Before == nil && w.Resource != "leases" && w.Resource != "events" && w.Resource != "namespaces" {
 		g.seen[string(w.After.GetUID())], g.seen[strings.TrimPrefix(w.Key.String(), "/")] = true, true
+	}
+	if g.server.admission != nil {
+		g.failed[""] = time.Now() // What is stored otherwise than it was written counts as failed.
 	}
 	if isReplica(w.By) {
 		g.judge(w)

@@ -24,6 +24,7 @@ func (g *guard) judge(w Write) {
 		if w.Verb() != "update" || !g.isSameBut(w, without) {
 			g.fail("more than a status was written", "%s: %s", w.By, &w)
 		}
+		g.checkReported(w)
 	case "pods":
 		g.judgePod(w)
 	case "services":
@@ -75,7 +76,7 @@ func (g *guard) judgeService(w Write) {
 		// Two LocalServices may want one name, for nodes of their own. A Service that is restored may have no owner.
 		ref := metav1.GetControllerOf(w.After)
 		isWanted := d.signature != "" && (ref == nil || strings.Contains(d.signature, string(ref.UID)))
-		if !isWanted && (g.isExcused() || time.Since(g.changed) < reaction) && d.mistaken < mostMistaken {
+		if !isWanted && (g.isExcused() || time.Since(g.changed) < g.reaction()) && d.mistaken < mostMistaken {
 			d.mistaken++
 			d.creates++
 			d.deletes++
@@ -84,7 +85,7 @@ func (g *guard) judgeService(w Write) {
 			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created,
 				d.creates)
 		}
-		if !isWanted && time.Since(g.changed) > reaction && !g.isExcused() && !g.isOfPair(w) {
+		if !isWanted && time.Since(g.changed) > g.reaction() && !g.isExcused() && !g.isOfPair(w) {
 			g.fail("a Service was created that its owner does not want", "%s: %s", w.By, w.Key)
 		}
 	case "delete":
@@ -95,9 +96,9 @@ func (g *guard) judgeService(w Write) {
 		service := w.Before.(*corev1.Service)
 		ref := metav1.GetControllerOf(service)
 		isCurrent := ref != nil && strings.Contains(d.signature, string(ref.UID)+" "+formOfService(service))
-		late := reaction
+		late := g.reaction()
 		if d.isByNode {
-			late = liveness
+			late = liveness + 2*g.farthest()
 		}
 		if service.Annotations[v1alpha1.NodeAnnotationKey] == "" && service.Spec.Selector[rack] != "" {
 			isCurrent = false // Nobody can ask for its node, as somebody has removed the annotation.
@@ -120,7 +121,7 @@ func (g *guard) checkOwner(w Write, service *corev1.Service) {
 	if ref == nil {
 		return
 	}
-	if gone, isGone := g.gone[ref.UID]; w.Before != nil && isGone && time.Since(gone) > reaction && !g.isSlow() &&
+	if gone, isGone := g.gone[ref.UID]; w.Before != nil && isGone && time.Since(gone) > g.reaction() && !g.isSlow() &&
 		metav1.GetControllerOf(w.Before) == nil {
 		g.fail("a Service was adopted for a LocalService that is gone", "%s: %s", w.By, w.Key)
 	}

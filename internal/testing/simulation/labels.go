@@ -145,11 +145,11 @@ func (g *guard) judgePod(w Write) {
 // hasAsked reports whether a replica has just read the controller of a pod, which does not select by the node label; or
 // could not know yet that the pod has this controller.
 func (g *guard) hasAsked(by string, pod *corev1.Pod, owner *metav1.OwnerReference) bool {
-	if passed, has := g.pods.passed[pod.UID]; has && (time.Since(passed) < reaction || g.isExcused()) {
+	if passed, has := g.pods.passed[pod.UID]; has && (time.Since(passed) < g.reaction() || g.isExcused()) {
 		return true
 	}
 	read, has := g.pods.read[by+string(owner.UID)]
-	if !has || time.Since(read) > reaction && !g.isSlow() {
+	if !has || time.Since(read) > g.reaction() && !g.isSlow() {
 		return false
 	}
 	set, isKnown := g.server.owner(pod.Namespace, *owner).(*appsv1.ReplicaSet)

@@ -22,23 +22,27 @@ import (
 // oracle says what is not as it should be, once everything has come to rest.
 type oracle struct {
 	*snapshot
-	found []problem
+	namespace string // that is being checked
+	found     []problem
 }
 
-type problem struct{ kind, what string }
+type problem struct{ namespace, kind, what string }
 
 // problems returns what is wrong now. The lock of the API server must be held.
 func problems(server *APIServer) []problem {
 	o := &oracle{snapshot: newSnapshot(server)}
 	for _, ls := range o.locals {
+		o.namespace = ls.Namespace
 		o.checkLocalService(ls)
 	}
 	for key, service := range o.services {
+		o.namespace = key.Namespace
 		if ls := o.owner(service); ls != nil && !o.mayStay(ls, service) {
 			o.fail("a Service that nobody wants", "%s", key)
 		}
 	}
 	for _, pod := range o.pods {
+		o.namespace = pod.Namespace
 		o.checkPod(pod)
 	}
 	slices.SortFunc(o.found, func(a, b problem) int {
@@ -48,7 +52,7 @@ func problems(server *APIServer) []problem {
 }
 
 func (o *oracle) fail(kind, format string, args ...any) {
-	o.found = append(o.found, problem{kind, fmt.Sprintf(format, args...)})
+	o.found = append(o.found, problem{o.namespace, kind, fmt.Sprintf(format, args...)})
 }
 
 func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {

@@ -55,10 +55,17 @@ type world struct {
 	previous map[string]v1alpha1.LocalServiceSpec // before the last edit, by key
 	pods     int                                  // that were created
 
-	mu      sync.Mutex // of the fields below, which every write updates
-	changed time.Time  // when anybody but a replica last wrote
-	quietAt time.Time  // when the controllers have recovered from all faults but late watches
-	freshAt time.Time  // when they have recovered from those
+	looked int       // how many writes there were when it was last checked that everything is as it should be
+	found  []problem // what was not
+
+	mu      sync.Mutex           // of the fields below, which every write updates
+	changed map[string]time.Time // when anybody but a replica last wrote, by namespace, "" for what has none
+	quietAt time.Time            // when the controllers have recovered from all faults but the following ones
+	freshAt time.Time            // when they have recovered from late watches
+	// slowUntil is when they have recovered from slow admission in a namespace, and tardy is admission that only makes
+	// everything take longer there.
+	slowUntil map[string]time.Time
+	tardy     map[string]slowAdmission
 }
 
 // replica is a running program.
@@ -75,7 +82,8 @@ type replica struct {
 // Play plays a history, and returns what is wrong, nil for nothing. It must be called in a bubble of testing/synctest.
 func Play(ctx context.Context, h *History, program Program) *Failure {
 	w := &world{history: h, server: NewAPIServer(h.Addresses), program: program,
-		previous: map[string]v1alpha1.LocalServiceSpec{}}
+		previous: map[string]v1alpha1.LocalServiceSpec{}, looked: -1, changed: map[string]time.Time{},
+		slowUntil: map[string]time.Time{}, tardy: map[string]slowAdmission{}}
 	w.story = newStory(w.server)
 	w.guard = newGuard(w.server, w.story)
 	if h.Addresses < plenty {
@@ -111,7 +119,7 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 func (w *world) note(write Write) {
 	if !isReplica(write.By) {
 		w.mu.Lock()
-		w.changed = time.Now()
+		w.changed[write.Key.Namespace] = time.Now()
 		w.mu.Unlock()
 	}
 	pod, _ := write.Before.(*corev1.Pod)
@@ -137,21 +145,14 @@ func (w *world) play(ctx context.Context) {
 	w.vanish()
 }
 
-// wait lets time pass. If it is long, and nothing has gone wrong for a while, everything must be as it should be then.
+// wait lets time pass, and looks at what happens meanwhile.
 func (w *world) wait(d time.Duration) {
 	if w.isImpossible() {
 		w.disturb(d, retryTime)
 	}
-	time.Sleep(d)
-	w.server.mu.Lock()
-	var found []problem
-	// Pods may end some time after their cause.
-	if d >= settleTime && time.Now().After(w.quiet()) && w.isIdle() {
-		found = problems(w.server)
-	}
-	w.server.mu.Unlock()
-	for _, p := range found {
-		w.guard.fail("late: "+p.kind, "%s after nothing has gone wrong: %s", d, p.what)
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(min(time.Until(end), lookInterval))
+		w.look()
 	}
 }
 
@@ -199,6 +200,13 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // delay records that watches are late for the time d, or until everything heals. To wait for caches is no failure, so
 // that nothing backs off.
 func (w *world) delay(d time.Duration) {
@@ -209,20 +217,26 @@ func (w *world) delay(d time.Duration) {
 	}
 }
 
-func (w *world) quiet() time.Time {
+// quiet returns when the controllers have recovered from everything that concerns some namespaces.
+func (w *world) quiet(of ...string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.freshAt.After(w.quietAt) {
-		return w.freshAt
+	at := later(w.freshAt, w.quietAt)
+	for _, namespace := range of {
+		at = later(at, w.slowUntil[namespace])
 	}
-	return w.quietAt
+	return at
 }
 
-// isIdle reports whether nobody but replicas has written for a while.
-func (w *world) isIdle() bool {
+// idle returns for how long nobody but replicas has written what concerns some namespaces.
+func (w *world) idle(of ...string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.changed) > reaction
+	at := w.changed[""]
+	for _, namespace := range of {
+		at = later(at, w.changed[namespace])
+	}
+	return time.Since(at)
 }
 
 // step carries out a step.
@@ -256,6 +270,7 @@ func (w *world) heal() {
 	w.calm()
 	w.guard.calm()
 	w.server.Admit(nil)
+	w.speedUp()
 	for _, e := range w.endpoints() {
 		e.Heal()
 	}

@@ -40,8 +40,8 @@ func (g *guard) refused(r Refused) {
 	case apierrors.IsAlreadyExists(r.Err) && isAsMade(r.Stored, last) && isOfSame(r.Sent, r.Stored) &&
 		time.Since(last.at) < time.Minute && since.Before(last.at):
 		g.fail("a Service was created again", "%s: %s, %s after it was created", r.By, r.Key, time.Since(last.at))
-	case apierrors.IsInvalid(r.Err) && last.uid == "" && time.Since(last.at) < oneRequest &&
-		last.at.Sub(since) > 3*oneRequest: // It was deleted for what is asked for now.
+	case apierrors.IsInvalid(r.Err) && last.uid == "" && time.Since(last.at) < g.oneRequest() &&
+		last.at.Sub(since) > 3*g.oneRequest(): // It was deleted for what is asked for now.
 		g.fail("a Service was deleted whose successor is refused", "%s: %s: %v", r.By, r.Key, r.Err)
 	}
 }
@@ -100,7 +100,7 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 		return
 	}
 	edited := time.Since(g.edited[keyOf(ls)])
-	if edited < reaction || g.isExcused() && edited < settling {
+	if edited < g.reaction() || g.isExcused() && edited < settling {
 		return // While a cache lags, a spec may be carried out longer than it lasted.
 	}
 	for _, e := range slice.Endpoints {
@@ -125,4 +125,49 @@ func publishes(slice *discoveryv1.EndpointSlice, address string) bool {
 	return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 		return slices.Contains(e.Addresses, address)
 	})
+}
+
+// moveAway records how far away the API server is.
+func (g *guard) moveAway(distance time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.distance = max(g.distance, distance)
+}
+
+func (g *guard) farthest() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.distance
+}
+
+// reaction returns how old the state that a write is based on may be.
+func (g *guard) reaction() time.Duration { return nearReaction + requestsOfSync*g.farthest() }
+
+func (g *guard) oneRequest() time.Duration { return oneRequest + g.farthest() }
+
+// answered is called for every request of a replica that has ended.
+func (g *guard) answered(by string, a answered) {
+	isRead := a.verb == "get" || a.verb == "list" // A late request may still change the rest of a.
+	if !isRead && a.table.name != "leases" && a.took > patience {
+		g.fail("a write that hangs is not given up", "%s: %s: after %s", by, a.request, a.took)
+	}
+	if a.failed {
+		g.failed[a.key.Namespace] = time.Now()
+	}
+}
+
+// remembered is how long a refusal may be reported after the last one.
+const remembered = 6 * time.Minute
+
+// checkReported checks that no status begins to say that a write failed if none did.
+func (g *guard) checkReported(w Write) {
+	failed := later(g.failed[""], g.failed[w.Key.Namespace])
+	isReported := func(o Object) bool {
+		ls, is := o.(*v1alpha1.LocalService)
+		return is && slices.ContainsFunc(ls.Status.Conditions,
+			func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonWriteFailed })
+	}
+	if isReported(w.After) && !isReported(w.Before) && time.Since(failed) > remembered {
+		g.fail("a failure was reported that there was not", "%s: %s", w.By, &w)
+	}
 }

@@ -10,10 +10,11 @@ import (
 func (w *world) settle() {
 	var found []problem
 	looked, healed := -1, time.Now()
-	deadline := w.quiet().Add(w.quiet().Sub(healed))
-	for ; time.Now().Before(deadline) || !w.isIdle(); time.Sleep(2 * time.Second) {
+	quiet := func() time.Time { return w.quiet(namespaces...) }
+	deadline := quiet().Add(quiet().Sub(healed))
+	for ; time.Now().Before(deadline) || w.idle(namespaces...) < w.guard.reaction(); time.Sleep(2 * time.Second) {
 		w.server.mu.Lock()
-		if written := w.server.written; written != looked && time.Now().After(w.quiet().Add(-retryTime)) {
+		if written := w.server.written; written != looked && time.Now().After(quiet().Add(-retryTime)) {
 			looked = written
 			found = problems(w.server)
 		}
@@ -28,7 +29,7 @@ func (w *world) settle() {
 	for _, p := range found {
 		w.guard.fail("never: "+p.kind, "%s", p.what)
 	}
-	if left := max(time.Until(w.quiet()), time.Until(healed.Add(retryTime))); left > 0 {
+	if left := max(time.Until(quiet()), time.Until(healed.Add(retryTime))); left > 0 {
 		time.Sleep(left) // What was refused is tried again.
 	}
 }

@@ -69,10 +69,10 @@ func (g *guard) checkKept(w Write, d *demand) {
 	if ls == nil || g.isExcused() {
 		return
 	}
-	if s.isInvalid(ls) && time.Since(g.edited[keyOf(ls)]) > reaction {
+	if s.isInvalid(ls) && time.Since(g.edited[keyOf(ls)]) > g.reaction() {
 		g.fail("a Service was written for an invalid spec", "%s: %s", w.By, &w)
 	}
-	isSettled := !d.stays.IsZero() && time.Since(d.stays) > reaction && time.Since(d.touched) > reaction
+	isSettled := !d.stays.IsZero() && time.Since(d.stays) > g.reaction() && time.Since(d.touched) > g.reaction()
 	isLast := strings.Contains(d.form, string(ls.UID)+" "+formOfService(service.(*corev1.Service)))
 	if w.After == nil && d.signature == "" && isSettled && isLast {
 		g.fail("a Service was deleted that is kept", "%s: %s", w.By, w.Key)

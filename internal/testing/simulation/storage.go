@@ -38,10 +38,16 @@ type APIServer struct {
 	addresses *pool
 	nodePorts *pool
 	admission Admission
-	isLenient bool // stores what the CustomResourceDefinition refuses, and an older one accepted
+	isLenient bool                     // stores what the CustomResourceDefinition refuses, and an older one accepted
+	slow      map[string]slowAdmission // by namespace
+	// distance is how much longer each request takes, until distantUntil or, if that is zero, without an end.
+	distance     time.Duration
+	distantUntil time.Time
+
 	observers []func(Write)
 	refusals  []func(Refused)
 	requests  []func(by string, r *request)
+	answers   []func(by string, a answered)
 	changed   chan struct{} // closed at the next write that concerns the cluster's own controllers
 }
 
@@ -80,6 +86,14 @@ type Refused struct {
 	Err                error
 }
 
+// answered is a request that has ended for the replica.
+type answered struct {
+	*request
+	took time.Duration
+	// failed is whether it has not had the effect that it asked for, or the replica does not know that.
+	failed bool
+}
+
 // Verb returns what the write did.
 func (w *Write) Verb() string {
 	switch {
@@ -94,7 +108,8 @@ func (w *Write) Verb() string {
 // NewAPIServer returns an empty API server. addresses is the number of cluster IPs, and of node ports.
 func NewAPIServer(addresses int) *APIServer {
 	s := &APIServer{version: 1, tables: map[string]*table{}, byType: map[reflect.Type]*table{},
-		changed: make(chan struct{}), addresses: newPool(addresses), nodePorts: newPool(addresses)}
+		changed: make(chan struct{}), addresses: newPool(addresses), nodePorts: newPool(addresses),
+		slow: map[string]slowAdmission{}}
 	for i := range resources {
 		t := &table{definition: &resources[i], objects: map[types.NamespacedName]*entry{}, changed: make(chan struct{})}
 		s.tables[t.name], s.byType[reflect.TypeOf(t.newObject())] = t, t
@@ -123,6 +138,12 @@ func (s *APIServer) ObserveRefusals(observer func(Refused)) {
 // because of a fault are not.
 func (s *APIServer) ObserveRequests(observer func(by string, r *request)) {
 	s.requests = append(s.requests, observer)
+}
+
+// ObserveAnswers calls observer after each request of a replica but a watch, whether it was answered or given up, as
+// Observe does.
+func (s *APIServer) ObserveAnswers(observer func(by string, a answered)) {
+	s.answers = append(s.answers, observer)
 }
 
 // Get returns a copy of an object, nil if there is none.

@@ -275,7 +275,7 @@ func (s *stream) fill() time.Duration {
 	}
 	for s.position < len(s.view.log) && len(s.buffer) == 0 {
 		c := &s.view.log[s.position]
-		if left := c.at.Add(s.view.lag).Sub(now); left > 0 {
+		if left := c.at.Add(s.view.lag + s.endpoint.server.distanceNow()).Sub(now); left > 0 {
 			return min(ends, left)
 		}
 		s.position++
