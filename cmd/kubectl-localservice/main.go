@@ -53,7 +53,7 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.completionCommand(), &cobra.Command{
+	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand(), p.completionCommand(), &cobra.Command{
 		Use:               "version",
 		Short:             "Print the version of this plugin",
 		Args:              exactArgs(0),
