@@ -60,7 +60,7 @@ for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
     } | sort -u)
 done
 CGO_ENABLED=0 go build -o "$tmp/plugin" ./cmd/kubectl-localservice
-for command in nodes view url; do "$tmp/plugin" "$command" -h; done >"$tmp/plugin.txt"
+for command in nodes view url create; do "$tmp/plugin" "$command" -h; done >"$tmp/plugin.txt"
 for document in docs/plugin.md docs/view.md; do
     while IFS= read -r flag; do
         grep -q -- "--$flag\b" "$tmp/plugin.txt" || complain "$document: there is no flag --$flag"

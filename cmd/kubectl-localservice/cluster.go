@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
@@ -20,7 +19,6 @@ type cluster struct {
 	namespace     string
 	kube          kubernetes.Interface
 	localServices clientset.Interface
-	metadata      metadata.Interface // For nodes, of which metadata is a small part.
 	// forward forwards a local port to a port of a pod, until ctx is done, and returns the local address. Tests replace
 	// it.
 	forward func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
@@ -39,11 +37,10 @@ func (p *plugin) newCluster() (*cluster, error) {
 	}
 	config.QPS = -1
 	localServices, err1 := clientset.NewForConfig(config)
-	meta, err2 := metadata.NewForConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	kube, err3 := kubernetes.NewForConfig(config)
-	return &cluster{namespace, kube, localServices, meta, newForward(config, kube)}, errors.Join(err1, err2, err3)
+	kube, err2 := kubernetes.NewForConfig(config)
+	return &cluster{namespace, kube, localServices, newForward(config, kube)}, errors.Join(err1, err2)
 }
 
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {

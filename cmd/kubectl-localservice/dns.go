@@ -17,6 +17,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -37,34 +38,54 @@ const (
 // knownName is a name that every cluster has, without the cluster's domain.
 const knownName = "kubernetes.default.svc."
 
-// withDNS returns the list with the answers of the cluster's DNS for its names.
-func (c *cluster) withDNS(ctx context.Context, list *diagnose.NodeList, flags *nodesFlags) (*diagnose.NodeList, error) {
+// withDNS returns the lists with the answers of the cluster's DNS for their names, and a warning about all names. If no
+// pod of DNS is ready, no name has an answer.
+func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) ([]*diagnose.NodeList,
+	string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	server, address, err := c.connectDNS(ctx, flags.dnsService)
 	if err != nil {
-		return nil, fmt.Errorf("ask the cluster's DNS: %w", err)
+		return nil, "", fmt.Errorf("--dns: %w", err)
 	}
 	known := knownName + flags.clusterDomain
 	names := []string{known}
-	for i := range list.Items {
-		if name := list.Items[i].DNSName; name != "" {
-			names = append(names, name)
+	for _, list := range lists {
+		for i := range list.Items {
+			if name := list.Items[i].DNSName; name != "" {
+				names = append(names, name)
+			}
 		}
 	}
-	replies := askDNS(ctx, address, names)
+	replies := map[string]diagnose.DNSReply{}
+	if address == "" {
+		server.Message = fmt.Sprintf("DNS is down: %s has no ready pod. Look: kubectl get pods -n %s", server.Name(),
+			server.Namespace())
+		for _, name := range names {
+			replies[name] = diagnose.DNSReply{Failure: "no pod of it is ready"}
+		}
+	} else {
+		replies = askDNS(ctx, address, names)
+	}
 	if !slices.ContainsFunc(names, func(name string) bool {
 		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
 	}) {
-		return nil, fmt.Errorf("the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it says "+
-			"%s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in any "+
-			"pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod, known,
-			replies[known].Code, flags.clusterDomain)
+		return nil, "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s "+
+			"(it says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
+			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
+			known, replies[known].Code, flags.clusterDomain)
 	}
-	return diagnose.WithDNS(list, server, replies), nil
+	warning := server.Message
+	out := make([]*diagnose.NodeList, len(lists))
+	for i, list := range lists {
+		out[i] = diagnose.WithDNS(list, server, replies)
+		warning = cmp.Or(warning, out[i].DNS.Message)
+	}
+	return out, warning, nil
 }
 
-// connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it.
+// connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it; "" if no
+// pod is ready.
 func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, address string,
 	err error) {
 	namespace, name, found := strings.Cut(service, "/")
@@ -74,17 +95,20 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	list, err := c.kube.DiscoveryV1().EndpointSlices(namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
 	if err != nil {
-		return server, "", fmt.Errorf("find the pods of Service %s: %w", service, err)
+		return server, "", needs("list endpointslices", namespace, err)
 	}
-	podName, port := dnsPod(list.Items)
-	if podName == "" {
-		return server, "", fmt.Errorf("there is no Service %s with a ready pod and TCP port %d: name the Service of "+
-			"your cluster's DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a "+
-			"name from a pod instead", service, dnsPort)
+	podName, port, hasReady := dnsPod(list.Items)
+	switch {
+	case len(list.Items) > 0 && !hasReady:
+		return diagnose.DNSServer{Service: service}, "", nil
+	case podName == "":
+		return server, "", fmt.Errorf("there is no Service %s with TCP port %d: name the Service of your cluster's DNS "+
+			"by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead",
+			service, dnsPort)
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err != nil {
-		return server, "", fmt.Errorf("find out which DNS server runs in pod %s/%s: %w", namespace, podName, err)
+		return server, "", needs("get pods", namespace, err)
 	}
 	var images []string
 	for i := range pod.Spec.Containers {
@@ -99,7 +123,15 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	return server, address, err
 }
 
-// explainForward adds to an error that a permission is missing, if so. The type of the error does not show it.
+// needs says which permission --dns needs, if that is why a request failed.
+func needs(what, namespace string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return fmt.Errorf("%s in namespace %s: %w", what, namespace, err)
+	}
+	return fmt.Errorf("forbidden, you need %q in namespace %s: ask for it, or leave out --dns", what, namespace)
+}
+
+// explainForward says that a permission is missing, if so. The type of the error does not show it.
 func (c *cluster) explainForward(ctx context.Context, namespace string, err error) error {
 	review, reviewErr := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -108,12 +140,12 @@ func (c *cluster) explainForward(ctx context.Context, namespace string, err erro
 	if reviewErr != nil || review.Status.Allowed {
 		return err
 	}
-	return fmt.Errorf("you lack the permission to create pods/portforward in namespace %s: ask for it, and check with "+
-		"`kubectl auth can-i create pods/portforward -n %s`: %w", namespace, namespace, err)
+	return needs("create pods/portforward", namespace, apierrors.NewForbidden(corev1.Resource("pods"), "", err))
 }
 
-// dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none.
-func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32) {
+// dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none. hasReady is whether any pod is
+// ready.
+func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32, hasReady bool) {
 	for i := range endpointSlices {
 		for _, p := range endpointSlices[i].Ports {
 			// Not a port for metrics. The number is the pod's, so if it is not 53, the name decides.
@@ -123,12 +155,16 @@ func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32)
 			}
 		}
 		for _, e := range endpointSlices[i].Endpoints {
-			if port != 0 && ptr.Deref(e.Conditions.Ready, true) && e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-				return e.TargetRef.Name, port
+			if !ptr.Deref(e.Conditions.Ready, true) || e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
+				continue
 			}
+			if port != 0 {
+				return e.TargetRef.Name, port, true
+			}
+			hasReady = true
 		}
 	}
-	return "", 0
+	return "", 0, hasReady
 }
 
 // askDNS asks a server for the addresses of names, many at a time.

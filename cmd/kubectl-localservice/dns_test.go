@@ -112,20 +112,38 @@ func TestDNS(t *testing.T) {
 		"{range .items[*]}{.node} {.dns.result} {.dns.addresses} {.dns.message};{end}"
 	const want = `kube-system/kube-dns kube-system/dns-1 false;n1 Answers ["10.96.0.1","fd00::1"] ;n2 Empty [] ;` +
 		`n3 OtherNode ["10.96.0.1"] DNS answers with addresses of another node: 10.96.0.1 of n1;n4 Empty [] ;` +
-		`n5 NoAnswer [] no answer from DNS: the server says SERVFAIL;`
+		`n5 NoAnswer [] no answer from DNS, the server says SERVFAIL;`
 	if code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", query); code != 0 || stdout != want || stderr != "" {
 		t.Errorf("%d: got:\n%s\n%s\nwant:\n%s", code, stdout, stderr, want)
 	}
 	const table = `
-NODE   SERVICE   DNS-NAME                            ENDPOINTS   DNS         REASON
-n1     demo-n1   demo-n1.default.svc.cluster.local   2/2         Answers     
-n2     demo-n2   demo-n2.default.svc.cluster.local   0/1         Empty       not ready: c (CrashLoopBackOff)
-n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         OtherNode   no pod with app=demo here; ` +
-		`DNS answers with addresses of another node: 10.96.0.1 of n1
+NODE   SERVICE   ENDPOINTS   DNS         REASON
+n1     demo-n1   2/2         Answers     
+n2     demo-n2   0/1         Empty       c: exit code 1, 5 restarts
+n3     demo-n3   0/0         OtherNode   NoPods
+n4     demo-n4   0/0         Empty       the Service is missing; Services are being written
+n5     demo-n5   0/0         NoAnswer    NameConflict
 `
-	_, stdout, _ := f.run(t, "nodes", "demo", "--dns")
-	if lines := strings.SplitAfter(stdout, "\n"); len(lines) != 7 || "\n"+strings.Join(lines[:4], "") != table {
-		t.Errorf("got:\n%s\nwant:%s", stdout, table)
+	_, stdout, stderr := f.run(t, "nodes", "demo", "--dns")
+	const below = "n3: no pod with app=demo here; DNS answers with addresses of another node: 10.96.0.1 of n1\n"
+	if "\n"+stdout != table || !strings.HasPrefix(stderr, below) {
+		t.Errorf("got:\n%s\nwant:%s\nbelow the table:\n%s", stdout, table, stderr)
+	}
+}
+
+// TestDNSDown: while no pod of the DNS server is ready, the table is there, and says so.
+func TestDNSDown(t *testing.T) {
+	f := newFixture(t)
+	down := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false))
+	down.Namespace, down.Ports = "kube-system", nil
+	if err := f.kube.Tracker().Add(down); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", "--no-headers")
+	const first = "n1    demo-n1   2/2   NoAnswer   no answer from DNS, no pod of it is ready\n"
+	const warning = "warning: DNS is down: kube-dns has no ready pod. Look: kubectl get pods -n kube-system\n"
+	if code != 0 || !strings.HasPrefix(stdout, first) || !strings.HasPrefix(stderr, warning) {
+		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
 	}
 }
 
@@ -198,7 +216,7 @@ func TestNoDNS(t *testing.T) {
 }
 
 func TestDNSErrors(t *testing.T) {
-	const noService = "there is no Service kube-system/kube-dns with a ready pod and TCP port 53…--dns-service"
+	const noService = "there is no Service kube-system/kube-dns with TCP port 53…--dns-service"
 	breaks := func(allowed bool) func(*fixture) {
 		return func(f *fixture) {
 			f.forward = func(context.Context, string, string, int32) (string, error) { return "", errors.New("broken") }
@@ -215,13 +233,13 @@ func TestDNSErrors(t *testing.T) {
 	}{
 		"watch":       {"--watch", "leave out either --dns or --watch", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
-		"no Service": {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns with a ready pod",
+		"no Service": {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns",
 			nil},
-		"no pod": {"", noService, func(f *fixture) {
+		"neither": {"", noService, func(f *fixture) {
 			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
 				"kube-dns-abcde")
 		}},
-		"no permission to read": {"", "you lack a permission…find the pods of Service kube-system/kube-dns",
+		"no permission to read": {"", `error: --dns: forbidden, you need "list endpointslices" in namespace kube-system: ask`,
 			func(f *fixture) {
 				f.kube.PrependReactor("list", "endpointslices", func(a clienttesting.Action) (bool,
 					runtime.Object, error) {
@@ -229,10 +247,9 @@ func TestDNSErrors(t *testing.T) {
 				})
 			}},
 		"no permission to forward": {"",
-			"lack the permission to create pods/portforward in namespace kube-system…can-i " +
-				"create pods/portforward -n kube-system`: forward a port to pod kube-system/dns-1: broken",
+			`error: --dns: forbidden, you need "create pods/portforward" in namespace kube-system: ask for it`,
 			breaks(false)},
-		"no way to the pod": {"", "error: ask the cluster's DNS: forward a port to pod kube-system/dns-1: broken",
+		"no way to the pod": {"", "error: --dns: forward a port to pod kube-system/dns-1: broken",
 			breaks(true)},
 		"another domain": {"--cluster-domain example.org", "nor for kubernetes.default.svc.example.org " +
 			"(it says REFUSED)…set --cluster-domain", nil},

@@ -13,11 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -29,24 +26,17 @@ import (
 type fixture struct {
 	kube          *kubefake.Clientset
 	localServices *fake.Clientset
-	metadata      *metadatafake.FakeMetadataClient
 	forward       func(ctx context.Context, namespace, pod string, port int32) (string, error)
 }
 
 func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	t.Helper()
-	var nodes []runtime.Object
 	for i := range 6 {
-		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-		node.Name = fmt.Sprintf("n%d", i+1)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i+1)}}
 		if i < 5 {
 			node.Labels = map[string]string{"disk": "ssd", "zone": zones[i]}
 		}
-		nodes = append(nodes, node)
-	}
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
+		more = append(more, node)
 	}
 	f := &fixture{
 		kube: kubefake.NewClientset(append([]runtime.Object{
@@ -58,15 +48,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 		}, more...)...),
 		localServices: fake.NewClientset(localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80},
 			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
-		metadata: metadatafake.NewSimpleMetadataClient(scheme, nodes...),
 	}
-	// The fake client does not support field selectors. No node is cordoned.
-	f.metadata.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return !action.(clienttesting.ListAction).GetListRestrictions().Fields.Empty(), &metav1.List{}, nil
-	})
-	f.metadata.PrependWatchReactor("nodes", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		return !action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.Empty(), watch.NewFake(), nil
-	})
 	return f
 }
 
@@ -117,7 +99,8 @@ func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.Endpo
 	s := &discoveryv1.EndpointSlice{ObjectMeta: meta(service + "-abcde"), Endpoints: endpoints,
 		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))},
 			{Name: new("https"), Port: new(int32(8443))}}}
-	s.Labels = map[string]string{"owner": "demo", discoveryv1.LabelServiceName: service}
+	s.Labels = map[string]string{"owner": "demo", discoveryv1.LabelServiceName: service,
+		discoveryv1.LabelManagedBy: plan.KubernetesSliceManager}
 	return s
 }
 
@@ -126,15 +109,21 @@ func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
 		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
 }
 
+// podAddresses are the addresses of pods, by name.
+var podAddresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3", "d": "10.0.0.4"}
+
 func pod(name, node string, ready bool) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: node}}
 	p.Labels = map[string]string{"app": "demo", "vm/rack": node}
 	p.Status.Phase = corev1.PodRunning
+	p.Status.PodIPs = []corev1.PodIP{{IP: podAddresses[name]}}
 	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 	if !ready {
 		condition.Status = corev1.ConditionFalse
 		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: waiting}}
+		last := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: waiting, LastTerminationState: last,
+			RestartCount: 5}}
 	}
 	p.Status.Conditions = []corev1.PodCondition{condition}
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager",
@@ -160,7 +149,7 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 }
 
 func (f *fixture) cluster(namespace string) *cluster {
-	return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices, metadata: f.metadata,
+	return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices,
 		forward: f.forward}
 }
 
@@ -172,7 +161,7 @@ func (f *fixture) wantOutput(t *testing.T, besideTables string, outputs map[stri
 		t.Run(args, func(t *testing.T) {
 			code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
 			wantErr := ""
-			if strings.HasPrefix(args, "nodes") && strings.Contains(stdout, ".svc.") {
+			if strings.Contains(stdout, "   c: exit code 1") {
 				wantErr = besideTables
 			}
 			if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {

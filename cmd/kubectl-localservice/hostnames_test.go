@@ -64,22 +64,21 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 }
 
 func TestHostnamesOutput(t *testing.T) {
-	const unpublished = "the name is not published yet: the controller says HostnamesNotPermitted: mode Hostnames " +
-		"needs the permission to write EndpointSlices"
+	const unpublished = "the name is not published; mode Hostnames needs the permission to write EndpointSlices"
 	const unlabelled = "the node has no label zone, so that it has no name"
 	for groupBy, outputs := range map[string]map[string]string{
 		"": {
 			"nodes demo": `
-NODE   NAME      DNS-NAME                            ENDPOINTS   REASON
-n1     n1.demo   n1.demo.default.svc.cluster.local   2/2         
-n2     n2.demo   n2.demo.default.svc.cluster.local   0/1         not ready: c (CrashLoopBackOff)
-n3     n3.demo   n3.demo.default.svc.cluster.local   0/0         no pod with app=demo here
-n4     n4.demo   n4.demo.default.svc.cluster.local   0/0         ` + unpublished + `
-n5     n5.demo   n5.demo.default.svc.cluster.local   0/0         no pod with app=demo here
+NODE   NAME      ENDPOINTS   REASON
+n1     n1.demo   2/2         
+n2     n2.demo   0/1         c: exit code 1, 5 restarts
+n3     n3.demo   0/0         no pod with app=demo here
+n4     n4.demo   0/0         ` + unpublished + `
+n5     n5.demo   0/0         no pod with app=demo here
 `,
 			"nodes demo -o wide --no-headers": `
 n1    n1.demo   n1.demo.default.svc.cluster.local   2/2   a,b      10.0.0.1,10.0.0.2   
-n2    n2.demo   n2.demo.default.svc.cluster.local   0/1   c        <none>              not ready: c (CrashLoopBackOff)
+n2    n2.demo   n2.demo.default.svc.cluster.local   0/1   c        <none>              c: exit code 1, 5 restarts
 n3    n3.demo   n3.demo.default.svc.cluster.local   0/0   <none>   <none>              no pod with app=demo here
 n4    n4.demo   n4.demo.default.svc.cluster.local   0/0   d        <none>              ` + unpublished + `
 n5    n5.demo   n5.demo.default.svc.cluster.local   0/0   <none>   <none>              no pod with app=demo here
@@ -91,30 +90,30 @@ n5    n5.demo   n5.demo.default.svc.cluster.local   0/0   <none>   <none>       
 		},
 		"zone": {
 			"nodes demo": `
-NODE   NAME                   DNS-NAME                                         ENDPOINTS   REASON
-EU.b   eu-b-5p6vttgaff.demo   eu-b-5p6vttgaff.demo.default.svc.cluster.local   0/0         no pod with app=demo here
-eu-a   eu-a.demo              eu-a.demo.default.svc.cluster.local              2/3         not ready: c (CrashLoopBackOff)
-eu-c   eu-c.demo              eu-c.demo.default.svc.cluster.local              0/0         ` + unpublished + `
-n5     <none>                 <none>                                           0/0         ` + unlabelled + `
+NODE   NAME                   ENDPOINTS   REASON
+EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
+eu-a   eu-a.demo              2/3         c: exit code 1, 5 restarts
+eu-c   eu-c.demo              0/0         NameOutdated
+n5     <none>                 0/0         ` + unlabelled + `
 `,
 			"__complete url demo ": "\nEU.b\neu-a\neu-c\n:4\n",
 			"url demo EU.b":        "\nhttp://eu-b-5p6vttgaff.demo.default.svc.cluster.local:8080\n",
 		},
 	} {
+		below := map[string]string{"zone": "eu-c: " + unpublished + "\n"}[groupBy]
 		summary := fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
 			"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
-		newHostnamesFixture(t, groupBy).wantOutput(t, summary, outputs)
+		newHostnamesFixture(t, groupBy).wantOutput(t, below+summary, outputs)
 	}
 }
 
 func TestHostnamesWithoutPermission(t *testing.T) {
 	for groupBy, want := range map[string]string{"": "n1:n1 n2:n2 ", "zone": "eu-a:eu-a "} {
 		f := newHostnamesFixture(t, groupBy)
-		fail(&f.metadata.Fake, "nodes", forbidden)
+		fail(&f.kube.Fake, "nodes", forbidden)
 		code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
 		if code != 0 || stdout != want ||
-			stderr != "warning: you may not list nodes, so that nodes of which no name is "+
-				"published are not shown\n" {
+			stderr != "warning: you may not list nodes, so that nodes without a name are not shown\n" {
 			t.Errorf("%d, %q, %q; want %q", code, stdout, stderr, want)
 		}
 	}
@@ -136,7 +135,6 @@ func TestHostnamesErrors(t *testing.T) {
 		"demo"); err != nil {
 		t.Fatal(err)
 	}
-	const missing = "no name for a node n1: Service demo, which publishes the names: no such Service: the controller " +
-		"says " + v1alpha1.ReasonHostnamesNotPermitted
+	const missing = "no name for a node n1: Service demo, which publishes the names, is missing; mode Hostnames"
 	f.wantError(t, missing, "url", "demo", "n1")
 }

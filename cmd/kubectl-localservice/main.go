@@ -53,7 +53,7 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.completionCommand(), &cobra.Command{
+	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand(), p.completionCommand(), &cobra.Command{
 		Use:               "version",
 		Short:             "Print the version of this plugin",
 		Args:              exactArgs(0),
@@ -100,12 +100,12 @@ func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nUsage: %s\nSee '%s -h' for help and examples", err, cmd.UseLine(), cmd.CommandPath())
 }
 
-// explained adds what to do to an error that any request may return.
+// explained says what to do about an error that any request may return.
 func explained(err error) error {
 	_, unreachable := errors.AsType[*url.Error](err)
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("you lack a permission: ask for it, and check with `kubectl auth can-i`: %w", err)
+		return errors.New(whyForbidden(err))
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server does not accept your credentials: log in again, or check `kubectl config "+
 			"view --minify`: %w", err)
@@ -114,4 +114,14 @@ func explained(err error) error {
 			"names a file with its address: %w", err)
 	}
 	return err
+}
+
+// whyForbidden says which permission is missing: the API server names user, verb and resource at the end.
+func whyForbidden(err error) string {
+	const ask = "ask for the permission, and check with `kubectl auth can-i`"
+	message := err.Error()
+	if user := strings.Index(message, `User "`); user >= 0 && strings.Contains(message[user:], " cannot ") {
+		return "forbidden, " + ask + ": " + message[user:]
+	}
+	return ask + ": " + message
 }

@@ -3,49 +3,106 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// longMessage is the length in bytes up to which a text that several rows share is repeated in each of them.
-const longMessage = 60
+const (
+	// lineLength is how long a line of the table may be.
+	lineLength = 120
+	// reasonLength is what the column REASON needs for a word.
+	reasonLength = len(diagnose.EndpointsNotPublished)
+	// longMessage is the length in bytes up to which a text that several rows share is repeated in each of them.
+	longMessage = 60
+	// rowsInLine is how many rows a line below the table names before it only counts.
+	rowsInLine = 3
+)
 
-// reasonColumn returns the texts of the column REASON, by item, and the lines below the table: each long text that
-// several items share, once. Rows that share a message show its reason; those that share its end, its beginning.
-func reasonColumn(items []diagnose.Node) (texts, below []string) {
+// row is a line of the table: an item, and the LocalService that it is of.
+type row struct {
+	list *diagnose.NodeList
+	*diagnose.Node
+}
+
+// reasonColumn returns the texts of the column REASON, by row, and the lines below the table. A text that does not fit
+// into the room that the column has, or a long one that several rows share, is below the table, once; its rows show the
+// reason in a word. Rows that share the end of a text show its beginning.
+func reasonColumn(rows []row, room int) (texts, below []string) {
 	counts := map[string]int{}
-	for i := range items {
-		problems := items[i].Problems()
+	for _, r := range rows {
+		problems := r.Problems()
 		counts[problems]++
 		if _, end, found := strings.Cut(problems, ": "); found {
 			counts[end]++
 		}
 	}
 	isShared := func(text string) bool { return len(text) > longMessage && counts[text] > 1 }
-	printed := map[string]bool{}
-	for i := range items {
-		n, text, shared := &items[i], items[i].Problems(), ""
+	var lines []string // what is below the table
+	of := map[string][]row{}
+	for _, r := range rows {
+		text, line := r.Problems(), ""
 		begin, end, _ := strings.Cut(text, ": ")
 		switch {
-		case n.Reason == "": // Only DNS has a problem.
-		case isShared(text):
-			text, shared = string(n.Reason), text
-		case isShared(end):
-			text, shared = begin, end
+		case isShared(end) && r.Reason != "" && len(begin) <= room && !isShared(text):
+			text, line = begin, end
+		case isShared(text), len(text) > room:
+			word := string(r.Reason)
+			if r.Reason == "" { // Only DNS has a problem.
+				word = string(r.DNS.Result)
+			}
+			text, line = word, text
 		}
 		texts = append(texts, text)
-		if shared != "" && !printed[shared] {
-			printed[shared] = true
-			below = append(below, fmt.Sprintf("%s (%d): %s", n.Reason, counts[shared], shared))
+		if line != "" && of[line] == nil {
+			lines = append(lines, line)
 		}
+		if line != "" {
+			of[line] = append(of[line], r)
+		}
+	}
+	for _, line := range lines {
+		below = append(below, fmt.Sprintf("%s: %s", nodesIn(of[line]), line))
 	}
 	return texts, below
 }
+
+// nodesIn names the first few of some rows, and counts the rest.
+func nodesIn(rows []row) string {
+	var names []string
+	for _, r := range rows[:min(len(rows), rowsInLine)] {
+		names = append(names, r.Node.Node)
+	}
+	if more := len(rows) - rowsInLine; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// hasProblem reports whether something is wrong with a name.
+func hasProblem(n *diagnose.Node) bool { return n.Problems() != "" }
 
 // summaryLine returns the columns of `kubectl get localservices`.
 func summaryLine(list *diagnose.NodeList) string {
 	s := &list.Summary
 	return fmt.Sprintf("LocalService %s/%s: nodes %d, answering %d/%d, status %s.", list.Namespace, list.LocalService,
 		s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet"))
+}
+
+// totalLine sums up several LocalServices.
+func totalLine(lists []*diagnose.NodeList) string {
+	nodes, answering := 0, 0
+	for _, list := range lists {
+		nodes += list.Summary.Nodes
+		answering += list.Summary.Answering
+	}
+	return fmt.Sprintf("LocalServices: %d, nodes %d, answering %d/%d.", len(lists), nodes, answering, nodes)
+}
+
+// sorted sorts lists by namespace and name.
+func sorted(lists []*diagnose.NodeList) []*diagnose.NodeList {
+	return slices.SortedFunc(slices.Values(lists), func(a, b *diagnose.NodeList) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), diagnose.Natural(a.LocalService, b.LocalService))
+	})
 }

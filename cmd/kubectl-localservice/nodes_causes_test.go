@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,31 +9,33 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// TestReasonColumn: a long message that several rows share is printed once, below the table. Each of these rows has its
-// reason, or the part of the message that it does not share.
+// TestReasonColumn: a long message that several rows share is printed once, below the table, and so is one that does
+// not fit into its line. Each of these rows has its reason, or the part of the message that it does not share.
 func TestReasonColumn(t *testing.T) {
-	long, other, short := strings.Repeat("long ", 20), strings.Repeat("other ", 20), "no pod with app=demo here"
-	var items []diagnose.Node
-	for _, message := range []string{"", short, long, other, long, short, long} {
-		items = append(items, diagnose.Node{Reason: "Word", Message: message})
+	const room = 70
+	long, other := strings.Repeat("long ", 13), strings.Repeat("other ", 20)
+	short, fits := "no pod with app=demo here", strings.Repeat("fits ", 14)
+	for _, c := range []struct{ messages, texts, below []string }{
+		{[]string{"", short, long, other, long, short, long, fits, long, long},
+			[]string{"", short, "Word", "Word", "Word", short, "Word", fits, "Word", "Word"},
+			[]string{"n2, n4, n6, 2 more: " + long, "n3: " + other}},
+		{[]string{"leads to a: " + long, "leads to b: " + long, "leads to c: " + other},
+			[]string{"leads to a", "leads to b", "Word"}, []string{"n0, n1: " + long, "n2: leads to c: " + other}},
+	} {
+		var rows []row
+		for i, message := range c.messages {
+			rows = append(rows, row{nil, &diagnose.Node{Node: fmt.Sprint("n", i), Reason: "Word", Message: message}})
+		}
+		texts, below := reasonColumn(rows, room)
+		if !slices.Equal(texts, c.texts) {
+			t.Errorf("got %q; want %q", texts, c.texts)
+		}
+		if !slices.Equal(below, c.below) {
+			t.Errorf("below the table: %q; want %q", below, c.below)
+		}
 	}
-	texts, below := reasonColumn(items)
-	if want := []string{"", short, "Word", other, "Word", short, "Word"}; !slices.Equal(texts, want) {
-		t.Errorf("got %q; want %q", texts, want)
-	}
-	if want := []string{"Word (3): " + long}; !slices.Equal(below, want) {
-		t.Errorf("below the table: %q; want %q", below, want)
-	}
-
-	items = nil
-	for _, message := range []string{"leads to a: " + long, "leads to b: " + long, "leads to c: " + other} {
-		items = append(items, diagnose.Node{Reason: "Word", Message: message})
-	}
-	texts, below = reasonColumn(items)
-	if want := []string{"leads to a", "leads to b", "leads to c: " + other}; !slices.Equal(texts, want) {
-		t.Errorf("got %q; want %q", texts, want)
-	}
-	if want := []string{"Word (2): " + long}; !slices.Equal(below, want) {
-		t.Errorf("below the table: %q; want %q", below, want)
+	dns := &diagnose.Node{Node: "n0", DNS: &diagnose.DNSAnswer{Result: diagnose.DNSUnknown, Message: other}}
+	if texts, _ := reasonColumn([]row{{nil, dns}}, room); texts[0] != "Unknown" {
+		t.Errorf("of DNS only: %q", texts)
 	}
 }

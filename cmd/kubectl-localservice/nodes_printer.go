@@ -22,23 +22,28 @@ type nodesPrinter struct {
 	printers.ResourcePrinter
 
 	format      string
-	table       bool
+	table, wide bool
+	// many is whether there may be several LocalServices, and namespaces whether they may be in several.
+	many, namespaces bool
+	// problems is whether only names with a problem are printed.
+	problems    bool
 	newPrinter  func() (printers.ResourcePrinter, error)
 	out, errOut io.Writer
 	// flush writes the lines of a table that out still holds.
 	flush func() error
-	// message, summary and nodeLabels are what was last printed of a list as a whole.
-	message, summary, nodeLabels string
+	// last has what was last printed about lists as a whole, by kind.
+	last map[string]string
 }
 
 func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
 	format := *flags.output.OutputFormat
-	printer := &nodesPrinter{format: format, table: format == "" || format == "wide", out: p.Out, errOut: p.ErrOut,
-		newPrinter: flags.output.ToPrinter}
+	printer := &nodesPrinter{format: format, table: format == "" || format == "wide", wide: format == "wide",
+		many: flags.many, namespaces: flags.allNamespaces, problems: flags.problems, out: p.Out, errOut: p.ErrOut,
+		newPrinter: flags.output.ToPrinter, last: map[string]string{}}
 	if printer.table {
 		columns := printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
 		printer.out, printer.flush = columns, columns.Flush
-		printer.ResourcePrinter = printers.NewTablePrinter(printers.PrintOptions{Wide: format == "wide",
+		printer.ResourcePrinter = printers.NewTablePrinter(printers.PrintOptions{Wide: printer.wide,
 			NoHeaders: flags.noHeaders})
 		return printer, nil
 	}
@@ -47,29 +52,39 @@ func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
 	return printer, err
 }
 
-// print prints a list. It does not repeat what it has printed about the list as a whole.
-func (p *nodesPrinter) print(list *diagnose.NodeList) error {
+// print prints lists. It does not repeat what it has printed about the lists as a whole.
+func (p *nodesPrinter) print(lists []*diagnose.NodeList) error {
 	switch {
 	case p.table:
-		return p.printTable(list)
+		return p.printTable(lists)
 	case p.format == "name":
-		var services []string
-		for i := range list.Items {
-			if list.Items[i].HasService() {
-				services = append(services, list.Items[i].Service)
+		for _, list := range lists {
+			var services []string
+			for i := range list.Items {
+				if list.Items[i].HasService() {
+					services = append(services, list.Items[i].Service)
+				}
 			}
-		}
-		for _, service := range slices.Compact(services) { // With mode Hostnames, all names have the same one.
-			fmt.Fprintln(p.out, "service/"+service)
+			for _, service := range slices.Compact(services) { // With mode Hostnames, all names have the same one.
+				fmt.Fprintln(p.out, "service/"+service)
+			}
 		}
 		return nil
 	}
-	// JSONPath makes floating point numbers from a struct, and could not compare integers.
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
-	if err != nil {
-		return err
+	objects := []any{}
+	for _, list := range lists {
+		// JSONPath makes floating point numbers from a struct, and could not compare integers.
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, object)
 	}
-	printer := p.ResourcePrinter
+	object := map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
+	if !p.many {
+		object = objects[0].(map[string]any)
+	}
+	printer, err := p.ResourcePrinter, error(nil)
 	if p.format != "yaml" { // The YAML printer separates lists; a JSONPath printer with a range works only once.
 		if printer, err = p.newPrinter(); err != nil {
 			return err
@@ -78,72 +93,164 @@ func (p *nodesPrinter) print(list *diagnose.NodeList) error {
 	return printer.PrintObj(&unstructured.Unstructured{Object: object}, p.out)
 }
 
-// printLine prints a line about the list as a whole, unless it is still the last one of its kind.
-func (p *nodesPrinter) printLine(last *string, line string) {
-	if line != *last && line != "" {
-		fmt.Fprintln(p.errOut, line)
+// printOnce prints whole lists.
+func (p *nodesPrinter) printOnce(lists []*diagnose.NodeList) error {
+	if len(lists) == 0 {
+		return p.print(nil) // An empty List.
 	}
-	*last = line
+	return p.printChanges(map[string]*diagnose.NodeList{}, lists)
 }
 
-func (p *nodesPrinter) printTable(list *diagnose.NodeList) error {
-	p.printLine(&p.message, list.Message)
-	if len(list.Items) == 0 {
-		p.printLine(&p.summary, summaryLine(list))
-		return nil
+// printLine prints a line about a list as a whole, or about all, unless it is still the last one of its kind.
+func (p *nodesPrinter) printLine(kind string, list *diagnose.NodeList, line string) {
+	if list != nil {
+		kind += list.Namespace + "/" + list.LocalService
 	}
-	column := "Service"
-	if list.Mode == v1alpha1.ModeHostnames {
-		column = "Name"
+	if line != p.last[kind] && line != "" {
+		fmt.Fprintln(p.errOut, line)
 	}
-	const wide = 1
-	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
-		{Name: "Node"},
-		{Name: column},
-		{Name: "DNS-Name"},
-		{Name: "Endpoints"},
-		{Name: "Pods", Priority: wide},
-		{Name: "Addresses", Priority: wide},
-		{Name: "Reason"}, // The last one, because it is the only one that holds spaces.
-	}}
-	reasons, below := reasonColumn(list.Items)
-	for i := range list.Items {
-		n := &list.Items[i]
-		var pods []string
-		for _, pod := range n.Pods {
-			pods = append(pods, pod.Name)
+	p.last[kind] = line
+}
+
+// printMessages prints what concerns all names: of the controller once, of each LocalService with its name.
+func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
+	printed := map[string]bool{}
+	for _, list := range lists {
+		if !printed[list.Controller] {
+			printed[list.Controller] = true
+			p.printLine("controller", list, list.Controller)
 		}
-		endpoints := fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total)
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: []any{
-			n.Node, orNone(n.Name()), orNone(n.DNSName), endpoints, orNone(pods...), orNone(n.Addresses...),
-			reasons[i]}})
 	}
-	if list.DNS != nil {
-		addDNS(table, list)
+	for _, list := range lists {
+		message := list.Message
+		if p.many && message != "" {
+			prefix := list.Namespace + "/" + list.LocalService + ": "
+			message = prefix + strings.ReplaceAll(message, "\n", "\n"+prefix)
+		}
+		p.printLine("message", list, message)
 	}
-	if err := errors.Join(p.PrintObj(table, p.out), p.flush()); err != nil {
-		return err
+}
+
+func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
+	p.printMessages(lists)
+	var rows []row
+	for _, list := range lists {
+		for i := range list.Items {
+			rows = append(rows, row{list, &list.Items[i]})
+		}
+	}
+	table := p.newTable(rows)
+	room := lineLength * lineLength // Whoever wants all has a wide terminal.
+	if !p.wide {
+		room = lineLength - widthOf(table)
+		if room < reasonLength { // The name follows from that of the node.
+			hideName(table)
+			room = lineLength - widthOf(table)
+		}
+	}
+	reasons, below := reasonColumn(rows, room)
+	if p.wide {
+		below = nil
+	}
+	for i := range table.Rows {
+		text := reasons[i]
+		if p.wide {
+			text = rows[i].Problems()
+		}
+		table.Rows[i].Cells = append(table.Rows[i].Cells, text)
+	}
+	if len(rows) > 0 {
+		if err := errors.Join(p.PrintObj(table, p.out), p.flush()); err != nil {
+			return err
+		}
 	}
 	// On stderr, so that programs that read the table do not stumble over it.
 	for _, line := range below {
 		fmt.Fprintln(p.errOut, line)
 	}
-	p.printLine(&p.summary, summaryLine(list))
-	p.printLine(&p.nodeLabels, list.NodeLabels.String())
+	for _, list := range lists {
+		if !p.many || list.Summary.Problem != "" {
+			p.printLine("summary", list, summaryLine(list))
+		}
+		if p.wide {
+			p.printLine("nodeLabels", list, list.NodeLabels.String())
+		}
+	}
 	return nil
 }
 
-// addDNS adds a column with what DNS answers, beside the endpoints.
-func addDNS(table *metav1.Table, list *diagnose.NodeList) {
-	const column = 4
-	table.ColumnDefinitions = slices.Insert(table.ColumnDefinitions, column, metav1.TableColumnDefinition{Name: "DNS"})
-	for i := range table.Rows {
-		result := ""
-		if answer := list.Items[i].DNS; answer != nil {
-			result = string(answer.Result)
-		}
-		table.Rows[i].Cells = slices.Insert(table.Rows[i].Cells, column, any(orNone(result)))
+// newTable makes the table without the texts of the last column, which goes by the room that the others leave.
+func (p *nodesPrinter) newTable(rows []row) *metav1.Table {
+	name, nameIn := "Name", int32(0)
+	if !p.many && len(rows) > 0 && rows[0].list.Mode != v1alpha1.ModeHostnames {
+		name = "Service"
 	}
+	if p.many { // It follows from the columns before it.
+		nameIn = wide
+	}
+	columns := []metav1.TableColumnDefinition{{Name: "Namespace"}, {Name: "LocalService"}, {Name: "Node"},
+		{Name: name, Priority: nameIn}, {Name: "DNS-Name", Priority: wide}, {Name: "Endpoints"}, {Name: "DNS"},
+		{Name: "Pods", Priority: wide}, {Name: "Addresses", Priority: wide},
+		{Name: "Reason"}} // The last one, because it is the only one that holds spaces.
+	withDNS := slices.ContainsFunc(rows, func(r row) bool { return r.list.DNS != nil })
+	isShown := func(column string) bool {
+		return (column != "Namespace" || p.namespaces) && (column != "LocalService" || p.many) &&
+			(column != "DNS" || withDNS)
+	}
+	table := &metav1.Table{}
+	for _, column := range columns {
+		if isShown(column.Name) {
+			table.ColumnDefinitions = append(table.ColumnDefinitions, column)
+		}
+	}
+	for _, r := range rows {
+		var pods []string
+		for _, pod := range r.Pods {
+			pods = append(pods, pod.Name)
+		}
+		result := ""
+		if r.DNS != nil {
+			result = string(r.DNS.Result)
+		}
+		cells := []any{}
+		for i, cell := range []string{r.list.Namespace, r.list.LocalService, r.Node.Node, orNone(r.Name()),
+			orNone(r.DNSName), fmt.Sprintf("%d/%d", r.Endpoints.Ready, r.Endpoints.Total), orNone(result),
+			orNone(pods...), orNone(r.Addresses...)} {
+			if isShown(columns[i].Name) {
+				cells = append(cells, cell)
+			}
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
+	}
+	return table
+}
+
+// wide is the priority of columns for -o wide.
+const wide = 1
+
+// hideName leaves the column with the name to -o wide.
+func hideName(table *metav1.Table) {
+	for i := range table.ColumnDefinitions {
+		if c := &table.ColumnDefinitions[i]; c.Name == "Service" || c.Name == "Name" {
+			c.Priority = wide
+		}
+	}
+}
+
+// widthOf returns how wide a table is without its last column, and without those for -o wide.
+func widthOf(table *metav1.Table) (width int) {
+	const gap = 3
+	for i, column := range table.ColumnDefinitions[:len(table.ColumnDefinitions)-1] {
+		if column.Priority > 0 {
+			continue
+		}
+		longest := len(column.Name)
+		for _, r := range table.Rows {
+			longest = max(longest, len(r.Cells[i].(string)))
+		}
+		width += longest + gap
+	}
+	return width
 }
 
 func orNone(items ...string) string { return cmp.Or(strings.Join(items, ","), "<none>") }

@@ -99,7 +99,7 @@ func TestOwners(t *testing.T) {
 			if c.err != nil {
 				fail(&f.kube.Fake, "replicasets", c.err)
 			}
-			code, stdout, stderr := f.run(t, "nodes", "demo", "--no-headers")
+			code, stdout, stderr := f.run(t, "nodes", "demo", "--no-headers", "-o", "wide")
 			i := strings.Index(stdout, "x has vm/rack=rack1")
 			if i < 0 {
 				t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,23 +27,34 @@ import (
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const labels = "Node labels: set by the controller, after the binding; with the binding on 2 of 3 pods.\n"
+	const taken = "the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs " +
+		"it, create this LocalService under another name"
 	newFixture(t).wantOutput(t, summary+labels, map[string]string{
-		"nodes demo": `
-NODE   SERVICE   DNS-NAME                            ENDPOINTS   REASON
-n1     demo-n1   demo-n1.default.svc.cluster.local   2/2         
-n2     demo-n2   demo-n2.default.svc.cluster.local   0/1         not ready: c (CrashLoopBackOff)
-n3     demo-n3   demo-n3.default.svc.cluster.local   0/0         no pod with app=demo here
-n4     demo-n4   demo-n4.default.svc.cluster.local   0/0         no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.cluster.local   0/0         the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
-`,
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
-n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              not ready: c (CrashLoopBackOff)
+n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              c: exit code 1, 5 restarts
 n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
-n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
+n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              the Service is missing; Services are being written
+n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + `
+`})
+	newFixture(t).wantOutput(t, "n5: "+taken+"\n"+summary, map[string]string{
+		"nodes demo": `
+NODE   SERVICE   ENDPOINTS   REASON
+n1     demo-n1   2/2         
+n2     demo-n2   0/1         c: exit code 1, 5 restarts
+n3     demo-n3   0/0         no pod with app=demo here
+n4     demo-n4   0/0         the Service is missing; Services are being written
+n5     demo-n5   0/0         NameConflict
 `,
+		"nodes demo --problems": `
+NODE   SERVICE   ENDPOINTS   REASON
+n2     demo-n2   0/1         c: exit code 1, 5 restarts
+n3     demo-n3   0/0         no pod with app=demo here
+n4     demo-n4   0/0         the Service is missing; Services are being written
+n5     demo-n5   0/0         NameConflict
+`,
+		"nodes demo --problems -o jsonpath={.items[*].node}": "\nn2 n3 n4 n5",
 		"nodes demo -o name": `
 service/demo-n1
 service/demo-n2
@@ -80,16 +92,17 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRequests: however many nodes there are, there is one list of each resource, and one of the cordoned nodes.
+// TestRequests: however many nodes there are, there is one list of each resource, and one of
+// the EndpointSlices of others.
 func TestRequests(t *testing.T) {
 	f := newFixture(t)
 	f.run(t, "nodes", "demo")
 	got := map[string]int{}
-	for _, action := range slices.Concat(f.kube.Actions(), f.metadata.Actions(), f.localServices.Actions()) {
+	for _, action := range slices.Concat(f.kube.Actions(), f.localServices.Actions()) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
-	want := map[string]int{"get localservices": 1, "list nodes": 2, "list services": 1, "list endpointslices": 1,
-		"list pods": 1}
+	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 2,
+		"list pods": 1, "list leases": 1}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}
@@ -97,18 +110,18 @@ func TestRequests(t *testing.T) {
 
 func TestNodesWithoutPermission(t *testing.T) {
 	f := newFixture(t)
-	fail(&f.metadata.Fake, "nodes", forbidden)
+	fail(&f.kube.Fake, "nodes", forbidden)
 	code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={.items[*].node}")
 	if code != 0 || stdout != "n1 n2 n3" || stderr != "warning: you may not list nodes, so that nodes without a "+
-		"Service of this LocalService are not shown\n" {
+		"name are not shown\n" {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
 
 func TestNoNodes(t *testing.T) {
 	f := newFixture(t)
-	f.metadata.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &metav1.List{}, nil
+	f.kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.NodeList{}, nil
 	})
 	const wantErr = `No node matches spec.nodeSelector "disk=ssd", and the controller keeps 3 Services of nodes that ` +
 		"exist, whose names still work. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes " +
@@ -145,7 +158,7 @@ func TestURL(t *testing.T) {
 		wantErr := ""
 		if name == unobserved {
 			ls.Generation++
-			wantErr = "warning: The controller has not acted on the last change of the LocalService: is it running?\n"
+			wantErr = "warning: the controller has not acted on the last change of the LocalService yet\n"
 		}
 		f := newFixture(t, service("s-n1", "n1"), slice("s-n1"))
 		f.localServices = fake.NewClientset(ls)
@@ -153,6 +166,145 @@ func TestURL(t *testing.T) {
 		if code != 0 || stdout != c.want+"\n" || stderr != wantErr {
 			t.Errorf("%s: %d, %q, %q; want %q, %q", name, code, stdout, stderr, c.want, wantErr)
 		}
+	}
+}
+
+// TestMany: without a name, the LocalServices of the namespace, or of all, are in one table.
+func TestMany(t *testing.T) {
+	f := newFixture(t)
+	headless := localService("demo-10", "None", v1alpha1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8080)})
+	headless.Namespace, headless.Spec.NodeSelector = "ops", map[string]string{"zone": "EU.b"}
+	second := localService("demo-2", "")
+	second.Spec.NodeSelector = map[string]string{"zone": "none"}
+	second.Status.Conditions[0].Reason, second.Status.Conditions[0].Message = v1alpha1.ReasonNoNodesSelected, "no node"
+	if err := errors.Join(f.localServices.Tracker().Add(headless), f.localServices.Tracker().Add(second)); err != nil {
+		t.Fatal(err)
+	}
+	const table = `
+NAMESPACE   LOCALSERVICE   NODE   ENDPOINTS   REASON
+default     demo           n1     2/2         
+default     demo           n2     0/1         c: exit code 1, 5 restarts
+default     demo           n3     0/0         no pod with app=demo here
+default     demo           n4     0/0         the Service is missing; Services are being written
+default     demo           n5     0/0         NameConflict
+ops         demo-10        n3     0/0         the Service is missing; Services are being written
+`
+	code, stdout, stderr := f.run(t, "nodes", "-A")
+	if code != 0 || "\n"+stdout != table {
+		t.Errorf("exit code %d, got:\n%s\nwant:%s", code, stdout, table)
+	}
+	for _, line := range []string{
+		`default/demo-2: No node matches spec.nodeSelector "zone=none".`,
+		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
+		"n5: the name is taken by a Service",
+		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected.",
+		"LocalServices: 3, nodes 6, answering 1/6.",
+	} {
+		if strings.Count("\n"+stderr, "\n"+line) != 1 {
+			t.Errorf("%s\ndoes not have the line %s", stderr, line)
+		}
+	}
+	for args, want := range map[string]string{ // jsonpath cannot go on after an empty list.
+		"nodes -o jsonpath={.kind}:{.items[*].localService}": "List:demo demo-2",
+		"nodes -A -o jsonpath={range.items[*]}{.localService}:{.items[*].node},{end}": "" +
+			"demo:n1 n2 n3 n4 n5,demo-2:,demo-10:n3,",
+		"nodes -A --problems -o jsonpath={range.items[*]}{.items[*].node},{end}": "n2 n3 n4 n5,,n3,",
+		"nodes -n nothing -o jsonpath={.items}":                                  "[]",
+		"nodes -o name":                                                          "service/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
+	} {
+		if code, stdout, stderr := f.run(t, strings.Split(args, " ")...); code != 0 || stdout != want || stderr != "" {
+			t.Errorf("%s: %d, %q, %q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+	if code, stdout, stderr := f.run(t, "nodes", "-n", "nothing"); code != 0 || stdout != "" ||
+		stderr != "There is no LocalService here.\n" {
+		t.Errorf("of an empty namespace: %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestLineLength: no line of the table is longer than 120 columns.
+func TestLineLength(t *testing.T) {
+	const node = "ip-10-0-0-3.eu-central-1.compute.internal"
+	f := newFixture(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node,
+		Labels: map[string]string{"disk": "ssd"}}})
+	for _, args := range [][]string{{"nodes", "demo"}, {"nodes", "-A"}} {
+		_, stdout, stderr := f.run(t, args...)
+		for line := range strings.SplitSeq(stdout, "\n") {
+			if len(line) > lineLength {
+				t.Errorf("%d columns: %s", len(line), line)
+			}
+		}
+		if !strings.Contains(stdout, "\n"+node+"  ") && !strings.Contains(stdout, " "+node+"  ") {
+			t.Errorf("%v:\n%s\n%s", args, stdout, stderr)
+		}
+	}
+}
+
+// TestNoProblems: --problems says so if there are none.
+func TestNoProblems(t *testing.T) {
+	f := newFixture(t)
+	f.kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1",
+			Labels: map[string]string{"disk": "ssd"}}}}}, nil
+	})
+	code, stdout, stderr := f.run(t, "nodes", "demo", "--problems")
+	if code != 0 || stdout != "" || !strings.HasSuffix(stderr, "\nNo name has a problem.\n") {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestExternalURL: clients outside the cluster use the load balancer, or the node's address and the node port.
+func TestExternalURL(t *testing.T) {
+	typed := func(serviceType corev1.ServiceType, nodePort int32,
+		ingress ...corev1.LoadBalancerIngress) *corev1.Service {
+		s := service("s-n6", "n6")
+		s.Spec.Type, s.Spec.Ports = serviceType, []corev1.ServicePort{{Name: "http", Port: 80, NodePort: nodePort}}
+		s.Status.LoadBalancer.Ingress = ingress
+		return s
+	}
+	internal := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}
+	external := corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "2001:db8::1"}
+	for name, c := range map[string]struct {
+		service   *corev1.Service
+		addresses []corev1.NodeAddress
+		want      string
+	}{
+		"load balancer": {typed("LoadBalancer", 30080, corev1.LoadBalancerIngress{IP: "203.0.113.1"}), nil,
+			"http://203.0.113.1:80\n"},
+		"its name": {typed("LoadBalancer", 0, corev1.LoadBalancerIngress{Hostname: "lb.example"}), nil,
+			"http://lb.example:80\n"},
+		"no load balancer yet": {typed("LoadBalancer", 30080), []corev1.NodeAddress{internal},
+			"http://192.0.2.1:30080\n"},
+		"node port": {typed("NodePort", 30080), []corev1.NodeAddress{internal}, "http://192.0.2.1:30080\n"},
+		"external address": {typed("NodePort", 30080), []corev1.NodeAddress{internal, external},
+			"http://[2001:db8::1]:30080\n"},
+		"node without addresses": {typed("NodePort", 30080), nil, "error: node n6 has no address: look"},
+		"cluster IP": {typed("ClusterIP", 0), nil,
+			"error: Service s-n6 has no address for clients outside the cluster: set spec.type"},
+	} {
+		f := newFixture(t, c.service)
+		f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Name: "http", Port: 80}))
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n6"},
+			Status: corev1.NodeStatus{Addresses: c.addresses}}
+		if err := f.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, stdout, stderr := f.run(t, "url", "s", "n6", "--external")
+		if got := stdout + stderr; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: got %s; want %s", name, got, c.want)
+		}
+	}
+	newHostnamesFixture(t, "").wantError(t, "mode Hostnames is for clients inside the cluster", "url", "demo", "n1",
+		"--external")
+}
+
+func TestForbidden(t *testing.T) {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(
+		`User "jane" cannot list resource "pods" in API group "" in the namespace "default"`))
+	const want = "forbidden, ask for the permission, and check with `kubectl auth can-i`: User \"jane\" cannot list " +
+		`resource "pods" in API group "" in the namespace "default"`
+	if got := explained(err).Error(); got != want {
+		t.Errorf("got %s; want %s", got, want)
 	}
 }
 
@@ -168,8 +320,10 @@ func TestErrors(t *testing.T) {
 		want     string
 	}{
 		{args: "nodes --dns-service a/b demo", want: "set --dns, too"},
-		{args: "nodes", want: "received 0: `kubectl get localservices` lists the names\n" +
-			"Usage: kubectl localservice nodes NAME…See 'kubectl"},
+		{args: "url", want: "received 0: `kubectl get localservices` lists the names\n" +
+			"Usage: kubectl localservice url NAME NODE…See 'kubectl"},
+		{args: "nodes demo demo", want: "at most 1 arg…Usage: kubectl localservice nodes [NAME]"},
+		{args: "nodes demo -A", want: "leave out either the name or -A"},
 		{args: "url demo", want: "received 1: `kubectl localservice nodes demo` lists the nodes\n" +
 			"Usage: kubectl localservice url NAME NODE"},
 		{args: "version demo", want: "received 1\nUsage"},
@@ -183,8 +337,8 @@ func TestErrors(t *testing.T) {
 		{args: "url no-ports n1", want: "names no ports"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},
 		{"nodes demo", "localservices", noCRD, "not know LocalServices…install.yaml of a release"},
-		{"nodes demo", "pods", forbidden, "you lack a permission…`kubectl auth can-i`: pods is forbidden"},
-		{"url demo n1", "services", forbidden, "you lack a permission"},
+		{"nodes demo", "pods", forbidden, "ask for the permission, and check with `kubectl auth can-i`: pods is forbidden"},
+		{"url demo n1", "services", forbidden, "ask for the permission"},
 		{"nodes demo", "localservices", apierrors.NewUnauthorized("who?"), "does not accept your credentials"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

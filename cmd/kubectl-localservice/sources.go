@@ -3,7 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"sync/atomic"
 
@@ -22,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -39,11 +43,18 @@ type source struct {
 
 // concerns reports whether an object may be a part of a LocalService.
 func (s *source) concerns(object metav1.Object, ls *v1alpha1.LocalService) bool {
-	if s.resource == "services" { // Others may have taken a name: all names begin with that of the LocalService.
+	switch s.resource { // Others may have taken a name: all names begin with that of the LocalService.
+	case "services":
 		return strings.HasPrefix(object.GetName(), ls.Name)
+	case otherSlices:
+		return strings.HasPrefix(object.GetLabels()[discoveryv1.LabelServiceName], ls.Name)
 	}
 	return selectorOf(s.labels(ls)).Matches(labels.Set(object.GetLabels()))
 }
+
+// otherSlices are EndpointSlices that Kubernetes does not make for a Service's pods, and that are not the controller's:
+// few, if any.
+const otherSlices = "other endpointslices"
 
 // selectorOf selects nothing by a label that no object can have.
 func selectorOf(set labels.Set) labels.Selector {
@@ -85,9 +96,7 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 	registration, err := typed.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[metav1.Object]{
 		AddFunc: func(object metav1.Object) { w.changed(s, object) },
 		UpdateFunc: func(before, after metav1.Object) {
-			// Only the labels of a node matter, and heartbeats change the rest all the time.
-			_, isMetadata := before.(*metav1.PartialObjectMetadata)
-			if !isMetadata || !maps.Equal(before.GetLabels(), after.GetLabels()) {
+			if !isHeartbeat(before, after) {
 				w.changed(s, before)
 				w.changed(s, after)
 			}
@@ -107,9 +116,17 @@ func newSource[L runtime.Object](w *watcher, resource string, object runtime.Obj
 	return s
 }
 
+// isHeartbeat reports whether a node has changed in nothing that matters, as it does all the time.
+func isHeartbeat(before, after metav1.Object) bool {
+	was, isNode := before.(*corev1.Node)
+	now, _ := after.(*corev1.Node)
+	return isNode && maps.Equal(was.Labels, now.Labels) &&
+		reflect.DeepEqual(diagnose.NodeStateOf(was), diagnose.NodeStateOf(now))
+}
+
 // newWatcher makes a watcher of one LocalService in the namespace or, without a name, of all.
 func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
-	w := &watcher{clusterDomain: clusterDomain, allNodes: true, wake: make(chan struct{}, 1),
+	w := &watcher{clusterDomain: clusterDomain, allNodes: true, findController: c.controller, wake: make(chan struct{}, 1),
 		touched: map[types.NamespacedName]bool{}, problems: map[string]string{},
 		owners: owners{kube: c.kube, known: map[string]ownerKeys{}}}
 	var named, owned metav1.ListOptions
@@ -120,38 +137,59 @@ func (c *cluster) newWatcher(name, clusterDomain string) *watcher {
 	}
 	w.localServices = newSource(w, "localservices", &v1alpha1.LocalService{}, c.localServices,
 		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), named, nil)
-	nodes := func(resource string, only metav1.ListOptions) *source {
-		return newSource(w, resource, &metav1.PartialObjectMetadata{}, c.metadata,
-			c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes")), only,
-			func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.NodeSelector })
-	}
-	w.nodes = nodes("nodes", metav1.ListOptions{})
-	// Metadata has no spec, but the API server can select nodes by this field.
-	w.cordoned = nodes("cordoned nodes", metav1.ListOptions{FieldSelector: "spec.unschedulable=true"})
+	w.nodes = newSource(w, "nodes", &corev1.Node{}, c.kube, c.kube.CoreV1().Nodes(), metav1.ListOptions{},
+		func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.NodeSelector })
 	w.services = newSource(w, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
 		metav1.ListOptions{}, func(*v1alpha1.LocalService) labels.Set { return nil })
 	w.endpointSlices = newSource(w, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
 		c.kube.DiscoveryV1().EndpointSlices(c.namespace), owned,
 		func(ls *v1alpha1.LocalService) labels.Set { return labels.Set{v1alpha1.OwnerLabelKey: ls.Name} })
+	w.otherSlices = newSource(w, otherSlices, &discoveryv1.EndpointSlice{}, c.kube,
+		c.kube.DiscoveryV1().EndpointSlices(c.namespace), metav1.ListOptions{LabelSelector: fmt.Sprintf(
+			"%s,!%s,%s notin (%s,%s)", discoveryv1.LabelServiceName, v1alpha1.OwnerLabelKey, discoveryv1.LabelManagedBy,
+			plan.KubernetesSliceManager, v1alpha1.EndpointSliceManager)},
+		func(*v1alpha1.LocalService) labels.Set { return nil })
 	w.pods = newSource(w, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), metav1.ListOptions{},
 		func(ls *v1alpha1.LocalService) labels.Set { return ls.Spec.Selector })
 	return w
 }
 
-// read reads once what a LocalService is made of, with one list of each resource. Pods are not needed for the names.
+// read reads once what LocalServices are made of, with one list of each resource: one LocalService, or with nil all of
+// the namespace. Pods are not needed for the names.
 func (c *cluster) read(ctx context.Context, ls *v1alpha1.LocalService, clusterDomain string, withPods bool) (*watcher,
 	error) {
-	w := c.newWatcher(ls.Name, clusterDomain)
-	sources := []*source{w.nodes, w.cordoned, w.services, w.endpointSlices}
-	if withPods {
-		sources = append(sources, w.pods)
+	name, sources := "", []*source(nil)
+	if ls != nil {
+		name = ls.Name
 	}
-	return w, w.each(sources, func(s *source) error {
-		opts := metav1.ListOptions{LabelSelector: selectorOf(s.labels(ls)).String()}
+	w := c.newWatcher(name, clusterDomain)
+	for _, s := range w.sources() {
+		if (s != w.localServices || ls == nil) && (s != w.pods || withPods) {
+			sources = append(sources, s)
+		}
+	}
+	w.podsUnknown = !withPods
+	var reading errgroup.Group
+	if withPods { // Only they are diagnosed.
+		reading.Go(func() error {
+			w.controller = c.controller(ctx)
+			return nil
+		})
+	}
+	err := w.each(sources, func(s *source) error {
+		opts := metav1.ListOptions{}
+		if ls != nil {
+			opts.LabelSelector = selectorOf(s.labels(ls)).String()
+		}
 		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
-			return s.GetIndexer().Add(object)
+			trimmed, err := diagnose.Trim(object)
+			if err != nil {
+				return err
+			}
+			return s.GetIndexer().Add(trimmed)
 		})
 	})
+	return w, errors.Join(err, reading.Wait())
 }
 
 // check finds out whether the user may read what a watch needs.
@@ -170,7 +208,7 @@ func (w *watcher) each(sources []*source, read func(*source) error) error {
 	for _, s := range sources {
 		reading.Go(func() error {
 			err := read(s)
-			if (s == w.nodes || s == w.cordoned) && apierrors.IsForbidden(err) {
+			if s == w.nodes && apierrors.IsForbidden(err) {
 				forbidden.Store(true)
 				return nil
 			}
@@ -183,5 +221,5 @@ func (w *watcher) each(sources []*source, read func(*source) error) error {
 }
 
 func (w *watcher) sources() []*source {
-	return []*source{w.localServices, w.nodes, w.cordoned, w.services, w.endpointSlices, w.pods}
+	return []*source{w.localServices, w.nodes, w.services, w.endpointSlices, w.otherSlices, w.pods}
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +22,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
+// urlFlags are the flags of url.
+type urlFlags struct {
+	port, clusterDomain string
+	external            bool
+}
+
 func (p *plugin) urlCommand() *cobra.Command {
-	var port, clusterDomain string
+	flags := urlFlags{}
 	cmd := &cobra.Command{
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
@@ -28,24 +38,31 @@ With spec.groupBy, NODE is a group of nodes. With mode: Hostnames, the URL has t
 
 The URL begins with https if the port's appProtocol or name is https, and with http otherwise. For a headless
 LocalService (clusterIP: None, or mode: Hostnames) it has the port of the pods, because headless Services do not
-translate ports.`,
+translate ports.
+
+With --external, the URL is for clients outside the cluster: the address of the Service's load balancer or, without one,
+the node's own with the node port. Whether a firewall lets them through cannot be known.`,
 		Example: `  # Ask the pod on k8s02
   kubectl exec deploy/client -- curl -s $(kubectl localservice url demo k8s02)
 
   # Another port than the first
-  kubectl localservice url demo k8s02 --port metrics`,
+  kubectl localservice url demo k8s02 --port metrics
+
+  # From outside the cluster
+  curl $(kubectl localservice url demo k8s02 --external)`,
 		Args:              exactArgs(2),
 		ValidArgsFunction: p.complete(localServiceNames, nodesWithName),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.url(cmd.Context(), nameOf(args[0]), nameOf(args[1]), port, clusterDomain)
+			return p.url(cmd.Context(), nameOf(args[0]), nameOf(args[1]), &flags)
 		},
 	}
-	addClusterDomain(cmd, &clusterDomain)
-	cmd.Flags().StringVar(&port, "port", "", "Name or number of the LocalService's port; the first one by default.")
+	addClusterDomain(cmd, &flags.clusterDomain)
+	cmd.Flags().BoolVar(&flags.external, "external", false, "Print the URL for clients outside the cluster.")
+	cmd.Flags().StringVar(&flags.port, "port", "", "Name or number of the LocalService's port; the first one by default.")
 	return cmd
 }
 
-func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain string) error {
+func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) error {
 	c, err := p.connect()
 	if err != nil {
 		return err
@@ -54,22 +71,14 @@ func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain st
 	if err != nil {
 		return err
 	}
-	if message := diagnose.Unobserved(ls); message != "" {
-		fmt.Fprintln(p.ErrOut, "warning: "+message)
+	if diagnose.IsUnobserved(ls) {
+		fmt.Fprintln(p.ErrOut, "warning: the controller has not acted on the last change of the LocalService yet")
 	}
-	port, err := findPort(ls, portName)
+	port, err := findPort(ls, flags.port)
 	if err != nil {
 		return err
 	}
-	hostOf := c.hostOfService
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		hostOf = c.hostOfName
-	}
-	host, service, err := hostOf(ctx, ls, node, clusterDomain)
-	if err != nil {
-		return err
-	}
-	number, err := c.portOfClients(ctx, ls, port, service)
+	host, number, err := c.address(ctx, ls, node, port, flags)
 	if err != nil {
 		return err
 	}
@@ -77,33 +86,88 @@ func (p *plugin) url(ctx context.Context, name, node, portName, clusterDomain st
 	if strings.EqualFold(ptr.Deref(port.AppProtocol, port.Name), "https") {
 		scheme = "https"
 	}
-	_, err = fmt.Fprintf(p.Out, "%s://%s:%d\n", scheme, host, number)
+	_, err = fmt.Fprintf(p.Out, "%s://%s\n", scheme, net.JoinHostPort(host, strconv.Itoa(int(number))))
 	return err
+}
+
+// address returns the host and the port of a node's name.
+func (c *cluster) address(ctx context.Context, ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort,
+	flags *urlFlags) (host string, number int32, err error) {
+	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
+	switch {
+	case flags.external && isHostnames:
+		return "", 0, errors.New("mode Hostnames is for clients inside the cluster: clients outside reach a node's name " +
+			"only in mode Services, with spec.type NodePort or LoadBalancer")
+	case isHostnames:
+		var service string
+		if host, service, err = c.hostOfName(ctx, ls, node, flags.clusterDomain); err != nil {
+			return "", 0, err
+		}
+		number, err = c.portOfClients(ctx, ls, port, service)
+		return host, number, err
+	}
+	service, err := c.service(ctx, ls, node)
+	if err != nil {
+		return "", 0, err
+	}
+	if flags.external {
+		return c.externalAddress(ctx, service, node, port)
+	}
+	number, err = c.portOfClients(ctx, ls, port, service.Name)
+	return service.Name + "." + ls.Namespace, number, err
+}
+
+// externalAddress returns where clients outside the cluster reach the Service of a node.
+func (c *cluster) externalAddress(ctx context.Context, service *corev1.Service, node string,
+	port *v1alpha1.ServicePort) (host string, number int32, err error) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		return cmp.Or(ingress.IP, ingress.Hostname), port.Port, nil
+	}
+	for i := range service.Spec.Ports {
+		if p := &service.Spec.Ports[i]; p.Name == port.Name && p.Port == port.Port {
+			number = p.NodePort
+		}
+	}
+	if number == 0 {
+		return "", 0, fmt.Errorf("Service %s has no address for clients outside the cluster: set spec.type of the "+
+			"LocalService to NodePort or LoadBalancer", service.Name)
+	}
+	object, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return "", 0, err
+	}
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
+		for _, address := range object.Status.Addresses {
+			if address.Type == kind {
+				return address.Address, number, nil
+			}
+		}
+	}
+	return "", 0, fmt.Errorf("node %s has no address: look at its status with `kubectl get node %s -o wide`", node, node)
 }
 
 func seeNodes(ls *v1alpha1.LocalService) string {
 	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
 }
 
-// hostOfService returns the host of a node in mode Services, and the name of its Service.
-func (c *cluster) hostOfService(ctx context.Context, ls *v1alpha1.LocalService, node, _ string) (host, service string,
-	err error) {
-	service = naming.ServiceName(ls.Name, node)
-	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, service, metav1.GetOptions{})
+// service returns the Service of a node in mode Services.
+func (c *cluster) service(ctx context.Context, ls *v1alpha1.LocalService, node string) (*corev1.Service, error) {
+	name := naming.ServiceName(ls.Name, node)
+	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, name, metav1.GetOptions{})
 	why := ""
 	switch {
 	case err == nil && metav1.IsControlledBy(found, ls):
-		return service + "." + ls.Namespace, service, nil
+		return found, nil
 	case err == nil:
 		why = ", because the name is taken by another Service"
 	case !apierrors.IsNotFound(err):
-		return "", "", err
+		return nil, err
 	}
-	return "", "", fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name,
-		service, node, why, seeNodes(ls))
+	return nil, fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name, name, node,
+		why, seeNodes(ls))
 }
 
-// hostOfName is hostOfService for mode Hostnames; with groupBy, node is a group.
+// hostOfName returns the host of a node in mode Hostnames, and the name of the Service; with groupBy, node is a group.
 func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, node, clusterDomain string) (host,
 	service string, err error) {
 	w, err := c.read(ctx, ls, clusterDomain, false)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 )
@@ -52,8 +50,7 @@ that for Nodes, the nodes that have a name are shown. The owners of pods are rea
 		},
 	}
 	addClusterDomain(cmd, &flags.clusterDomain)
-	cmd.Flags().BoolVarP(&flags.allNamespaces, "all-namespaces", "A", false,
-		"Show the LocalServices of all namespaces.")
+	addAllNamespaces(cmd, &flags.allNamespaces)
 	cmd.Flags().BoolVar(&flags.open, "open", false,
 		"Open the page in the browser, too. Other users of this machine may see its address in the list of "+
 			"processes.")
@@ -67,11 +64,8 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	if err != nil {
 		return err
 	}
-	if flags.allNamespaces {
-		if name != "" {
-			return errors.New("a name is one of a namespace: leave out either the name or -A")
-		}
-		c.namespace = metav1.NamespaceAll
+	if err := c.inAllNamespaces(flags.allNamespaces, name); err != nil {
+		return err
 	}
 	if name != "" {
 		if _, err := c.localService(ctx, name); err != nil {
@@ -85,7 +79,7 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name, Kubectl: p.kubectl()}
 	if !w.allNodes {
 		scope.Notice = "You may not list nodes: those without a name are not shown."
-		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
+		p.warnOfNodes()
 	}
 	server, err := view.NewServer(scope, func(ctx context.Context, column, row string) *view.Details {
 		return c.details(ctx, w, column, row)

@@ -91,7 +91,7 @@ func (c *cluster) events(ctx context.Context, namespace, name string, n *diagnos
 // places returns where the nodes are.
 func (w *watcher) places() map[string]*view.Place {
 	places := map[string]*view.Place{}
-	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.nodes, metav1.NamespaceAll) {
+	for _, node := range inNamespace[corev1.Node](w.nodes, metav1.NamespaceAll) {
 		if place := view.NewPlace(node.Labels); place != (view.Place{}) {
 			places[node.Name] = &place
 		}

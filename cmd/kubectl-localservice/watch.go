@@ -27,6 +27,9 @@ import (
 // watchDelay is how long changes are batched: a rollout or a new node makes many at a time.
 const watchDelay = 200 * time.Millisecond
 
+// controllerPoll is how often a watch looks at the controller's Lease.
+const controllerPoll = 10 * time.Second
+
 // news is what a watch reports each time something has changed.
 type news struct {
 	// loaded is whether the cluster has been read. Before that there are only problems.
@@ -42,17 +45,21 @@ type news struct {
 type watcher struct {
 	clusterDomain string
 	allNodes      bool // may be listed
+	podsUnknown   bool // were not read
 
-	localServices, nodes, cordoned, services, endpointSlices, pods *source
+	localServices, nodes, services, endpointSlices, otherSlices, pods *source
 
 	owners owners // of pods
+	// findController reads the controller's Lease.
+	findController func(context.Context) diagnose.Controller
 
 	wake chan struct{}
 
-	mu       sync.Mutex
-	loaded   bool
-	touched  map[types.NamespacedName]bool
-	problems map[string]string // by resource
+	mu         sync.Mutex
+	controller diagnose.Controller
+	loaded     bool
+	touched    map[types.NamespacedName]bool
+	problems   map[string]string // by resource
 }
 
 // run reports the current state, and then changes, until ctx is done.
@@ -61,14 +68,22 @@ func (w *watcher) run(ctx context.Context, report func(news)) {
 	defer running.Wait()
 	var synced []cache.InformerSynced
 	for _, s := range w.sources() {
-		if w.allNodes || s != w.nodes && s != w.cordoned {
+		if w.allNodes || s != w.nodes {
 			synced = append(synced, s.hasSynced)
 			running.Go(func() { s.RunWithContext(ctx) })
 		}
 	}
 	running.Go(func() {
+		w.setController(w.findController(ctx))
 		if cache.WaitForCacheSync(ctx.Done(), synced...) {
 			w.load()
+		}
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(controllerPoll):
+				w.setController(w.findController(ctx))
+			}
 		}
 	})
 	for {
@@ -91,10 +106,26 @@ func (w *watcher) load() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.loaded = true
+	w.touchAll()
+}
+
+func (w *watcher) touchAll() {
 	for _, ls := range inNamespace[v1alpha1.LocalService](w.localServices, metav1.NamespaceAll) {
 		w.touched[cache.MetaObjectToName(ls).AsNamespacedName()] = true
 	}
 	w.signal()
+}
+
+// setController records what the controller's Lease shows. A renewal alone changes nothing that is shown.
+func (w *watcher) setController(controller diagnose.Controller) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.controller
+	w.controller = controller
+	controller.Renewed = before.Renewed
+	if w.loaded && controller != before {
+		w.touchAll()
+	}
 }
 
 func (w *watcher) signal() {
@@ -150,26 +181,30 @@ func (w *watcher) list(ctx context.Context, key types.NamespacedName) *diagnose.
 
 // input returns what was read that concerns a LocalService.
 func (w *watcher) input(ctx context.Context, ls *v1alpha1.LocalService) diagnose.Input {
+	w.mu.Lock()
+	controller := w.controller
+	w.mu.Unlock()
 	in := diagnose.Input{
-		LocalService:   ls,
-		Nodes:          map[string]labels.Set{},
-		AllNodes:       w.allNodes,
-		Cordoned:       map[string]bool{},
-		Services:       concerning[corev1.Service](w.services, ls),
-		EndpointSlices: concerning[discoveryv1.EndpointSlice](w.endpointSlices, ls),
-		Pods:           concerning[corev1.Pod](w.pods, ls),
-		ClusterDomain:  w.clusterDomain,
+		LocalService: ls,
+		Nodes:        map[string]labels.Set{},
+		AllNodes:     w.allNodes,
+		States:       map[string]diagnose.NodeState{},
+		Services:     concerning[corev1.Service](w.services, ls),
+		EndpointSlices: append(concerning[discoveryv1.EndpointSlice](w.endpointSlices, ls),
+			concerning[discoveryv1.EndpointSlice](w.otherSlices, ls)...),
+		Pods:          concerning[corev1.Pod](w.pods, ls),
+		PodsUnknown:   w.podsUnknown,
+		Controller:    controller,
+		ClusterDomain: w.clusterDomain,
 		SelectorKeys: func(owner *metav1.OwnerReference) []string {
 			return w.owners.selectorKeys(ctx, ls.Namespace, owner)
 		},
 	}
-	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.nodes, metav1.NamespaceAll) {
+	for _, node := range inNamespace[corev1.Node](w.nodes, metav1.NamespaceAll) {
 		if w.nodes.concerns(node, ls) {
 			in.Nodes[node.Name] = node.Labels
+			in.States[node.Name] = diagnose.NodeStateOf(node)
 		}
-	}
-	for _, node := range inNamespace[metav1.PartialObjectMetadata](w.cordoned, metav1.NamespaceAll) {
-		in.Cordoned[node.Name] = true
 	}
 	if !w.allNodes {
 		in.Nodes = diagnose.KnownNodes(in)

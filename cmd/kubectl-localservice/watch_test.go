@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !allNodes {
-				fail(&f.metadata.Fake, "nodes", forbidden)
+				fail(&f.kube.Fake, "nodes", forbidden)
 			}
 			c, told := startWatch(t, f)
 			first := next(t, told)
@@ -109,7 +109,7 @@ func namesOf(n news) (names []string) {
 }
 
 func followEvents(t *testing.T, f *fixture, told <-chan news) {
-	nodes := f.metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	nodes := f.kube.CoreV1().Nodes()
 	services, pods := f.kube.CoreV1().Services("default"), f.kube.CoreV1().Pods("default")
 	slicesOf := f.kube.DiscoveryV1().EndpointSlices("default")
 	patchNode := func(name, patch string) error {
@@ -179,7 +179,7 @@ func TestWatchProblems(t *testing.T) {
 	for len(n.problems) == 0 {
 		n = next(t, told)
 	}
-	const want = "cannot watch pods, trying again: you lack a permission"
+	const want = "cannot watch pods, trying again: ask for the permission"
 	if len(n.problems) != 1 || !strings.HasPrefix(n.problems[0], want) {
 		t.Errorf("%v; want %s", n.problems, want)
 	}
@@ -215,7 +215,7 @@ func TestWatchRefused(t *testing.T) {
 	for _, args := range [][]string{{"view"}, {"view", "demo"}, {"nodes", "demo", "-w"}} {
 		f := newFixture(t)
 		fail(&f.kube.Fake, "endpointslices", forbidden)
-		f.wantError(t, "error: you lack a permission: ", args...)
+		f.wantError(t, "error: ask for the permission", args...)
 	}
 	newFixture(t).wantError(t, "leave out either", "view", "demo", "-A")
 }
@@ -244,14 +244,14 @@ func TestChangesPrinted(t *testing.T) {
 	})
 	for format, want := range map[string]string{
 		"": `
-NODE   SERVICE   DNS-NAME                ENDPOINTS   REASON
-n1     demo-n1   demo-n1.default.svc.d   2/2         
-n2     demo-n2   demo-n2.default.svc.d   0/1         not ready: c (CrashLoopBackOff)
-n3     demo-n3   demo-n3.default.svc.d   0/0         no pod with app=demo here
-n4     demo-n4   demo-n4.default.svc.d   0/0         no such Service: the controller says WritingServices: Services are being written
-n5     demo-n5   demo-n5.default.svc.d   0/0         the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, create this LocalService under another name
-n5     demo-n5   demo-n5.default.svc.d   0/0         no such Service: the controller says WritingServices: Services are being written
-n3     demo-n3   demo-n3.default.svc.d   0/0         gone: the LocalService does not give this name any more
+NODE   SERVICE   ENDPOINTS   REASON
+n1     demo-n1   2/2         
+n2     demo-n2   0/1         c: exit code 1, 5 restarts
+n3     demo-n3   0/0         no pod with app=demo here
+n4     demo-n4   0/0         the Service is missing; Services are being written
+n5     demo-n5   0/0         NameConflict
+n5     demo-n5   0/0         the Service is missing; Services are being written
+n3     demo-n3   0/0         gone: the LocalService does not give this name any more
 `,
 		"name": "\nservice/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
 		"jsonpath={range .items[*]}{.node}={.reason} {end};": "\nn1= n2=PodsNotReady n3=NoPods n4=ServiceMissing " +
@@ -265,8 +265,9 @@ n3     demo-n3   demo-n3.default.svc.d   0/0         gone: the LocalService does
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, lists := range [][2]*diagnose.NodeList{{nil, before}, {before, before}, {before, now}} {
-			if err := printer.printChanges(lists[0], lists[1]); err != nil {
+		last := map[string]*diagnose.NodeList{}
+		for _, list := range []*diagnose.NodeList{before, before, now} {
+			if err := printer.printChanges(last, []*diagnose.NodeList{list}); err != nil {
 				t.Fatal(err)
 			}
 		}

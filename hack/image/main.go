@@ -44,8 +44,9 @@ var (
 	plugin     = program{name: "kubectl-localservice", folder: "./cmd/kubectl-localservice"}
 )
 
-// completion is the script beside the plugin that kubectl completes its arguments with.
-const completion = "kubectl_complete-localservice"
+// scripts are beside the plugin: kubectl completes its arguments with one, and runs the other for
+// `kubectl create localservice`.
+var scripts = []string{"kubectl_complete-localservice", "kubectl-create-localservice"}
 
 // release is what an image says about itself: everything that may differ between two builds of the same sources.
 type release struct {
@@ -120,7 +121,7 @@ func makeBinaries(ctx context.Context, r release, root, out string) error {
 	return nil
 }
 
-// makePlugin builds the plugin and puts it into an archive. The script for shell completion is not for Windows.
+// makePlugin builds the plugin and puts it into an archive. The scripts are not for Windows.
 func makePlugin(ctx context.Context, r release, platform v1.Platform, root, out string) error {
 	binary := plugin.file(out, platform)
 	if err := makeBinary(ctx, r, plugin, platform, root, binary); err != nil {
@@ -129,7 +130,9 @@ func makePlugin(ctx context.Context, r release, platform v1.Platform, root, out 
 	files := map[string]string{plugin.executable(platform): binary, ownLicense: filepath.Join(root, ownLicense),
 		otherLicenses: filepath.Join(out, otherLicenses)}
 	if platform.OS != windows {
-		files[completion] = filepath.Join(root, plugin.folder, completion)
+		for _, script := range scripts {
+			files[script] = filepath.Join(root, plugin.folder, script)
+		}
 	}
 	if err := writeArchive(r.created, plugin.archive(out, platform), files); err != nil {
 		return fmt.Errorf("write the archive of %s: %w", binary, err)

@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 			checkLicenses(t, archived[otherLicenses], binary)
 			want := []string{ownLicense, otherLicenses, plugin.executable(platform)}
 			if platform.OS != windows {
-				want = append(want, completion)
+				want = append(want, scripts...)
 			}
 			if got := slices.Sorted(maps.Keys(archived)); !slices.Equal(got, slices.Sorted(slices.Values(want))) ||
 				len(archived[ownLicense]) == 0 {

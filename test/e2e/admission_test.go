@@ -80,7 +80,7 @@ func (s *scene) wantPluginSays(line string) {
 	s.T.Helper()
 	s.Eventually("the plugin says: "+line, func(ctx context.Context) error {
 		_, stderr, err := framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + s.Kubeconfig},
-			"nodes", "demo", "--namespace="+s.Namespace, "--as=viewer")
+			"nodes", "demo", "-o", "wide", "--namespace="+s.Namespace, "--as=viewer")
 		if err == nil && !strings.Contains("\n"+stderr, "\n"+line+"\n") {
 			err = fmt.Errorf("it says %q", stderr)
 		}

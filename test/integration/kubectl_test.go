@@ -68,10 +68,28 @@ func TestStatusPlugin(t *testing.T) {
 	// Flags of kubectl itself, before the plugin's name, are not for plugins.
 	out, err := s.Kubectl(s.Ctx(), "localservice", "nodes", "demo", "--namespace", s.Namespace)
 	s.Must(err)
-	wantTable(t, out, `NODE +SERVICE +DNS-NAME +ENDPOINTS +REASON`,
-		node+` +demo-`+node+` +demo-`+node+`\.\S+ +0/0 +no pod with app=demo here`,
+	wantTable(t, out, `NODE +SERVICE +ENDPOINTS +REASON`,
+		node+` +demo-`+node+` +0/0 +no pod with app=demo here`,
 		`No pod in namespace \S+ has the labels app=demo\.`,
 		`LocalService \S+/demo: nodes 1, answering 0/1, status NoPodsReady\.`)
+	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
+		"--port", "53/UDP", "--node-selector", "disk=ssd", "--namespace", s.Namespace)
+	if err == nil || !strings.Contains(out, "each of several ports needs a name") {
+		t.Errorf("kubectl create localservice with a port without a name: %v\n%s", err, out)
+	}
+	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
+		"--port", "dns=53/UDP", "--headless", "--node-selector", "disk=ssd", "--namespace", s.Namespace)
+	s.Must(err)
+	if out != "localservice.localservice.dev/other created\n" {
+		t.Errorf("kubectl create localservice prints %q", out)
+	}
+	out, err = s.Kubectl(s.Ctx(), "get", "localservice", "other", "--namespace", s.Namespace, "-o",
+		"jsonpath={.spec.selector}{.spec.clusterIP}{.spec.nodeSelector}{.spec.ports}")
+	s.Must(err)
+	if want := `{"app":"other"}None{"disk":"ssd"}[{"name":"http","port":80,"protocol":"TCP","targetPort":8080},` +
+		`{"name":"dns","port":53,"protocol":"UDP","targetPort":53}]`; out != want {
+		t.Errorf("the LocalService has %s; want %s", out, want)
+	}
 	out, err = s.Kubectl(s.Ctx(), "__complete", "localservice", "url", "demo", "--namespace", s.Namespace, "")
 	s.Must(err)
 	if !strings.HasPrefix(out, node+"\n:4\n") { // Before kubectl's own words on its error stream.

@@ -120,7 +120,7 @@ func TestView(t *testing.T) {
 		kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), first, move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
-		"log-agent, worker-04\nnot ready: log-agent-4 (CrashLoopBackOff)")
+		"log-agent, worker-04\nlog-agent-4: CrashLoopBackOff, 7 restarts")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,

@@ -38,6 +38,12 @@ type DNSServer struct {
 	Message string `json:"message"`
 }
 
+// Namespace is that of the Service.
+func (s *DNSServer) Namespace() string { return strings.Split(s.Service, "/")[0] }
+
+// Name is that of the Service.
+func (s *DNSServer) Name() string { return s.Service[strings.LastIndexByte(s.Service, '/')+1:] }
+
 // DNSAnswer is what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
 	Result DNSResult `json:"result"`
@@ -98,9 +104,9 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 	}
 	switch {
 	case reply.Failure != "":
-		a.Result, a.Message = DNSNoAnswer, "no answer from DNS: "+reply.Failure
+		a.Result, a.Message = DNSNoAnswer, "no answer from DNS, "+reply.Failure
 	case reply.Code != noError && reply.Code != unknownName:
-		a.Result, a.Message = DNSNoAnswer, "no answer from DNS: the server says "+reply.Code
+		a.Result, a.Message = DNSNoAnswer, "no answer from DNS, the server says "+reply.Code
 	case len(a.Addresses) == 0 && len(n.DNSAddresses) == 0:
 		a.Result = DNSEmpty
 	case len(a.Addresses) == 0:

@@ -24,7 +24,7 @@ func TestCompareDNS(t *testing.T) {
 		"an address twice": {both, DNSReply{Addresses: []string{"10.0.0.2", "10.0.0.1", "10.0.0.2"}},
 			DNSAnswer{Result: DNSAnswers, Addresses: both}},
 		"no answer": {both, DNSReply{Failure: "late"}, DNSAnswer{Result: DNSNoAnswer,
-			Message: "no answer from DNS: late"}},
+			Message: "no answer from DNS, late"}},
 		"not known": {both, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSUnknown,
 			Message: "unknown to DNS, which should answer 10.0.0.1, 10.0.0.2"}},
 		"nothing to know": {nil, DNSReply{Code: "NXDOMAIN"}, DNSAnswer{Result: DNSEmpty}},
@@ -44,7 +44,7 @@ func TestCompareDNS(t *testing.T) {
 			DNSAnswer{Result: DNSOtherAddresses, Addresses: []string{"10.96.0.1"},
 				Message: "DNS answers 10.96.0.1, and should answer 10.0.0.1, 10.0.0.2"}},
 		"no answer for one of the families": {both, DNSReply{Addresses: both, Code: "SERVFAIL"},
-			DNSAnswer{Result: DNSNoAnswer, Addresses: both, Message: "no answer from DNS: the server says SERVFAIL"}},
+			DNSAnswer{Result: DNSNoAnswer, Addresses: both, Message: "no answer from DNS, the server says SERVFAIL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := &NodeList{Items: []Node{

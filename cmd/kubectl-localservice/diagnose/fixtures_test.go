@@ -79,6 +79,20 @@ func other(name string, owners []metav1.OwnerReference) []*corev1.Service {
 	return []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners}}}
 }
 
+// addresses are those of the pods in these tests, by name, unless a test gives them others.
+var addresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3", "d": "10.0.0.4",
+	"w": "10.0.0.4", "x": "10.0.0.1", "y": "10.0.0.3", "z": "10.0.0.1"}
+
+// at gives a pod addresses.
+func at(addresses ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.PodIPs = nil
+		for _, address := range addresses {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: address})
+		}
+	}
+}
+
 // pod returns a ready pod of localService with the right label, with some changes.
 func pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
@@ -91,6 +105,7 @@ func pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 		},
 	}
 	if node != "" {
+		p.Status.PodIPs = []corev1.PodIP{{IP: addresses[name]}}
 		p.Labels[nodeLabel] = naming.NodeLabelValue(node)
 	}
 	for _, change := range changes {
@@ -136,6 +151,7 @@ func slice(node string, endpoints ...discoveryv1.Endpoint) *discoveryv1.Endpoint
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{
 			discoveryv1.LabelServiceName: naming.ServiceName("demo", node),
+			discoveryv1.LabelManagedBy:   plan.KubernetesSliceManager,
 			v1alpha1.OwnerLabelKey:       "demo",
 		}},
 		Endpoints: endpoints,

@@ -44,7 +44,7 @@ func (v *view) newHostnames() *hostnames {
 	copies := h.Copies()
 	h.isPublished = copies.Sources > 0
 	if h.isPublished {
-		v.markStale(h)
+		v.markUnpublished(h)
 	}
 	for i := range copies.Changes {
 		h.addOutdated(&copies.Changes[i])
@@ -52,8 +52,8 @@ func (v *view) newHostnames() *hostnames {
 	return h
 }
 
-// markStale marks endpoints as not ready that are not ready in what Kubernetes publishes.
-func (v *view) markStale(h *hostnames) {
+// markUnpublished marks endpoints as not ready that are not ready in what Kubernetes publishes.
+func (v *view) markUnpublished(h *hostnames) {
 	alive := map[string]bool{}
 	for _, slice := range v.EndpointSlices {
 		for _, e := range slice.Endpoints {
@@ -115,17 +115,16 @@ func (v *view) hostnameProblem(n *Node) (Reason, string) {
 	case reason != "":
 		return reason, message
 	case !v.hostnames.isPublished:
-		return EndpointsNotPublished, "Kubernetes has not published the pods in EndpointSlices yet: is " +
-			"kube-controller-manager running?"
+		return EndpointsNotPublished, "kube-controller-manager has not published the pods in EndpointSlices yet"
 	case v.hostnames.outdated[n.Hostname]:
-		message = "the name is not published yet: "
+		message = "the name is not published"
 		if n.Endpoints.Total > 0 {
-			message = "the endpoints of the name are out of date: "
+			message = "the endpoints of the name are out of date"
 		}
 		if stale := v.hostnames.stale[n.Name()]; len(stale) > 0 {
-			message = fmt.Sprintf("the name leads to %s, where no pod is ready any more: ", firstOf(stale))
+			message = fmt.Sprintf("the name leads to %s, where no pod is ready any more", firstOf(stale))
 		}
-		return NameOutdated, message + whyMissing(v.LocalService)
+		return NameOutdated, v.whyUnwritten(message, "updated it")
 	}
 	return "", ""
 }

@@ -73,33 +73,33 @@ func TestHostnameReasons(t *testing.T) {
 	}{
 		"ready": {change: func(*Input) {}, endpoints: ready},
 		"missing": {func(in *Input) { in.Services = in.Services[:1] }, ServiceMissing,
-			"Service demo, which publishes the names: no such Service: the controller has not noticed yet",
+			"Service demo, which publishes the names, is missing; the controller has not created it yet",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"Service demo, which publishes the names: the name is taken by a Service without an owner", Endpoints{}},
+			"the name demo of the Service that publishes the names is taken by a Service without an owner", Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
-			"Service demo, which publishes the names: the Service selects a=b instead of ", ready},
+			"Service demo, which publishes the names, selects a=b instead of ", ready},
 		"selects pods, of which one is not ready any more": {func(in *Input) {
 			in.Services[1].Spec.Selector = labels.Set{"a": "b"}
 			in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false)
-		}, ServiceOutdated, "the Service selects a=b instead of ", Endpoints{0, 1}},
+		}, ServiceOutdated, "selects a=b instead of ", Endpoints{0, 1}},
 		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
 			ServiceOutdated,
-			`Service demo, which publishes the names: the names go by groupBy: "zone" instead of ""`, ready},
-		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, "no such Service", ready},
+			`Service demo, which publishes the names, has groupBy "zone" instead of ""; the controller has not`, ready},
+		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, ", which finds the pods, is missing", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
 			SourceMissing,
-			", which finds the pods: the name is taken by a Service of X x (v1)", ready},
+			" of the Service that finds the pods is taken by a Service of X x (v1)", ready},
 		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
-			"the Service selects app=demo instead of app=x", ready},
+			"selects app=demo instead of app=x", ready},
 		"not published by Kubernetes": {func(in *Input) { in.EndpointSlices = nil }, EndpointsNotPublished,
-			"Kubernetes has not published the pods in EndpointSlices yet", Endpoints{}},
+			"kube-controller-manager has not published the pods in EndpointSlices yet", Endpoints{}},
 		"forged": {func(in *Input) { in.EndpointSlices[0].OwnerReferences = nil }, EndpointsNotPublished,
-			"Kubernetes has not published the pods", ready},
+			"has not published the pods", ready},
 		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, NameOutdated,
-			"the name is not published yet: " + notNoticed, Endpoints{}},
+			"the name is not published; the controller has not updated it yet", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
-			NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more: the controller has not noticed",
+			NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more; the controller has not updated it",
 			Endpoints{0, 1}},
 		"copy leads to a pod that is gone": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = in.EndpointSlices[0].Endpoints[1:]
@@ -109,19 +109,19 @@ func TestHostnameReasons(t *testing.T) {
 			in.EndpointSlices[0].Endpoints = append(in.EndpointSlices[0].Endpoints,
 				on("n1", endpoint("c", "10.0.0.3", true)))
 			in.Pods = append(in.Pods, pod("c", "n1", unlabelled))
-		}, NameOutdated, "the endpoints of the name are out of date: the controller has not noticed", ready},
+		}, NameOutdated, "the endpoints of the name are out of date; the controller has not updated it yet", ready},
 		"copy with another port": {func(in *Input) {
 			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
-		}, NameOutdated, "has not noticed", ready},
+		}, NameOutdated, "has not updated it", ready},
 		"copy of another name outdated": {change: func(in *Input) { in.EndpointSlices[0].Endpoints[1].Zone = new("z") },
 			endpoints: ready},
 		"copy too many": {func(in *Input) {
 			more := in.EndpointSlices[1].DeepCopy()
 			more.Name, more.Endpoints[0].Addresses = "more", []string{"10.0.0.9"}
 			in.EndpointSlices = append(in.EndpointSlices, more)
-		}, NameOutdated, "has not noticed", ready},
+		}, NameOutdated, "has not updated it", ready},
 		"pod not published by Kubernetes": {func(in *Input) { in.Pods = append(in.Pods, pod("c", "n1")) },
-			EndpointsNotPublished, "1 of 2 ready pods are in the EndpointSlices", ready},
+			EndpointsNotPublished, "ready, but not in the EndpointSlices: c", ready},
 		"no pod": {func(in *Input) {
 			in.Pods = in.Pods[1:]
 			for _, slice := range in.EndpointSlices {
@@ -221,10 +221,10 @@ func TestKnownHostnames(t *testing.T) {
 func TestWhyNoNames(t *testing.T) {
 	for want, change := range map[string]func(*Input){
 		"": func(*Input) {},
-		"Service demo, which publishes the names: no such Service: " + notNoticed: func(in *Input) {
+		"Service demo, which publishes the names, is missing; the controller has not created it yet": func(in *Input) {
 			in.Services = nil
 		},
-		"the name is not published yet: the controller says HostnamesNotPermitted: no": func(in *Input) {
+		"the name is not published; no": func(in *Input) {
 			in.EndpointSlices = in.EndpointSlices[:1]
 			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "no")(in.LocalService)
 		},

@@ -132,8 +132,7 @@ var labelProblems = []struct {
 	{selects, PodsSelectedByLabel, "give the workload another selector, or the controller another key " +
 		"(-node-label-key)"},
 	{maySelect, PodsSelectedByLabel, "check that selector, and see the pod's events"},
-	{notSelects, PodsMislabelled, "is the controller running, or does an admission policy set the label (see the " +
-		"pod's events)?"},
+	{notSelects, PodsMislabelled, "the pod's events say whether the controller may correct it"},
 }
 
 // labelProblem finds what is wrong with the node label of pods that do not have that of their node.
@@ -155,6 +154,7 @@ func (v *view) labelProblem(label, value string, pods []*corev1.Pod) (Reason, st
 		}
 		others[how] = append(others[how], text)
 	}
+	v.waiting = v.waiting || len(unlabelled) > 0 || len(others[notSelects]) > 0
 	for _, p := range labelProblems {
 		if texts := others[p.how]; len(texts) > 0 {
 			if more := len(texts) - 1; more > 0 {
@@ -163,8 +163,8 @@ func (v *view) labelProblem(label, value string, pods []*corev1.Pod) (Reason, st
 			return p.reason, texts[0] + ": " + p.act
 		}
 	}
-	return PodsUnlabelled, fmt.Sprintf("no label %s: %s; is the controller running, or was the label refused "+
-		"(see the pod's events)?", label, firstOf(unlabelled))
+	return PodsUnlabelled, fmt.Sprintf("no label %s: %s; the pod's events say whether it was refused", label,
+		firstOf(unlabelled))
 }
 
 // whyStray says why a pod has the node label of another node.
@@ -172,5 +172,5 @@ func (v *view) whyStray(pod *corev1.Pod) string {
 	if owner, how := v.selectedBy(pod); how != notSelects {
 		return fmt.Sprintf("%s %s it by that label", owner, how)
 	}
-	return "is the controller running?"
+	return "the controller has not corrected it yet"
 }

@@ -110,10 +110,10 @@ func TestNodeLabels(t *testing.T) {
 // not, and the selector of any other is not known.
 func TestLabelReasons(t *testing.T) {
 	const (
-		refused  = "; is the controller running, or was the label refused (see the pod's events)?"
+		refused  = "; the pod's events say whether it was refused"
 		another  = ": give the workload another selector, or the controller another key (-node-label-key)"
 		look     = ": check that selector, and see the pod's events"
-		policies = ": is the controller running, or does an admission policy set the label (see the pod's events)?"
+		policies = ": the pod's events say whether the controller may correct it"
 	)
 	keys := map[string][]string{"by-label": {"app", nodeLabel}, "by-app": {"app"}}
 	of := func(kind, name string) func(*corev1.Pod) {
@@ -154,7 +154,8 @@ func TestLabelReasons(t *testing.T) {
 			PodsOfOtherNode, "labelled vm/rack=n1, but on another node: a (n2); ReplicaSet by-label selects it by " +
 				"that label", "by-label"},
 		"elsewhere, and nobody selects by it": {[]*corev1.Pod{pod("a", "n2", labelled("n1"), byApp)},
-			PodsOfOtherNode, "labelled vm/rack=n1, but on another node: a (n2); is the controller running?", "by-app"},
+			PodsOfOtherNode, "labelled vm/rack=n1, but on another node: a (n2); the controller has not corrected it " +
+				"yet", "by-app"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{LocalService: localService(), Nodes: nodes("n1"), Pods: c.pods,

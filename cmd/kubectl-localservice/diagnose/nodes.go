@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,8 +33,14 @@ type Input struct {
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
-	// Cordoned has the nodes that take no new pods.
-	Cordoned map[string]bool
+	// PodsUnknown is true if Pods were not read.
+	PodsUnknown bool
+	// States are those of the nodes: what keeps pods off them.
+	States map[string]NodeState
+	// Controller is what the Lease of the controller shows.
+	Controller Controller
+	// Now is the time, for ages. Without it, messages have times, which stay the same.
+	Now time.Time
 	// SelectorKeys returns the keys in the selector of an object that controls pods in the namespace, nil if it is not
 	// known. It is called only for the owners of pods with a wrong node label: to answer, it may read them. Without it,
 	// no selector is known.
@@ -58,33 +65,52 @@ func Nodes(in Input) *NodeList {
 	if v.hostnames == nil {
 		list.NodeLabels = v.nodeLabels()
 	}
-	for _, n := range v.names() {
+	names := v.names()
+	if v.quota != nil && v.hostnames == nil {
+		for _, n := range names {
+			if v.services[plan.ServiceName(in.LocalService.Name, v.purpose, n.node)] == nil {
+				v.quota.waiting++
+			}
+		}
+	}
+	for _, n := range names {
 		list.Items = append(list.Items, v.node(&n))
 	}
 	list.Summary = summarize(in.LocalService, list.Items)
-	unobserved := Unobserved(in.LocalService)
-	switch {
-	case unobserved != "":
-		list.Message = unobserved
-	case len(list.Items) == 0:
-		list.Message = v.whyNoItems()
-	case len(v.Pods) == 0:
-		list.Message = fmt.Sprintf("No pod in namespace %s has the labels %s.", in.LocalService.Namespace,
-			labels.Set(in.LocalService.Spec.Selector))
-	default:
-		if ports := plan.TranslatedPorts(in.LocalService); ports != "" {
-			list.Message = strings.ToUpper(ports[:1]) + ports[1:] + "."
-		}
+	switch stops := in.Controller.Stops(in.Now); {
+	case stops != "":
+		list.Controller = stops
+	case v.waiting, IsUnobserved(in.LocalService):
+		list.Controller = in.Controller.waits(in.LocalService)
 	}
+	messages := v.foreignSlices()
+	if why := v.message(list); why != "" {
+		messages = append([]string{why}, messages...)
+	}
+	list.Message = strings.Join(messages, "\n")
 	return list
 }
 
-// Unobserved says that the controller has not acted on the spec of a LocalService yet; "" if it has.
-func Unobserved(ls *v1alpha1.LocalService) string {
-	if observed := ls.Status.ObservedGeneration; observed < 0 || observed >= ls.Generation {
+// message is about all names, such as why there is none; "" if there is nothing to say.
+func (v *view) message(list *NodeList) string {
+	ls := v.LocalService
+	switch ports := plan.TranslatedPorts(ls); {
+	case IsUnobserved(ls):
 		return ""
+	case len(list.Items) == 0:
+		return v.whyNoItems()
+	case len(v.Pods) == 0 && !v.PodsUnknown:
+		return fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace, labels.Set(ls.Spec.Selector))
+	case ports != "":
+		return title(ports) + "."
 	}
-	return "The controller has not acted on the last change of the LocalService: is it running?"
+	return ""
+}
+
+// IsUnobserved reports whether the controller has not acted on the spec of a LocalService yet.
+func IsUnobserved(ls *v1alpha1.LocalService) bool {
+	observed := ls.Status.ObservedGeneration
+	return observed >= 0 && observed < ls.Generation
 }
 
 // whyNoItems says why no name is known.
@@ -147,6 +173,14 @@ type view struct {
 	strays map[string][]*corev1.Pod
 	// hostnames is about mode Hostnames, nil for another mode.
 	hostnames *hostnames
+	// stale has, by Node.Name, the addresses that are published as ready although no pod has them.
+	stale map[string][]string
+	// quota keeps Services from being written, nil if none does.
+	quota *quota
+	// tolerated has the taints that some pod tolerates, or none.
+	tolerated map[corev1.Taint]bool
+	// waiting is whether something waits for the controller, and its status does not say why.
+	waiting bool
 }
 
 func newView(in Input) *view {
@@ -157,6 +191,9 @@ func newView(in Input) *view {
 		endpoints:    map[string][]discoveryv1.Endpoint{},
 		pods:         map[string][]*corev1.Pod{},
 		strays:       map[string][]*corev1.Pod{},
+		stale:        map[string][]string{},
+		tolerated:    map[corev1.Taint]bool{},
+		quota:        quotaOf(in.LocalService),
 	}
 	for _, service := range in.Services {
 		v.services[service.Name] = service
@@ -166,6 +203,9 @@ func newView(in Input) *view {
 		v.purpose = plan.Published
 	}
 	for _, slice := range in.EndpointSlices {
+		if IsForeign(slice) {
+			continue
+		}
 		for _, e := range slice.Endpoints {
 			name := Node{Service: slice.Labels[discoveryv1.LabelServiceName]}
 			if isHostnames && e.Hostname != nil {
@@ -189,14 +229,56 @@ func newView(in Input) *view {
 	if isHostnames {
 		v.hostnames = v.newHostnames()
 	}
+	v.markStale()
 	return v
+}
+
+// markStale marks endpoints as not ready whose address no pod has any more.
+func (v *view) markStale() {
+	if v.PodsUnknown || v.hostnames != nil && v.selectsOthers(plan.ServiceName(v.LocalService.Name, plan.Source, "")) {
+		return
+	}
+	alive := map[string]bool{}
+	for _, pod := range v.Pods {
+		for _, ip := range pod.Status.PodIPs {
+			alive[ip.IP] = alive[ip.IP] || !completed(pod)
+		}
+	}
+	for name, endpoints := range v.endpoints {
+		if v.hostnames == nil && v.selectsOthers(name) {
+			continue
+		}
+		for i := range endpoints {
+			e := &endpoints[i]
+			isPod := e.TargetRef != nil && e.TargetRef.Kind == "Pod"
+			if !isPod || !plan.IsReady(e) || len(e.Addresses) == 0 || alive[e.Addresses[0]] {
+				continue
+			}
+			e.Conditions.Ready = new(false) // of the view's copy
+			v.stale[name] = append(v.stale[name], e.Addresses...)
+		}
+		slices.Sort(v.stale[name])
+	}
+}
+
+// selectsOthers reports whether a Service selects other pods than the LocalService: nothing is known about those.
+func (v *view) selectsOthers(serviceName string) bool {
+	service := v.services[serviceName]
+	if service == nil {
+		return true
+	}
+	selector := maps.Clone(service.Spec.Selector)
+	delete(selector, v.nodeLabelKey)
+	own := maps.Clone(v.LocalService.Spec.Selector)
+	delete(own, v.nodeLabelKey)
+	return !maps.Equal(selector, own)
 }
 
 // name is one that the LocalService gives, and what it is for.
 type name struct {
-	node     string // or group of nodes
-	cordoned bool   // the node, or every node of the group
-	hostname string // with mode Hostnames; "" for a node that has no name
+	node     string   // or group of nodes
+	nodes    []string // the node, or those of the group
+	hostname string   // with mode Hostnames; "" for a node that has no name
 	pods     []*corev1.Pod
 }
 
@@ -205,7 +287,7 @@ func (v *view) names() []name {
 	var names []name
 	groups := map[string]int{}
 	for _, node := range slices.Sorted(maps.Keys(v.Nodes)) {
-		n := name{node: node, cordoned: v.Cordoned[node], pods: v.pods[node]}
+		n := name{node: node, nodes: []string{node}, pods: v.pods[node]}
 		if v.hostnames != nil {
 			n.hostname = v.hostnames.Of(node)
 		}
@@ -213,7 +295,7 @@ func (v *view) names() []name {
 			n.node = v.Nodes[node][groupBy]
 			if i, found := groups[n.node]; found {
 				names[i].pods = slices.Concat(names[i].pods, n.pods)
-				names[i].cordoned = names[i].cordoned && n.cordoned
+				names[i].nodes = append(names[i].nodes, node)
 				continue
 			}
 			groups[n.node] = len(names)
@@ -224,7 +306,7 @@ func (v *view) names() []name {
 		if v.hostnames != nil && (a.hostname == "") != (b.hostname == "") {
 			return cmp.Compare(b.hostname, a.hostname)
 		}
-		return cmp.Compare(a.node, b.node)
+		return Natural(a.node, b.node)
 	})
 	return names
 }
@@ -236,9 +318,9 @@ func (v *view) node(name *name) Node {
 		n.DNSName = n.Name() + "." + v.LocalService.Namespace + ".svc." + v.ClusterDomain
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(name.pods), byName) {
-		why := whyNotReady(pod)
-		n.Pods = append(n.Pods, Pod{Name: pod.Name, Ready: why == "", NodeLabel: pod.Labels[v.nodeLabelKey],
-			Reason: why})
+		why := v.whyNotReady(pod)
+		n.Pods = append(n.Pods, Pod{Name: pod.Name, Ready: why.word == "", NodeLabel: pod.Labels[v.nodeLabelKey],
+			Reason: why.word, Message: why.text})
 	}
 	if n.Service != "" {
 		n.Reason, n.Message = v.serviceProblem(v.purpose, n.Node)
@@ -254,7 +336,10 @@ func (v *view) node(name *name) Node {
 		n.Reason, n.Message = v.hostnameProblem(&n)
 	}
 	if n.Reason == "" {
-		n.Reason, n.Message = v.podProblem(name, n.Endpoints)
+		n.Reason, n.Message = v.podProblem(name, &n)
+	}
+	if n.Reason == ServiceMissing && v.quota != nil {
+		n.SharedCause = v.quota.cause()
 	}
 	return n
 }

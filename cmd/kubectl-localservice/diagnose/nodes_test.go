@@ -18,7 +18,7 @@ import (
 const (
 	nodeLabel = v1alpha1.DefaultNodeLabelKey
 
-	notNoticed = "the controller has not noticed yet: is it running, and does it watch this namespace (-namespaces)?"
+	notCreated = "the Service is missing; the controller has not created it yet"
 )
 
 // TestStatusReasons checks node n1.
@@ -61,15 +61,21 @@ func TestStatusReasons(t *testing.T) {
 		"conflict with another controller": {
 			with(other("demo-n1", controlledBy("serving.knative.dev/v1", "Route", "r")), nil), NameConflict,
 			"taken by a Service of Route r (serving.knative.dev/v1)", none},
-		"Service of a LocalService of the same name, before": {with(changed(earlier), readySlice), ServiceTerminating,
+		"Service of a LocalService of the same name, before": {with(changed(earlier), readySlice, pod("a", "n1")),
+			ServiceTerminating,
 			"of an earlier LocalService demo", one},
 		"missing, never seen": {of(func(ls *v1alpha1.LocalService) { ls.Status = v1alpha1.LocalServiceStatus{} }),
-			ServiceMissing, notNoticed, none},
+			ServiceMissing, notCreated, none},
 		"missing, change not seen": {of(readyCondition(v1alpha1.ReasonWriteFailed, ""),
-			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, notNoticed, none},
-		"missing, not noticed": {Input{}, ServiceMissing, notNoticed, none},
-		"missing, refused": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 writes failed: exceeded quota")),
-			ServiceMissing, "no such Service: the controller says WriteFailed: 1 writes failed: exceeded quota", none},
+			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, notCreated, none},
+		"missing, not noticed": {Input{}, ServiceMissing, notCreated, none},
+		"missing, refused": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 write failed: denied")),
+			ServiceMissing, "the Service is missing; 1 write failed: denied", none},
+		"missing, by a quota": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 write failed: create Service "+
+			`default/demo-n1: services "demo-n1" is forbidden: exceeded quota: svc.a, requested: `+
+			"services=1,services.nodeports=1, used: services=3,services.nodeports=0, limited: services=3,"+
+			"services.nodeports=9; each is tried again within two minutes")),
+			ServiceMissing, `quota "svc.a" is used up (3 of 3): raise it; 1 Service waits`, none},
 		"missing, LocalService deleted": {of(func(ls *v1alpha1.LocalService) {
 			ls.DeletionTimestamp = new(metav1.Now())
 		}), ServiceMissing, "the LocalService is being deleted", none},
@@ -79,7 +85,7 @@ func TestStatusReasons(t *testing.T) {
 		"Service without its label": {with(other("demo-n1", controlledByLocalService("demo")), nil), ServiceOutdated,
 			"has lost its label owner=demo", none},
 		"Service orphaned": {with(changed(without), readySlice, pod("a", "n1")), ServiceOutdated,
-			"nothing controls the Service any more", one},
+			"the Service has lost its owner; the controller has not adopted it yet", one},
 		"Service orphaned, and being deleted": {with(changed(without, deleted), nil), ServiceTerminating,
 			"being deleted", none},
 		"pod elsewhere with this node's label": {with(services, readySlice, pod("a", "n1"),
@@ -88,26 +94,35 @@ func TestStatusReasons(t *testing.T) {
 			pod("b", "n2", labelled("n1"), terminating),
 			pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))), "", "", one},
 		"pod without label": {with(services, nil, pod("a", "n1", unlabelled)), PodsUnlabelled,
-			"no label vm/rack=n1: a; is the controller running, or was the label refused", none},
+			"no label vm/rack=n1: a; the pod's events say whether it was refused", none},
 		"pod with a wrong label": {with(services, nil, pod("a", "n1", labelled("n7"))), PodsMislabelled,
 			"a has vm/rack=n7 instead of n1: ", none},
 		"pod without label beside a ready one": {with(services, readySlice, pod("a", "n1"),
-			pod("b", "n1", unlabelled)), PodsUnlabelled, ": b;", one},
+			pod("b", "n1", unlabelled)), PodsUnlabelled, "vm/rack=n1: b;", one},
 		"pods not ready": {with(services, unready, pod("d", "n1", crash), pod("c", "n1", crash),
 			pod("b", "n1", notReady(running)), pod("a", "n1", crash), pod("e", "n1", crash)), PodsNotReady,
-			"not ready: a (CrashLoopBackOff), b (containers with unready status: [app]), c (CrashLoopBackOff), 2 more",
+			"a: CrashLoopBackOff; b: container app runs, but its readiness probe fails; c: CrashLoopBackOff; 2 more",
 			Endpoints{0, 1}},
 		"one of two pods not ready": {with(services, published(endpoint("a", "10.0.0.1", true),
 			endpoint("b", "10.0.0.2", false)), pod("a", "n1"), pod("b", "n1", crash)), PodsNotReady,
-			"not ready: b (CrashLoopBackOff)", Endpoints{1, 2}},
+			"b: CrashLoopBackOff", Endpoints{1, 2}},
 		"not ready, but published all the same": {publishNotReady(with(services, readySlice, pod("a", "n1", crash))),
 			"", "", one},
 		"not ready, to be published all the same": {publishNotReady(with(services, nil, pod("a", "n1", crash))),
 			PodsNotReady, "CrashLoopBackOff", none},
 		"not published yet": {with(services, nil, pod("a", "n1")), EndpointsNotPublished,
-			"0 of 1 ready pods are in the EndpointSlices", none},
+			"ready, but not in the EndpointSlices: a; kube-controller-manager has not added it yet", none},
 		"not published as ready yet": {with(services, unready, pod("a", "n1")), EndpointsNotPublished,
-			"0 of 1 ready pods", Endpoints{0, 1}},
+			"ready, but not in the EndpointSlices: a", Endpoints{0, 1}},
+		"published under an address that no pod has": {with(services, published(endpoint("a", "10.0.0.9", true)),
+			pod("a", "n1")), EndpointsNotPublished, "the name leads to 10.0.0.9, where no pod is any more", Endpoints{0, 1}},
+		"one published in place of another": {with(services, published(endpoint("old", "10.0.0.9", true)),
+			pod("a", "n1")), EndpointsNotPublished, "leads to 10.0.0.9", Endpoints{0, 1}},
+		"published for a pod that has ended": {with(services, readySlice, pod("a", "n1", phase(corev1.PodFailed, ""))),
+			EndpointsNotPublished, "leads to 10.0.0.1", Endpoints{0, 1}},
+		"an endpoint too many, as that is not ready": {with(services, published(endpoint("a", "10.0.0.1", true),
+			endpoint("b", "10.0.0.2", false)), pod("a", "n1")), EndpointsNotPublished,
+			"1 of 2 endpoints are ready, although all pods are", Endpoints{1, 2}},
 		"only terminating": {with(services, published(terminatingEndpoint(endpoint("a", "10.0.0.1", false))),
 			pod("a", "n1", terminating), pod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsTerminating,
 			"only terminating pods: a", none},
@@ -148,7 +163,8 @@ func TestNodes(t *testing.T) {
 			slice(long, endpoint("", "10.0.0.9", true), terminatingEndpoint(endpoint("c", "10.0.0.8", false))),
 			slice(long, discoveryv1.Endpoint{Addresses: []string{"10.0.0.3"}}), // Unknown is ready.
 		},
-		Pods:          []*corev1.Pod{pod("b", long), pod("a", long), pod("c", long, terminating)},
+		Pods: []*corev1.Pod{pod("b", long, at("10.0.0.1", "fd00::1")), pod("a", long, at("10.0.0.2", "fd00::2")),
+			pod("c", long, terminating)},
 		ClusterDomain: "example.org",
 	}
 	got := nodesOf(t, in)
@@ -156,6 +172,8 @@ func TestNodes(t *testing.T) {
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace: "default", LocalService: "demo", Mode: v1alpha1.ModeServices,
 		Summary: Summary{Nodes: 3, Answering: 1},
+		Controller: "The controller has not acted on this LocalService yet. See whether it runs, and whether it " +
+			"watches namespace default (-namespaces): kubectl get pods -n local-service-system",
 		Items: []Node{{
 			Node: long, Service: naming.ServiceName("demo", long),
 			DNSName:   naming.ServiceName("demo", long) + ".default.svc.example.org",
@@ -164,7 +182,7 @@ func TestNodes(t *testing.T) {
 			Pods: []Pod{
 				{Name: "a", Ready: true, NodeLabel: long},
 				{Name: "b", Ready: true, NodeLabel: long},
-				{Name: "c", NodeLabel: long, Reason: "Terminating"},
+				{Name: "c", NodeLabel: long, Reason: "Terminating", Message: "Terminating"},
 			},
 		}, {
 			Node: "n1", Service: "demo-n1", DNSName: "demo-n1.default.svc.example.org", Addresses: []string{},
@@ -173,7 +191,7 @@ func TestNodes(t *testing.T) {
 		}, {
 			Node: "n2", Service: "demo-n2", DNSName: "demo-n2.default.svc.example.org", Addresses: []string{},
 			Pods:   []Pod{},
-			Reason: ServiceMissing, Message: "no such Service: " + notNoticed,
+			Reason: ServiceMissing, Message: notCreated,
 		}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -212,35 +230,6 @@ func TestNodeLabelKey(t *testing.T) {
 	} {
 		if got := nodeLabelKey(localService(), c.services); got != c.want {
 			t.Errorf("%s: %q; want %q", name, got, c.want)
-		}
-	}
-}
-
-func TestWhyNotReady(t *testing.T) {
-	initState := func(state corev1.ContainerState) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			notReady(waiting("PodInitializing"))(p)
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running}, {State: state}}
-		}
-	}
-	for want, change := range map[string]func(*corev1.Pod){
-		"":                                      func(*corev1.Pod) {},
-		"Evicted":                               phase(corev1.PodFailed, "Evicted"),
-		"Failed":                                phase(corev1.PodFailed, ""),
-		"Terminating":                           terminating,
-		"ImagePullBackOff":                      notReady(waiting("ImagePullBackOff")),
-		"OOMKilled":                             notReady(terminated("OOMKilled", 137)),
-		"Error":                                 notReady(terminated("", 3)),
-		"CrashLoopBackOff":                      initState(waiting("CrashLoopBackOff")),
-		"PodInitializing":                       initState(terminated("Completed", 0)),
-		"containers with unready status: [app]": notReady(running),
-		"NodeLost": func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Reason: "NodeLost"}
-		},
-		"is its node down?": func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
-	} {
-		if got := whyNotReady(pod("a", "n1", change)); got != want {
-			t.Errorf("got %q; want %q", got, want)
 		}
 	}
 }

@@ -1,15 +1,14 @@
 package diagnose
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -19,29 +18,29 @@ import (
 // podsInMessage is how many pods a message names before it only counts.
 const podsInMessage = 3
 
-// whatFor says what the Services of mode Hostnames are for.
-var whatFor = map[plan.Purpose]string{
-	plan.Published: "which publishes the names",
-	plan.Source:    "which finds the pods",
+// purposes say what the Services of mode Hostnames are for.
+var purposes = map[plan.Purpose]string{
+	plan.Published: "publishes the names",
+	plan.Source:    "finds the pods",
 }
 
 // whyTerminating is why a pod that is being deleted is not ready.
 const whyTerminating = "Terminating"
 
 // serviceProblem finds what is wrong with a Service itself. node is "" unless the purpose is plan.ForNode.
-func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason, message string) {
-	ls := v.LocalService
-	if purpose != plan.ForNode {
-		defer func() {
-			if reason != "" { // Which of the two?
-				message = fmt.Sprintf("Service %s, %s: %s", plan.ServiceName(ls.Name, purpose, ""),
-					whatFor[purpose], message)
-			}
-		}()
+func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string) {
+	ls, serviceName := v.LocalService, plan.ServiceName(v.LocalService.Name, purpose, node)
+	about, taken := "the Service", "the name"
+	if purpose != plan.ForNode { // Which of the two?
+		about = fmt.Sprintf("Service %s, which %s,", serviceName, purposes[purpose])
+		taken = fmt.Sprintf("the name %s of the Service that %s", serviceName, purposes[purpose])
 	}
-	service := v.services[plan.ServiceName(ls.Name, purpose, node)]
+	service := v.services[serviceName]
+	if service == nil && v.quota != nil {
+		return ServiceMissing, v.quota.message()
+	}
 	if service == nil {
-		return ServiceMissing, "no such Service: " + whyMissing(ls)
+		return ServiceMissing, v.whyUnwritten(about+" is missing", "created it")
 	}
 	var selector labels.Set
 	switch purpose {
@@ -53,92 +52,110 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (reason Reason,
 	groupBy := service.Annotations[v1alpha1.GroupByAnnotationKey]
 	switch holder := plan.HolderOf(ls, purpose, node, v.nodeLabelKey, plan.FromAPI(service, v.nodeLabelKey)); {
 	case holder == plan.Predecessor:
-		return ServiceTerminating, fmt.Sprintf("the Service is one of an earlier LocalService %s, and will be "+
-			"deleted with that", ls.Name)
+		return ServiceTerminating, fmt.Sprintf("%s is one of an earlier LocalService %s, and is deleted with that",
+			about, ls.Name)
 	case holder == plan.Foreign:
-		return NameConflict, conflict(service)
+		return NameConflict, taken + conflict(service)
 	case service.DeletionTimestamp != nil:
-		return ServiceTerminating, "the Service is being deleted"
+		return ServiceTerminating, about + " is being deleted"
 	case holder == plan.Orphan:
-		return ServiceOutdated, "nothing controls the Service any more: is the controller running, to adopt it?"
+		return ServiceOutdated, v.whyUnwritten(about+" has lost its owner", "adopted it")
 	case service.Labels[v1alpha1.OwnerLabelKey] != ls.Name:
-		return ServiceOutdated, fmt.Sprintf("the Service has lost its label %s=%s: is the controller running?",
-			v1alpha1.OwnerLabelKey, ls.Name)
+		return ServiceOutdated, v.whyUnwritten(fmt.Sprintf("%s has lost its label %s=%s", about,
+			v1alpha1.OwnerLabelKey, ls.Name), "corrected it")
 	case !labels.Equals(service.Spec.Selector, selector):
-		return ServiceOutdated, fmt.Sprintf("the Service selects %s instead of %s: is the controller running?",
-			labels.Set(service.Spec.Selector), selector)
+		return ServiceOutdated, v.whyUnwritten(fmt.Sprintf("%s selects %s instead of %s", about,
+			labels.Set(service.Spec.Selector), selector), "corrected it")
 	case purpose == plan.Published && groupBy != ls.Spec.GroupBy:
-		return ServiceOutdated, fmt.Sprintf("the names go by groupBy: %q instead of %q: is the controller running?",
-			groupBy, ls.Spec.GroupBy)
+		return ServiceOutdated, v.whyUnwritten(fmt.Sprintf("%s has groupBy %q instead of %q", about, groupBy,
+			ls.Spec.GroupBy), "corrected it")
 	}
 	return "", ""
 }
 
-// whyMissing says why the controller has not made a Service, as far as the LocalService's status says.
-func whyMissing(ls *v1alpha1.LocalService) string {
-	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+// whyUnwritten says why the controller has not written what a problem needs, as far as the LocalService's status says:
+// its write was refused, or it has not acted yet.
+func (v *view) whyUnwritten(problem, written string) string {
+	ready := meta.FindStatusCondition(v.LocalService.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
-	case ls.DeletionTimestamp != nil:
-		return "the LocalService is being deleted"
-	case ready == nil, ready.Status == metav1.ConditionTrue, ls.Status.ObservedGeneration < ls.Generation:
-		return "the controller has not noticed yet: is it running, and does it watch this namespace (-namespaces)?"
+	case v.LocalService.DeletionTimestamp != nil:
+		return problem + "; the LocalService is being deleted"
+	case isRefused(v.LocalService), ready != nil && ready.Reason == v1alpha1.ReasonWritingServices:
+		return problem + "; " + ready.Message
 	}
-	return "the controller says " + ready.Reason + ": " + ready.Message
+	v.waiting = true
+	return problem + "; the controller has not " + written + " yet"
+}
+
+// isRefused reports whether the status says why something is not written, for the current spec.
+func isRefused(ls *v1alpha1.LocalService) bool {
+	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ls.Status.ObservedGeneration < ls.Generation {
+		return false
+	}
+	switch ready.Reason {
+	case v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
+		v1alpha1.ReasonContested, v1alpha1.ReasonWaiting:
+		return true
+	}
+	return false
 }
 
 // conflict says who controls a Service whose name a LocalService needs.
 func conflict(service *corev1.Service) string {
 	controller := plan.ControllerOf(service)
 	if controller == (plan.Controller{}) {
-		return "the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, " +
+		return " is taken by a Service without an owner: if nothing uses it, delete it; if the app needs it, " +
 			"create this LocalService under another name"
 	}
-	return "the name is taken by a Service of " + controller.Description() +
-		": create this LocalService under another name"
+	return " is taken by a Service of " + controller.Description() + ": create this LocalService under another name"
 }
 
 // podProblem finds what is wrong with the pods of a name, given its endpoints in the EndpointSlices.
-func (v *view) podProblem(name *name, published Endpoints) (Reason, string) {
-	value := naming.NodeLabelValue(name.node)
+func (v *view) podProblem(name *name, n *Node) (Reason, string) {
+	value, published := naming.NodeLabelValue(name.node), n.Endpoints
 	label := v.nodeLabelKey + "=" + value
-	pods := map[Reason][]string{} // "" for those that are ready
+	pods := map[Reason][]string{} // "" for those that are ready, and not published
 	var mislabelled []*corev1.Pod // or unlabelled
-	add := func(reason Reason, pod *corev1.Pod, about string) {
-		item := pod.Name
-		if about != "" {
-			item += " (" + about + ")"
-		}
-		pods[reason] = append(pods[reason], item)
-	}
+	addresses := sets.New(n.Addresses...)
 	for _, pod := range v.strays[value] {
-		add(PodsOfOtherNode, pod, pod.Spec.NodeName)
+		pods[PodsOfOtherNode] = append(pods[PodsOfOtherNode], fmt.Sprintf("%s (%s)", pod.Name, pod.Spec.NodeName))
 	}
 	for _, pod := range name.pods {
-		switch why := whyNotReady(pod); {
+		why := v.whyNotReady(pod)
+		switch {
 		case completed(pod):
-			add(PodsCompleted, pod, why)
+			pods[PodsCompleted] = append(pods[PodsCompleted], fmt.Sprintf("%s (%s)", pod.Name, why.word))
 		case pod.DeletionTimestamp != nil:
-			add(PodsTerminating, pod, "")
+			pods[PodsTerminating] = append(pods[PodsTerminating], pod.Name)
 		case v.hostnames == nil && pod.Labels[v.nodeLabelKey] != value:
 			mislabelled = append(mislabelled, pod)
-		case why != "":
-			add(PodsNotReady, pod, why)
-		default:
-			add("", pod, "")
+		case why.word != "":
+			pods[PodsNotReady] = append(pods[PodsNotReady], pod.Name+": "+why.text)
+		case !hasAddress(pod, addresses):
+			pods[""] = append(pods[""], pod.Name)
 		}
 	}
-	ready := len(pods[""])
+	const manager = "kube-controller-manager" // writes what Kubernetes publishes
 	switch {
 	case len(pods[PodsOfOtherNode]) > 0:
 		return PodsOfOtherNode, fmt.Sprintf("labelled %s, but on another node: %s; %s", label,
 			firstOf(pods[PodsOfOtherNode]), v.whyStray(v.strays[value][0]))
 	case len(mislabelled) > 0:
 		return v.labelProblem(label, value, mislabelled)
+	case len(v.stale[n.Name()]) > 0:
+		return EndpointsNotPublished, fmt.Sprintf("the name leads to %s, where no pod is any more: "+manager+
+			" has not removed it", firstOf(v.stale[n.Name()]))
+	case v.notReady(name) != "" && (published.Ready == 0 || len(pods[PodsNotReady]) > 0):
+		return NodeNotReady, v.notReady(name)
 	case len(pods[PodsNotReady]) > 0 && (published.Ready == 0 || !v.LocalService.Spec.PublishNotReadyAddresses):
-		return PodsNotReady, "not ready: " + firstOf(pods[PodsNotReady])
-	case published.Ready < max(ready, published.Total):
-		return EndpointsNotPublished, fmt.Sprintf("%d of %d ready pods are in the EndpointSlices: is "+
-			"kube-controller-manager running?", published.Ready, max(ready, published.Total))
+		return PodsNotReady, strings.Join(someOf(pods[PodsNotReady]), "; ")
+	case len(pods[""]) > 0:
+		return EndpointsNotPublished, fmt.Sprintf("ready, but not in the EndpointSlices: %s; "+manager+
+			" has not added it yet", firstOf(pods[""]))
+	case published.Ready < published.Total:
+		return EndpointsNotPublished, fmt.Sprintf("%d of %d endpoints are ready, although all pods are; "+manager+
+			" has not corrected it yet", published.Ready, published.Total)
 	case published.Ready > 0:
 		return "", ""
 	case len(pods[PodsTerminating]) > 0:
@@ -155,57 +172,26 @@ func (v *view) whyNoPod(name *name) (Reason, string) {
 	if waiting := len(v.pods[""]); waiting > 0 {
 		message += fmt.Sprintf(" (%d not scheduled yet)", waiting)
 	}
-	switch {
-	case name.cordoned && v.LocalService.Spec.GroupBy != "":
-		return NodeCordoned, message + "; its nodes are cordoned"
-	case name.cordoned:
-		return NodeCordoned, message + "; the node is cordoned"
+	theNode, are := "the node", " is"
+	if v.LocalService.Spec.GroupBy != "" {
+		theNode, are = "its nodes", " are"
+	}
+	if v.cordoned(name) {
+		return NodeCordoned, message + "; " + theNode + are + " cordoned"
+	}
+	if taint := v.untolerated(name); taint != "" {
+		return NodeTainted, message + "; its pods do not tolerate the taint " + taint + " of " + theNode
 	}
 	return NoPods, message
 }
 
-// firstOf lists the first few items, and counts the rest.
-func firstOf(items []string) string {
+// someOf returns the first few items, and how many more there are.
+func someOf(items []string) []string {
 	if more := len(items) - podsInMessage; more > 0 {
-		items = append(items[:podsInMessage:podsInMessage], fmt.Sprintf("%d more", more))
+		return append(items[:podsInMessage:podsInMessage], fmt.Sprintf("%d more", more))
 	}
-	return strings.Join(items, ", ")
+	return items
 }
 
-// whyNotReady says in a few words why a pod is not ready, much as `kubectl get pods` does; "" if it is.
-func whyNotReady(pod *corev1.Pod) string {
-	ready := podCondition(pod, corev1.PodReady)
-	switch {
-	case completed(pod):
-		return cmp.Or(pod.Status.Reason, string(pod.Status.Phase)) // Evicted
-	case pod.DeletionTimestamp != nil:
-		return whyTerminating
-	case ready.Status == corev1.ConditionTrue:
-		return ""
-	}
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
-			return c.State.Waiting.Reason // CrashLoopBackOff, ImagePullBackOff, ContainerCreating
-		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
-			return cmp.Or(c.State.Terminated.Reason, "Error") // OOMKilled
-		}
-	}
-	// Probes and readiness gates are in the condition's message. Pods of a lost node are just not ready.
-	return cmp.Or(ready.Message, pod.Status.Reason, "is its node down?")
-}
-
-// completed reports whether all containers of a pod have ended for good.
-func completed(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// podCondition returns a condition of a pod, the zero value if it is not there.
-func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == conditionType {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
-}
+// firstOf lists the first few items, and counts the rest.
+func firstOf(items []string) string { return strings.Join(someOf(items), ", ") }

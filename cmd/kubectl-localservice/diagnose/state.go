@@ -23,8 +23,8 @@ func (n *Node) State() State {
 		return Healthy
 	case n.Endpoints.Ready > 0:
 		return Degraded
-	case n.Reason == NoPods, n.Reason == NodeCordoned, n.Reason == PodsCompleted, n.Reason == NodeWithoutName,
-		n.Reason == NameGone:
+	case n.Reason == NoPods, n.Reason == NodeCordoned, n.Reason == NodeTainted, n.Reason == PodsCompleted,
+		n.Reason == NodeWithoutName, n.Reason == NameGone, n.Reason == NodeNotReady && len(n.Pods) == 0:
 		return Empty
 	}
 	return Down
@@ -43,17 +43,22 @@ var causes = map[Reason]string{
 	PodsSelectedByLabel:   "pods selected by the node label",
 	PodsMislabelled:       "wrong node label on pods",
 	PodsUnlabelled:        "no node label on pods",
+	NodeNotReady:          "node is NotReady",
 	PodsNotReady:          "pods not ready",
 	EndpointsNotPublished: "not in the EndpointSlices",
 	PodsTerminating:       "pods are being deleted",
 	PodsCompleted:         "pods have ended",
 	NodeCordoned:          "no pod: node is cordoned",
+	NodeTainted:           "no pod: taint that it does not tolerate",
 	NoPods:                "no pod",
 }
 
 // Cause returns a text that names with the same problem share, "" if all is well. If pods are not ready, it is what
 // `kubectl get pods` shows for the first one, such as CrashLoopBackOff.
 func (n *Node) Cause() string {
+	if n.SharedCause != "" {
+		return n.SharedCause
+	}
 	for _, pod := range n.Pods {
 		if n.Reason == PodsNotReady && !pod.Ready && pod.Reason != whyTerminating {
 			return cmp.Or(pod.Reason, causes[PodsNotReady])

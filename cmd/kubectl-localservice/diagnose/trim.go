@@ -2,22 +2,42 @@ package diagnose
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim drops what neither Nodes nor the page of view reads, for caches. It may change its argument; for a pod it
-// returns a new object. It never fails, and returns an error only because informers expect that of a transform.
+// Trim drops what neither Nodes nor the page of view reads, for caches. It may change its argument; for a pod or a node
+// it returns a new object. It never fails, and returns an error only because informers expect that of a transform.
 func Trim(object any) (any, error) {
-	if pod, isPod := object.(*corev1.Pod); isPod {
-		return trimPod(pod), nil
+	switch full := object.(type) {
+	case *corev1.Pod:
+		return trimPod(full), nil
+	case *corev1.Node:
+		return trimNode(full), nil
 	}
 	if accessor, err := meta.Accessor(object); err == nil { // A tombstone, for example, is not an object.
 		accessor.SetManagedFields(nil)
 	}
 	return object, nil
+}
+
+func trimNode(full *corev1.Node) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
+			Labels: full.Labels},
+		Spec: corev1.NodeSpec{Unschedulable: full.Spec.Unschedulable, Taints: full.Spec.Taints},
+	}
+	for _, c := range full.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return node
 }
 
 func trimPod(full *corev1.Pod) *corev1.Pod {
@@ -27,9 +47,9 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 			Labels: full.Labels, CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
 			OwnerReferences: full.OwnerReferences,
 		},
-		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName},
+		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName, Tolerations: trimTolerations(full.Spec.Tolerations)},
 		Status: corev1.PodStatus{
-			Phase: full.Status.Phase, Reason: full.Status.Reason,
+			Phase: full.Status.Phase, Reason: full.Status.Reason, PodIPs: full.Status.PodIPs,
 			InitContainerStatuses: trimStatuses(full.Status.InitContainerStatuses),
 			ContainerStatuses:     trimStatuses(full.Status.ContainerStatuses),
 		},
@@ -46,11 +66,23 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
+// trimTolerations keeps those that say something about a NodeState. Most pods have none.
+func trimTolerations(full []corev1.Toleration) []corev1.Toleration {
+	return slices.DeleteFunc(slices.Clone(full), func(t corev1.Toleration) bool {
+		return strings.HasPrefix(t.Key, ownTaints)
+	})
+}
+
 func trimStatuses(full []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var statuses []corev1.ContainerStatus
 	for i := range full {
-		statuses = append(statuses, corev1.ContainerStatus{Name: full[i].Name, Ready: full[i].Ready,
-			RestartCount: full[i].RestartCount, State: full[i].State})
+		c := corev1.ContainerStatus{Name: full[i].Name, Ready: full[i].Ready, Started: full[i].Started,
+			RestartCount: full[i].RestartCount, State: full[i].State,
+			LastTerminationState: full[i].LastTerminationState}
+		if c.State.Waiting != nil {
+			c.Image = full[i].Image
+		}
+		statuses = append(statuses, c)
 	}
 	return statuses
 }

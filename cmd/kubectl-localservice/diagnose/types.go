@@ -24,11 +24,13 @@ const (
 	PodsSelectedByLabel   Reason = "PodsSelectedByLabel"
 	PodsMislabelled       Reason = "PodsMislabelled"
 	PodsUnlabelled        Reason = "PodsUnlabelled"
+	NodeNotReady          Reason = "NodeNotReady"
 	PodsNotReady          Reason = "PodsNotReady"
 	EndpointsNotPublished Reason = "EndpointsNotPublished"
 	PodsTerminating       Reason = "PodsTerminating"
 	PodsCompleted         Reason = "PodsCompleted"
 	NodeCordoned          Reason = "NodeCordoned"
+	NodeTainted           Reason = "NodeTainted"
 	NoPods                Reason = "NoPods"
 	// NameGone is the last reason that a watch reports for a name: the LocalService no longer gives it.
 	NameGone Reason = "NameGone"
@@ -45,8 +47,10 @@ type NodeList struct {
 	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
 	GroupBy string  `json:"groupBy"`
 	Summary Summary `json:"summary"`
-	// Message says what concerns all names, such as why none is known.
-	Message    string     `json:"message"`
+	// Message says what concerns all names, such as why none is known: a line for each cause.
+	Message string `json:"message"`
+	// Controller says that the controller does not seem to run, or has not acted on the LocalService; "" if it has.
+	Controller string     `json:"controller"`
 	NodeLabels NodeLabels `json:"nodeLabels"`
 	// DNS is the server that was asked for the names, nil if none was.
 	DNS   *DNSServer `json:"dns,omitempty"`
@@ -100,6 +104,9 @@ type Node struct {
 	Message string `json:"message"`
 	// DNS is what the cluster's DNS answers, nil if it was not asked.
 	DNS *DNSAnswer `json:"dns,omitempty"`
+
+	// SharedCause is what names with the same problem share, if that is more than Reason says.
+	SharedCause string `json:"-"`
 }
 
 // HasService reports whether the LocalService has a Service with the name.
@@ -138,6 +145,8 @@ type Pod struct {
 	Ready bool `json:"ready"`
 	// NodeLabel is the value of its node label, "" if it has none.
 	NodeLabel string `json:"nodeLabel"`
-	// Reason says why the pod is not ready, in a few words.
+	// Reason says why the pod is not ready, in a few words that stay the same while the cause does.
 	Reason string `json:"reason"`
+	// Message says so in words for people.
+	Message string `json:"message"`
 }

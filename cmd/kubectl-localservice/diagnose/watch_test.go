@@ -35,12 +35,13 @@ func trimAll[T any](objects []*T, copyOf func(*T) *T) (trimmed []*T) {
 func TestTrim(t *testing.T) {
 	full := pod("a", "n1")
 	full.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
+	full.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/unreachable"}, {Key: "gpu"}}
 	full.Annotations = map[string]string{"a": "b"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m",
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{}}`)}}
 	kept, _ := Trim(full)
 	got := kept.(*corev1.Pod)
-	if len(got.Spec.Containers) > 0 || len(got.Annotations) > 0 ||
+	if len(got.Spec.Containers) > 0 || len(got.Spec.Tolerations) != 1 || len(got.Annotations) > 0 ||
 		string(got.ManagedFields[0].FieldsV1.GetRawBytes()) != `{"f:metadata":{"f:labels":{"f:app":{}}}}` {
 		t.Errorf("kept: %+v", got)
 	}
@@ -69,6 +70,8 @@ func TestState(t *testing.T) {
 		{0, PodsTerminating, Down},
 		{0, NoPods, Empty},
 		{0, NodeCordoned, Empty},
+		{0, NodeTainted, Empty},
+		{0, NodeNotReady, Empty},
 		{0, PodsCompleted, Empty},
 		{0, NodeWithoutName, Empty},
 		{0, NameGone, Empty},

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// createFlags are the flags of create.
+type createFlags struct {
+	selector, nodeSelector, mode, dryRun string
+	ports                                []string
+	headless                             bool
+	output                               *genericclioptions.PrintFlags
+}
+
+// The values of --dry-run, as in kubectl.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
+)
+
+// createManager is the field manager of kubectl create.
+const createManager = "kubectl-create"
+
+func (p *plugin) createCommand() *cobra.Command {
+	flags := &createFlags{output: genericclioptions.NewPrintFlags("created")}
+	cmd := &cobra.Command{
+		Use:   "create NAME --selector LABELS",
+		Short: "Create a LocalService",
+		Long: `Create a LocalService, or with --dry-run=client -o yaml print one. Fields without a flag are for the file.
+
+With kubectl-create-localservice in $PATH, "kubectl create localservice" is the same (kubectl 1.31 or newer).`,
+		Example: `  # A headless Service for each node, for the pods with the label app=cache
+  kubectl localservice create cache --selector app=cache --headless --port 11211
+
+  # With a cluster IP each; port 80 leads to the pods' port 8080, and metrics to the one that is named so
+  kubectl localservice create web --selector app=web --port http=80:8080 --port metrics=9090:metrics
+
+  # A name for each of many nodes, in one Service, on nodes with a label
+  kubectl localservice create agent --selector app=agent --mode Hostnames --node-selector disk=ssd
+
+  # The file
+  kubectl localservice create cache --selector app=cache --headless --dry-run=client -o yaml > cache.yaml`,
+		Args:              withUsage(cobra.ExactArgs(1)),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.create(cmd.Context(), args[0], flags)
+		},
+	}
+	flags.output.AddFlags(cmd)
+	cmd.Flag("show-managed-fields").Hidden = true
+	f := cmd.Flags()
+	f.StringVar(&flags.selector, "selector", "", "Labels of the pods, such as app=cache,tier=a.")
+	cobra.CheckErr(cmd.MarkFlagRequired("selector"))
+	f.StringArrayVar(&flags.ports, "port", nil, "Port of the Services: 80, 80:8080 or 80:web with the pods' port, "+
+		"http=80:8080 with a name, 53/UDP with a protocol. Repeat it for more ports, which need names.")
+	f.BoolVar(&flags.headless, "headless", false, "Make headless Services (clusterIP: None): the names lead to the "+
+		"pods' own addresses and ports.")
+	f.StringVar(&flags.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
+	f.StringVar(&flags.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as disk=ssd; all "+
+		"nodes by default.")
+	f.StringVar(&flags.dryRun, "dry-run", dryRunNone, "none, client (only print the object) or server (send it, but "+
+		"do not store it).")
+	f.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
+	for name, values := range map[string][]string{"mode": {string(v1alpha1.ModeServices),
+		string(v1alpha1.ModeHostnames)}, "dry-run": {dryRunNone, dryRunClient, dryRunServer}} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	return cmd
+}
+
+func (p *plugin) create(ctx context.Context, name string, flags *createFlags) error {
+	ls, err := flags.localService(name)
+	if err != nil {
+		return err
+	}
+	options := metav1.CreateOptions{FieldManager: createManager}
+	done := "%s"
+	switch flags.dryRun {
+	case dryRunNone:
+	case dryRunClient:
+		done = "%s (dry run)"
+	case dryRunServer:
+		options.DryRun, done = []string{metav1.DryRunAll}, "%s (server dry run)"
+	default:
+		return fmt.Errorf("--dry-run must be %s, %s or %s", dryRunNone, dryRunClient, dryRunServer)
+	}
+	if flags.dryRun == dryRunClient {
+		if p.config.Namespace != nil {
+			ls.Namespace = *p.config.Namespace
+		}
+	} else {
+		c, err := p.connect()
+		if err != nil {
+			return err
+		}
+		ls, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Create(ctx, ls, options)
+		if err != nil {
+			return known(err)
+		}
+	}
+	if err := flags.output.Complete(done); err != nil {
+		return err
+	}
+	printer, err := flags.output.ToPrinter()
+	if err != nil {
+		return err
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
+	if flags.dryRun == dryRunClient { // A file has neither.
+		unstructured.RemoveNestedField(object, "status")
+		unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+	}
+	return printer.PrintObj(u, p.Out)
+}
+
+// localService returns the LocalService that the flags describe. The API server checks the rest.
+func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) {
+	ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.LocalServiceSpec{Mode: v1alpha1.Mode(f.mode)}}
+	var err error
+	if ls.Spec.Selector, err = labels.ConvertSelectorToLabelsMap(f.selector); err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	if ls.Spec.NodeSelector, err = labels.ConvertSelectorToLabelsMap(f.nodeSelector); err != nil {
+		return nil, fmt.Errorf("--node-selector: %w", err)
+	}
+	if len(ls.Spec.NodeSelector) == 0 {
+		ls.Spec.NodeSelector = nil
+	}
+	if f.headless {
+		ls.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	for _, text := range f.ports {
+		port, err := parsePort(text)
+		if err != nil {
+			return nil, fmt.Errorf("--port %s: %w", text, err)
+		}
+		if port.Name == "" && len(f.ports) > 1 {
+			return nil, fmt.Errorf("--port %[1]s: each of several ports needs a name, such as http=%[1]s", text)
+		}
+		ls.Spec.Ports = append(ls.Spec.Ports, port)
+	}
+	return ls, nil
+}
+
+// parsePort reads [name=]port[:target][/protocol].
+func parsePort(text string) (port v1alpha1.ServicePort, err error) {
+	rest, protocol, hasProtocol := strings.Cut(text, "/")
+	if hasProtocol {
+		port.Protocol = corev1.Protocol(strings.ToUpper(protocol))
+	}
+	if name, after, hasName := strings.Cut(rest, "="); hasName {
+		port.Name, rest = name, after
+	}
+	number, target, hasTarget := strings.Cut(rest, ":")
+	parsed, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || parsed == 0 || hasTarget && target == "" || hasProtocol && protocol == "" {
+		return port, fmt.Errorf("it must be [name=]port[:target][/protocol], such as 80, 80:8080 or dns=53:5353/UDP")
+	}
+	port.Port = int32(parsed)
+	port.TargetPort = intstr.FromInt32(port.Port)
+	if hasTarget {
+		port.TargetPort = intstr.Parse(target)
+	}
+	return port, nil
+}

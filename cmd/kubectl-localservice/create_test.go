@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestCreateFile: --dry-run=client prints a file, without a cluster.
+func TestCreateFile(t *testing.T) {
+	for args, want := range map[string]string{
+		"--selector app=cache -o yaml": `
+apiVersion: localservice.dev/v1alpha1
+kind: LocalService
+metadata:
+  name: cache
+spec:
+  selector:
+    app: cache
+`,
+		"-n ops --selector app=cache,tier=a --port http=80:8080 --port dns=53/udp --port web=81:web --headless " +
+			"--mode Hostnames --node-selector disk=ssd -o yaml": `
+apiVersion: localservice.dev/v1alpha1
+kind: LocalService
+metadata:
+  name: cache
+  namespace: ops
+spec:
+  clusterIP: None
+  mode: Hostnames
+  nodeSelector:
+    disk: ssd
+  ports:
+  - name: http
+    port: 80
+    targetPort: 8080
+  - name: dns
+    port: 53
+    protocol: UDP
+    targetPort: 53
+  - name: web
+    port: 81
+    targetPort: web
+  selector:
+    app: cache
+    tier: a
+`,
+		"--selector app=cache":         "\nlocalservice.localservice.dev/cache created (dry run)\n",
+		"--selector app=cache -o name": "\nlocalservice.localservice.dev/cache\n",
+	} {
+		f := newFixture(t)
+		code, stdout, stderr := f.run(t, append([]string{"create", "cache", "--dry-run=client"},
+			strings.Fields(args)...)...)
+		if code != 0 || "\n"+stdout != want || stderr != "" || len(f.localServices.Actions()) > 0 {
+			t.Errorf("%s: %d, got:\n%s\n%s\nwant:%s", args, code, stdout, stderr, want)
+		}
+	}
+}
+
+func TestCreate(t *testing.T) {
+	f := newFixture(t)
+	code, stdout, stderr := f.run(t, "create", "cache", "-n", "ops", "--selector", "app=cache", "--port", "80:web")
+	if code != 0 || stdout != "localservice.localservice.dev/cache created\n" || stderr != "" {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+	ls, err := f.localServices.LocalserviceV1alpha1().LocalServices("ops").Get(t.Context(), "cache",
+		metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.LocalServiceSpec{Selector: map[string]string{"app": "cache"},
+		Ports: []v1alpha1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}}}
+	if diff := cmp.Diff(want, ls.Spec); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.run(t, "create", "other", "--selector", "app=cache", "--dry-run=server")
+	action := f.localServices.Actions()[len(f.localServices.Actions())-1].(clienttesting.CreateActionImpl)
+	if action.CreateOptions.DryRun == nil || action.CreateOptions.FieldManager != createManager {
+		t.Errorf("created with %+v", action.CreateOptions)
+	}
+}
+
+func TestCreateErrors(t *testing.T) {
+	for args, want := range map[string]string{
+		"create --selector a=b":                         "accepts 1 arg(s), received 0…Usage: kubectl localservice create NAME",
+		"create x":                                      `required flag(s) "selector" not set`,
+		"create x --selector a":                         "--selector: ",
+		"create x --selector a=b --node-selector c":     "--node-selector: ",
+		"create x --selector a=b --port 0":              "--port 0: it must be [name=]port",
+		"create x --selector a=b --port 65536":          "--port 65536: it must be",
+		"create x --selector a=b --port 80:":            "--port 80:: it must be",
+		"create x --selector a=b --port 80/":            "--port 80/: it must be",
+		"create x --selector a=b --port 80 --port 81":   "--port 80: each of several ports needs a name, such as http=80",
+		"create x --selector a=b --dry-run":             "--dry-run must be none, client or server",
+		"create demo --selector a=b":                    "already exists",
+		"create x --selector a=b --dry-run=client -o x": "allowed formats",
+	} {
+		newFixture(t).wantError(t, want, strings.Fields(args)...)
+	}
+	f := newFixture(t)
+	fail(&f.localServices.Fake, "localservices", apierrors.NewForbidden(v1alpha1.Resource("localservices"), "x",
+		errors.New(`User "jane" cannot create resource "localservices"`)))
+	f.wantError(t, `error: forbidden, ask…User "jane" cannot create`, "create", "x", "--selector", "a=b")
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+)
+
+// lease returns a Lease of a controller that was last renewed some time ago.
+func lease(namespace string, ago time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("lsc-7-x_0815"), LeaseDurationSeconds: new(int32(1)),
+			RenewTime: &metav1.MicroTime{Time: time.Now().Add(-ago)}}}
+}
+
+// TestLease: a Lease that is not renewed shows a controller that does not run. Clocks that differ do not.
+func TestLease(t *testing.T) {
+	later := func(objects ...*coordinationv1.Lease) clienttesting.ReactionFunc {
+		var read atomic.Int32
+		return func(clienttesting.Action) (bool, runtime.Object, error) {
+			i := min(int(read.Add(1)), len(objects)) - 1
+			return true, &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*objects[i]}}, nil
+		}
+	}
+	only := func(namespace string) clienttesting.ReactionFunc {
+		return func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return a.GetNamespace() != namespace, nil, forbidden
+		}
+	}
+	for name, c := range map[string]struct {
+		leases  []runtime.Object
+		react   clienttesting.ReactionFunc
+		known   string // the namespace of the Lease that counts
+		stopped bool
+	}{
+		"none":        {},
+		"renewed":     {[]runtime.Object{lease("ops", -time.Hour)}, nil, "ops", false},
+		"not renewed": {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
+		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Hour),
+			lease("c", time.Hour)}, nil, "b", false},
+		"renewed, by its clock": {nil, later(lease("ops", time.Hour), lease("ops", time.Hour-time.Second)), "ops", false},
+		"not allowed":           {[]runtime.Object{lease(leaseNamespace, 0)}, only("none"), "", false},
+		"allowed in a namespace": {[]runtime.Object{lease(leaseNamespace, time.Hour)}, only(leaseNamespace),
+			leaseNamespace, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, c.leases...)
+			if c.react != nil {
+				f.kube.PrependReactor("list", "leases", c.react)
+			}
+			got := f.cluster("default").controller(t.Context())
+			if got.Namespace != c.known || got.Stopped != c.stopped || (c.known != "") != (got.Holder == "lsc-7-x") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// TestControllerStops: that the controller does not seem to run is the first line, once, whatever is wrong with names.
+func TestControllerStops(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, lease("ops", time.Hour))
+	if err := f.localServices.Tracker().Add(localService("other", "")); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stderr := f.run(t, "nodes", "-A")
+	const line = "The controller does not seem to run: Lease ops/local-service-controller was last renewed 60 m ago."
+	if !strings.HasPrefix(stderr, line) || strings.Count(stderr, "The controller") != 1 {
+		t.Error(stderr)
+	}
+}
+
+// TestControllerWatched: a watch reports that the controller has stopped, and that it runs again, of all LocalServices.
+func TestControllerWatched(t *testing.T) {
+	f := newFixture(t)
+	w := f.cluster("default").newWatcher("", "cluster.local")
+	if err := w.localServices.GetIndexer().Add(localService("demo", "")); err != nil {
+		t.Fatal(err)
+	}
+	w.load()
+	w.news(t.Context())
+	runs := diagnose.Controller{Namespace: "ops", Name: leaseName, Renewed: time.Unix(1, 0)}
+	stopped := runs
+	stopped.Stopped = true
+	for _, c := range []struct {
+		controller diagnose.Controller
+		changes    bool
+	}{{runs, true}, {diagnose.Controller{Namespace: "ops", Name: leaseName, Renewed: time.Unix(9, 0)}, false},
+		{stopped, true}, {stopped, false}, {runs, true}} {
+		w.setController(c.controller)
+		if n := w.news(t.Context()); (len(n.lists) > 0) != c.changes ||
+			c.changes && (n.lists[key("demo")].Controller == "") == c.controller.Stopped {
+			t.Errorf("%+v: %+v", c, n)
+		}
+	}
+}
