@@ -34,8 +34,8 @@ webhooks:
   admissionReviewVersions: [v1]
 `
 
-// TestWebhookThatHangs makes all writes of Services in one namespace hang, of more LocalServices than there are workers.
-// The nodes that join meanwhile get their Services in another namespace as soon as without that.
+// TestWebhookThatHangs makes all writes of Services in one namespace hang, of more LocalServices than there are
+// workers. The nodes that join meanwhile get their Services in another namespace as soon as without that.
 func TestWebhookThatHangs(t *testing.T) {
 	const pause = time.Second
 	joining := 4

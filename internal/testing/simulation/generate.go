@@ -72,9 +72,9 @@ func ending(d *drawing) []Step {
 		change(time.Second), {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
 }
 
-// rush returns what half of the histories without faults end with, so that it is seen if one namespace holds up another:
-// once all else has settled, everything in one has to be written while its admission is slow, and then something in the
-// other.
+// rush returns what half of the histories without faults end with, so that it is seen if one namespace holds up the
+// other: once all else has settled, everything in one has to be written while its admission is slow, and then something
+// in the other.
 func rush(d *drawing) []Step {
 	if !rapid.Bool().Draw(d.T, "rush") {
 		return nil
