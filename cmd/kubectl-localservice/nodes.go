@@ -43,6 +43,7 @@ namespace. The reasons are:
   NodeNotReady           the node is not ready, so that nothing on it answers
   PodsNotReady           pods on the node are not ready
   EndpointsNotPublished  the EndpointSlices lack a pod that is ready, or have one that is gone
+  PortsMissing           no container of the pods on the node has a port of the name that targetPort gives
   PodsTerminating        all pods on the node are being deleted
   PodsCompleted          all pods on the node have ended
   NodeCordoned           the node is cordoned, and no pod on it has the labels of the LocalService's selector

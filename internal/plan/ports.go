@@ -15,14 +15,21 @@ func HasClusterIPs(ls *v1alpha1.LocalService) bool {
 	return ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames
 }
 
+// PortNumbers are the numbers that pods have for ports whose targetPort is a name, by the name of the port.
+type PortNumbers map[string]int32
+
 // TranslatedPorts says which ports have another number in the pods where the Services do not translate it, "" if none.
-func TranslatedPorts(ls *v1alpha1.LocalService) string {
+// Of a targetPort that is a name, it knows only the numbers that it is given.
+func TranslatedPorts(ls *v1alpha1.LocalService, named PortNumbers) string {
 	if HasClusterIPs(ls) {
 		return ""
 	}
 	var ports []string
 	for _, port := range ls.Spec.Ports {
 		target := port.TargetPort.IntVal
+		if port.TargetPort.StrVal != "" {
+			target = named[port.Name]
+		}
 		if target == 0 || target == port.Port {
 			continue
 		}

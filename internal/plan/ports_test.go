@@ -35,7 +35,7 @@ func TestTranslatedPorts(t *testing.T) {
 		"cluster IP": {ports("", intstr.FromInt32(8080)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := TranslatedPorts(c.ls); got != c.want {
+			if got := TranslatedPorts(c.ls, nil); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

@@ -189,7 +189,7 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 
 // translating says on which other ports clients find the pods.
 func translating(ls *v1alpha1.LocalService) string {
-	ports := plan.TranslatedPorts(ls)
+	ports := plan.TranslatedPorts(ls, nil)
 	if ports == "" {
 		return ""
 	}

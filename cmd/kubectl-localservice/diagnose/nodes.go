@@ -94,13 +94,17 @@ func Nodes(in Input) *NodeList {
 // message is about all names, such as why there is none; "" if there is nothing to say.
 func (v *view) message(list *NodeList) string {
 	ls := v.LocalService
-	switch ports := plan.TranslatedPorts(ls); {
+	switch ports := plan.TranslatedPorts(ls, v.numbers()); {
 	case IsUnobserved(ls):
 		return ""
 	case len(list.Items) == 0:
 		return v.whyNoItems()
 	case len(v.Pods) == 0 && !v.PodsUnknown:
-		return fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace, labels.Set(ls.Spec.Selector))
+		message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace, labels.Set(ls.Spec.Selector))
+		if hint := plan.SelectorHint(ls); hint != "" {
+			message += " " + title(hint) + "."
+		}
+		return message
 	case ports != "":
 		return title(ports) + "."
 	}
@@ -168,7 +172,9 @@ type view struct {
 	nodeLabelKey string
 	services     map[string]*corev1.Service        // by name
 	endpoints    map[string][]discoveryv1.Endpoint // by Node.Name
-	pods         map[string][]*corev1.Pod          // by node; "" for those without
+	// ports are those that are published for ready endpoints, of each EndpointSlice, by Node.Name.
+	ports map[string][][]discoveryv1.EndpointPort
+	pods  map[string][]*corev1.Pod // by node; "" for those without
 	// strays are pods on another node than their node label says, by its value, in mode Services.
 	strays map[string][]*corev1.Pod
 	// hostnames is about mode Hostnames, nil for another mode.
@@ -189,6 +195,7 @@ func newView(in Input) *view {
 		nodeLabelKey: nodeLabelKey(in.LocalService, in.Services),
 		services:     map[string]*corev1.Service{},
 		endpoints:    map[string][]discoveryv1.Endpoint{},
+		ports:        map[string][][]discoveryv1.EndpointPort{},
 		pods:         map[string][]*corev1.Pod{},
 		strays:       map[string][]*corev1.Pod{},
 		stale:        map[string][]string{},
@@ -212,6 +219,9 @@ func newView(in Input) *view {
 				name.Hostname = *e.Hostname
 			}
 			v.endpoints[name.Name()] = append(v.endpoints[name.Name()], e)
+			if plan.IsReady(&e) {
+				v.ports[name.Name()] = append(v.ports[name.Name()], slice.Ports)
+			}
 		}
 	}
 	v.Pods = slices.DeleteFunc(slices.Clone(in.Pods), func(pod *corev1.Pod) bool {
@@ -337,6 +347,12 @@ func (v *view) node(name *name) Node {
 	}
 	if n.Reason == "" {
 		n.Reason, n.Message = v.podProblem(name, &n)
+	}
+	if missing := v.missingPorts(n.Name()); n.Reason == "" && len(missing) > 0 {
+		n.Reason, n.Message = PortsMissing, v.portProblem(name, missing)
+		if plan.HasClusterIPs(v.LocalService) { // A headless name resolves all the same.
+			n.Endpoints.Ready, n.Addresses = 0, []string{}
+		}
 	}
 	if n.Reason == ServiceMissing && v.quota != nil {
 		n.SharedCause = v.quota.cause()

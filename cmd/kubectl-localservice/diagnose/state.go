@@ -46,6 +46,7 @@ var causes = map[Reason]string{
 	NodeNotReady:          "node is NotReady",
 	PodsNotReady:          "pods not ready",
 	EndpointsNotPublished: "not in the EndpointSlices",
+	PortsMissing:          "no container has the port",
 	PodsTerminating:       "pods are being deleted",
 	PodsCompleted:         "pods have ended",
 	NodeCordoned:          "no pod: node is cordoned",

@@ -47,7 +47,8 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 			Labels: full.Labels, CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
 			OwnerReferences: full.OwnerReferences,
 		},
-		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName, Tolerations: trimTolerations(full.Spec.Tolerations)},
+		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName, Tolerations: trimTolerations(full.Spec.Tolerations),
+			Containers: trimContainers(full.Spec.Containers)},
 		Status: corev1.PodStatus{
 			Phase: full.Status.Phase, Reason: full.Status.Reason, PodIPs: full.Status.PodIPs,
 			InitContainerStatuses: trimStatuses(full.Status.InitContainerStatuses),
@@ -71,6 +72,19 @@ func trimTolerations(full []corev1.Toleration) []corev1.Toleration {
 	return slices.DeleteFunc(slices.Clone(full), func(t corev1.Toleration) bool {
 		return strings.HasPrefix(t.Key, ownTaints)
 	})
+}
+
+// trimContainers keeps the ports that have names.
+func trimContainers(full []corev1.Container) []corev1.Container {
+	var containers []corev1.Container
+	for i := range full {
+		named := slices.DeleteFunc(slices.Clone(full[i].Ports),
+			func(port corev1.ContainerPort) bool { return port.Name == "" })
+		if len(named) > 0 {
+			containers = append(containers, corev1.Container{Ports: named})
+		}
+	}
+	return containers
 }
 
 func trimStatuses(full []corev1.ContainerStatus) []corev1.ContainerStatus {

@@ -27,6 +27,7 @@ const (
 	NodeNotReady          Reason = "NodeNotReady"
 	PodsNotReady          Reason = "PodsNotReady"
 	EndpointsNotPublished Reason = "EndpointsNotPublished"
+	PortsMissing          Reason = "PortsMissing"
 	PodsTerminating       Reason = "PodsTerminating"
 	PodsCompleted         Reason = "PodsCompleted"
 	NodeCordoned          Reason = "NodeCordoned"
