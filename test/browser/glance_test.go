@@ -174,7 +174,6 @@ func TestTurned(t *testing.T) {
 	page.Do(chromedp.Evaluate(`document.querySelector(".columnheader:nth-child(3)").click()`, nil))
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0001")
 	browser.Eventually(page, `[grid.ariaRowCount, grid.ariaColCount].join()`, "31,4")
-	page.Picture("view-turned", "light")
 	// A table turns when there are more nodes.
 	server.Publish(loaded(columns(30, 31, func(int, int, *diagnose.Node) {})))
 	browser.Eventually(page, rowNames, "n0000,n0001,n0002,n0003,n0004,n0005,n0006")
@@ -274,7 +273,6 @@ func TestNamedMap(t *testing.T) {
 		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: box.left + step + pitch + 8,
 			clientY: box.top + 2 })); }`, nil))
 	browser.Eventually(page, `(`+tip+`).split("\n")[0]`, "n0003")
-	page.Picture("map-named", "light")
 	many := browser.Open(t, with(serve(t, troubled(50)).URL(), "view=map"), 1280, 800)
 	browser.Eventually(many, `[map.hidden, step === pitch].join()`, "false,true")
 }
