@@ -90,9 +90,10 @@ func TestCreate(t *testing.T) {
 
 func TestCreateErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"create --selector a=b":                         "accepts 1 arg(s), received 0…Usage: kubectl localservice create NAME",
-		"create x":                                      `required flag(s) "selector" not set`,
-		"create x --selector a":                         "--selector: ",
+		"create --selector a=b": "accepts 1 arg(s), received 0…" +
+			"Usage: kubectl localservice create NAME",
+		"create x":              `required flag(s) "selector" not set`,
+		"create x --selector a": "--selector: ",
 		"create x --selector a=b --node-selector c":     "--node-selector: ",
 		"create x --selector a=b --port 0":              "--port 0: it must be [name=]port",
 		"create x --selector a=b --port 65536":          "--port 65536: it must be",

@@ -121,7 +121,7 @@ NODE   SERVICE   ENDPOINTS   DNS         REASON
 n1     demo-n1   2/2         Answers     
 n2     demo-n2   0/1         Empty       c: exit code 1, 5 restarts
 n3     demo-n3   0/0         OtherNode   NoPods
-n4     demo-n4   0/0         Empty       the Service is missing; Services are being written
+n4     demo-n4   0/0         Empty       no Service; Services are being written
 n5     demo-n5   0/0         NoAnswer    NameConflict
 `
 	_, stdout, stderr := f.run(t, "nodes", "demo", "--dns")

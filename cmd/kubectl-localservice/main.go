@@ -53,15 +53,16 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand(), p.completionCommand(), &cobra.Command{
-		Use:               "version",
-		Short:             "Print the version of this plugin",
-		Args:              exactArgs(0),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		Run: func(*cobra.Command, []string) {
-			fmt.Fprintln(p.Out, "kubectl localservice version", root.Version)
-		},
-	})
+	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand(), p.completionCommand(),
+		&cobra.Command{
+			Use:               "version",
+			Short:             "Print the version of this plugin",
+			Args:              exactArgs(0),
+			ValidArgsFunction: cobra.NoFileCompletions,
+			Run: func(*cobra.Command, []string) {
+				fmt.Fprintln(p.Out, "kubectl localservice version", root.Version)
+			},
+		})
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(p.ErrOut, "error: %v\n", explained(err))
 		return 1

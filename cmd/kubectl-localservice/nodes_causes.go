@@ -24,6 +24,7 @@ const (
 type row struct {
 	list *diagnose.NodeList
 	*diagnose.Node
+	many bool // LocalServices may be in the table
 }
 
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table. A text that does not fit
@@ -63,7 +64,7 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 		}
 	}
 	for _, line := range lines {
-		below = append(below, fmt.Sprintf("%s: %s", nodesIn(of[line]), line))
+		below = append(below, nodesIn(of[line])+": "+line)
 	}
 	return texts, below
 }
@@ -72,7 +73,11 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 func nodesIn(rows []row) string {
 	var names []string
 	for _, r := range rows[:min(len(rows), rowsInLine)] {
-		names = append(names, r.Node.Node)
+		name := r.Node.Node
+		if r.many {
+			name = r.list.LocalService + " on " + name
+		}
+		names = append(names, name)
 	}
 	if more := len(rows) - rowsInLine; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

@@ -24,7 +24,7 @@ func TestReasonColumn(t *testing.T) {
 	} {
 		var rows []row
 		for i, message := range c.messages {
-			rows = append(rows, row{nil, &diagnose.Node{Node: fmt.Sprint("n", i), Reason: "Word", Message: message}})
+			rows = append(rows, row{Node: &diagnose.Node{Node: fmt.Sprint("n", i), Reason: "Word", Message: message}})
 		}
 		texts, below := reasonColumn(rows, room)
 		if !slices.Equal(texts, c.texts) {
@@ -34,8 +34,13 @@ func TestReasonColumn(t *testing.T) {
 			t.Errorf("below the table: %q; want %q", below, c.below)
 		}
 	}
+	list := &diagnose.NodeList{LocalService: "demo"}
+	one := row{list, &diagnose.Node{Node: "n0", Reason: "Word", Message: other}, true}
+	if _, below := reasonColumn([]row{one}, room); len(below) != 1 || below[0] != "demo on n0: "+other {
+		t.Errorf("of several LocalServices: %q", below)
+	}
 	dns := &diagnose.Node{Node: "n0", DNS: &diagnose.DNSAnswer{Result: diagnose.DNSUnknown, Message: other}}
-	if texts, _ := reasonColumn([]row{{nil, dns}}, room); texts[0] != "Unknown" {
+	if texts, _ := reasonColumn([]row{{Node: dns}}, room); texts[0] != "Unknown" {
 		t.Errorf("of DNS only: %q", texts)
 	}
 }

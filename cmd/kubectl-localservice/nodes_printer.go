@@ -136,7 +136,7 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	var rows []row
 	for _, list := range lists {
 		for i := range list.Items {
-			rows = append(rows, row{list, &list.Items[i]})
+			rows = append(rows, row{list, &list.Items[i], p.many})
 		}
 	}
 	table := p.newTable(rows)

@@ -35,7 +35,7 @@ NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSE
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
 n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              c: exit code 1, 5 restarts
 n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
-n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              the Service is missing; Services are being written
+n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no Service; Services are being written
 n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + `
 `})
 	newFixture(t).wantOutput(t, "n5: "+taken+"\n"+summary, map[string]string{
@@ -44,14 +44,14 @@ NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
 n2     demo-n2   0/1         c: exit code 1, 5 restarts
 n3     demo-n3   0/0         no pod with app=demo here
-n4     demo-n4   0/0         the Service is missing; Services are being written
+n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         NameConflict
 `,
 		"nodes demo --problems": `
 NODE   SERVICE   ENDPOINTS   REASON
 n2     demo-n2   0/1         c: exit code 1, 5 restarts
 n3     demo-n3   0/0         no pod with app=demo here
-n4     demo-n4   0/0         the Service is missing; Services are being written
+n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         NameConflict
 `,
 		"nodes demo --problems -o jsonpath={.items[*].node}": "\nn2 n3 n4 n5",
@@ -185,9 +185,9 @@ NAMESPACE   LOCALSERVICE   NODE   ENDPOINTS   REASON
 default     demo           n1     2/2         
 default     demo           n2     0/1         c: exit code 1, 5 restarts
 default     demo           n3     0/0         no pod with app=demo here
-default     demo           n4     0/0         the Service is missing; Services are being written
+default     demo           n4     0/0         no Service; Services are being written
 default     demo           n5     0/0         NameConflict
-ops         demo-10        n3     0/0         the Service is missing; Services are being written
+ops         demo-10        n3     0/0         no Service; Services are being written
 `
 	code, stdout, stderr := f.run(t, "nodes", "-A")
 	if code != 0 || "\n"+stdout != table {
@@ -196,7 +196,7 @@ ops         demo-10        n3     0/0         the Service is missing; Services a
 	for _, line := range []string{
 		`default/demo-2: No node matches spec.nodeSelector "zone=none".`,
 		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
-		"n5: the name is taken by a Service",
+		"demo on n5: the name is taken by a Service",
 		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected.",
 		"LocalServices: 3, nodes 6, answering 1/6.",
 	} {

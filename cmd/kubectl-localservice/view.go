@@ -30,7 +30,7 @@ which do not, and why. It follows what changes, until Ctrl-C.
 The page is served on 127.0.0.1 only, to those who have the whole address that is printed: a random part of it keeps
 others of this machine out. It shows what you may see yourself, and changes nothing; in the cluster there is nothing of
 it. You need the permission to list and watch LocalServices, Services, EndpointSlices and Pods in the namespace; without
-that for Nodes, the nodes that have a name are shown. The owners of pods are read only if a pod has a wrong node label.`,
+that for Nodes, the nodes that have a name are shown. The owners of pods are read only if a label of a pod is wrong.`,
 		Example: `  # The LocalServices of the namespace
   kubectl localservice view
 
@@ -105,7 +105,8 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 				columns[key.String()] = view.NewColumn(list)
 			}
 		}
-		server.Publish(&view.Matrix{Status: view.Status{Loaded: n.loaded, Problems: n.problems}, Columns: columns,
+		server.Publish(&view.Matrix{Status: view.Status{Loaded: n.loaded, Problems: n.problems,
+			Controller: n.controller}, Columns: columns,
 			Places: w.places()})
 	})
 	return running.Wait()

@@ -36,6 +36,8 @@ type news struct {
 	loaded bool
 	// lists are the LocalServices that have changed, nil for one that is gone.
 	lists map[types.NamespacedName]*diagnose.NodeList
+	// controller says that the controller does not seem to run, "" if it does.
+	controller string
 	// problems say what currently keeps the watch from observing changes.
 	problems []string
 }
@@ -159,7 +161,8 @@ func (w *watcher) changed(s *source, object metav1.Object) {
 
 func (w *watcher) news(ctx context.Context) news {
 	w.mu.Lock()
-	n := news{loaded: w.loaded, lists: map[types.NamespacedName]*diagnose.NodeList{},
+	n := news{loaded: w.loaded, controller: w.controller.Stops(time.Time{}),
+		lists:    map[types.NamespacedName]*diagnose.NodeList{},
 		problems: slices.Compact(slices.Sorted(maps.Values(w.problems)))}
 	touched := w.touched
 	w.touched = map[types.NamespacedName]bool{}

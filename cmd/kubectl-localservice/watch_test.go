@@ -248,9 +248,9 @@ NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
 n2     demo-n2   0/1         c: exit code 1, 5 restarts
 n3     demo-n3   0/0         no pod with app=demo here
-n4     demo-n4   0/0         the Service is missing; Services are being written
+n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         NameConflict
-n5     demo-n5   0/0         the Service is missing; Services are being written
+n5     demo-n5   0/0         no Service; Services are being written
 n3     demo-n3   0/0         gone: the LocalService does not give this name any more
 `,
 		"name": "\nservice/demo-n1\nservice/demo-n2\nservice/demo-n3\n",

@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func troubled(nodes int) *view.Matrix {
 			notReady(n)
 			n.Pods = []diagnose.Pod{{Name: fmt.Sprint("crash-", i), Reason: "CrashLoopBackOff"}}
 		case c == 2 && i == 7:
-			n.Endpoints.Total, n.Reason, n.Message = 2, diagnose.PodsNotReady, "not ready: b (ImagePullBackOff)"
+			n.Endpoints.Total, n.Reason, n.Message = 2, diagnose.PodsNotReady, "b: cannot pull image b:2"
 			n.Pods = []diagnose.Pod{{Name: "b", Reason: "ImagePullBackOff"}}
 		case c == 3:
 			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NoPods, "no pod with app=x here"
@@ -67,10 +68,11 @@ func TestProblemsFirst(t *testing.T) {
 	t.Parallel()
 	page := browser.Open(t, serve(t, troubled(100)).URL(), 1280, 800)
 	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
-	browser.Eventually(page, causes, "1|NameTaken|"+longName+"|the name is taken\n"+
-		"11|CrashLoopBackOff|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more\n"+
-		"1|ImagePullBackOff|image-cache|n0007\n"+
-		"100|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
+	browser.Eventually(page, causes, "1 LocalService|NameTaken|"+longName+"|the name is taken\n"+
+		"11 names|CrashLoopBackOff|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more|a: exit code 1, 5 "+
+		"restarts\n"+
+		"1 name|ImagePullBackOff|image-cache|n0007|b: cannot pull image b:2\n"+
+		"100 names|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more|no pod with app=x here")
 	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
 	page.Picture("view-100", "light")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
@@ -80,6 +82,127 @@ func TestProblemsFirst(t *testing.T) {
 	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
 	browser.Eventually(page, `document.querySelector("#details .message")?.innerText ?? ""`, "the name is taken")
 	browser.Eventually(page, `document.querySelector("#details").innerText.includes("Answering\n3/3")`, true)
+}
+
+// TestOneLineForACause: the status of a LocalService and its names have one line for one cause, and the lines that are
+// not shown are counted.
+func TestOneLineForACause(t *testing.T) {
+	t.Parallel()
+	m := loaded(columns(8, 3, func(c, i int, n *diagnose.Node) {
+		switch {
+		case c == 0 && i == 0:
+			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NameConflict, "delete it"
+		case c > 0 && i == 1:
+			notReady(n)
+			n.Pods = []diagnose.Pod{{Name: "a", Reason: fmt.Sprint("Cause", c)}}
+		}
+	}))
+	taken := m.Columns["default/app-00"]
+	taken.Status, taken.Problem, taken.Cause = "NameTaken", "one is taken", "name taken by another Service"
+	server := serve(t, m)
+	page := browser.Open(t, server.URL(), 1280, 800)
+	const first = "1 name|name taken by another Service|app-00|n0000|delete it"
+	lines := `document.querySelectorAll("#causes li").length`
+	firstLine := causes + `.split("\n")[0]`
+	last := `[...document.querySelectorAll("#causes button")].at(-1).innerText`
+	browser.Eventually(page, lines, 6)
+	// The lines with problems are the worst first; those with the same rank are in order.
+	browser.Eventually(page, `[...document.querySelectorAll("#causes .what")].map((e) => e.textContent).join()`,
+		"Cause1,Cause2,Cause3,Cause4,Cause5")
+	browser.Eventually(page, last, "3 more problems")
+	page.Do(chromedp.Click(`#causes .more`))
+	browser.Eventually(page, lines, 9)
+	browser.Eventually(page, causes+`.split("\n").at(-2)`, first)
+	browser.Eventually(page, last, "Show fewer")
+	page.Do(chromedp.Click(`#causes .more`))
+	browser.Eventually(page, lines, 6)
+
+	changed := maps.Clone(m.Columns)
+	for c := 2; c < 8; c++ {
+		delete(changed, fmt.Sprintf("default/app-%02d", c))
+	}
+	server.Publish(loaded(changed))
+	browser.Eventually(page, lines, 2)
+	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001|a: exit code 1, 5 restarts")
+}
+
+// TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it
+// is cut.
+func TestWholeMessages(t *testing.T) {
+	t.Parallel()
+	m := troubled(40)
+	long := strings.Repeat("a long message that nobody may cut, ", 20) + strings.Repeat("x", 300)
+	m.Columns["default/"+longName].Problem = long
+	url := serve(t, m).URL()
+	for _, width := range []int64{1280, 390} {
+		page := browser.Open(t, url, width, 800)
+		browser.Eventually(page, `document.querySelector("#causes .message")?.innerText ?? ""`, long)
+		if cut := browser.Eval[string](page, `[...document.querySelectorAll("#causes span")].filter((e) =>
+			e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" ||
+			e.getBoundingClientRect().right > innerWidth || !e.getClientRects().length)
+			.map((e) => e.className + " " + e.innerText).join("\n")`); cut != "" {
+			t.Errorf("at %d pixels, these are cut or hidden:\n%s", width, cut)
+		}
+	}
+}
+
+// TestTurned: with fewer nodes than LocalServices, the LocalServices are the lines of the table.
+func TestTurned(t *testing.T) {
+	t.Parallel()
+	m := loaded(columns(30, 3, func(c, i int, n *diagnose.Node) {
+		if c == 20 && i == 1 {
+			notReady(n)
+		}
+	}))
+	m.Columns["default/app-25"].Status, m.Columns["default/app-25"].Problem = "InvalidSpec", "no"
+	server := serve(t, m)
+	page := browser.Open(t, server.URL(), 1280, 800)
+	browser.Eventually(page, count, "3 nodes · 30 LocalServices")
+	browser.Eventually(page, `[...document.querySelectorAll(".columnheader")].map((e) => e.innerText).join()`,
+		"n0000,n0001,n0002")
+	browser.Eventually(page, rowNames, "app-20 2/3,app-25 3/3 InvalidSpec,app-00 3/3,app-01 3/3,app-02 3/3,"+
+		"app-03 3/3,app-04 3/3")
+	browser.Eventually(page, browser.Cell("default/app-20", "n0001"), "Down 0/1")
+	browser.Eventually(page, browser.Cell("default/app-20", "n0002"), "Healthy 1/1")
+	page.Do(chromedp.Focus("#grid"), chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)),
+		chromedp.KeyEvent(kb.ArrowRight))
+	browser.Eventually(page, current, "default/app-20 n0001")
+	page.Do(chromedp.KeyEvent(kb.Enter))
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "app-20 on n0001")
+	page.Do(chromedp.Click(".row:nth-child(4) .rowheader"))
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "default/app-00")
+	page.Do(chromedp.Evaluate(`document.querySelector(".columnheader:nth-child(3)").click()`, nil))
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0001")
+	browser.Eventually(page, `[grid.ariaRowCount, grid.ariaColCount].join()`, "31,4")
+	// A table turns when there are more nodes.
+	server.Publish(loaded(columns(30, 31, func(int, int, *diagnose.Node) {})))
+	browser.Eventually(page, rowNames, "n0000,n0001,n0002,n0003,n0004,n0005,n0006")
+	browser.Eventually(page, browser.Cell("default/app-01", "n0002"), "Healthy 1/1")
+}
+
+// TestSelected: the cell that the details are about is whole on the screen beside them, with an outline that no other
+// cell has. A LocalService has none.
+func TestSelected(t *testing.T) {
+	t.Parallel()
+	m := troubled(100)
+	page := browser.Open(t, serve(t, m).URL(), 1000, 700)
+	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
+	const outlined = `[...document.querySelectorAll(".cell")].filter((e) => getComputedStyle(e).boxShadow !== "none")
+		.map((e) => e.column + " " + e.row).join()`
+	const whole = `((e, g, h, n) => e.right <= g.right && e.bottom <= g.bottom && e.left >= n && e.top >= h.bottom)(
+		document.querySelector(".cell.active").getBoundingClientRect(), grid.getBoundingClientRect(),
+		document.querySelector(".head").getBoundingClientRect(),
+		document.querySelector(".head .rowheader").getBoundingClientRect().right)`
+	for _, row := range []string{"n0004", "n0098"} {
+		page.Do(chromedp.Evaluate(fmt.Sprintf(`showDetails({ column: %q, row: %q })`, "default/"+longName, row), nil))
+		browser.Eventually(page, outlined, "default/"+longName+" "+row)
+		browser.Eventually(page, whole, true)
+	}
+	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
+	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "default/"+longName)
+	browser.Eventually(page, outlined, "")
+	page.Do(chromedp.Click(`#details .close`))
+	browser.Eventually(page, about, "")
 }
 
 // TestAddress: the filters and what is open are in the address, and a page that is loaded again has them.
@@ -128,13 +251,30 @@ func TestMap(t *testing.T) {
 			clientX: box.left + (i % across) * pitch + 2,
 			clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
 	browser.Eventually(page, tip,
-		"n0009\nlog-agent: not ready: a (CrashLoopBackOff)\ngpu-metrics: no pod with app=x here")
+		"n0009\nlog-agent: a: exit code 1, 5 restarts\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
 		"log-agent,dns-cache,image-cache,gpu-metrics")
 	page.Picture("view-5000", "dark")
 	page.Do(chromedp.Click(`#details .link`))
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "log-agent on n0009")
+}
+
+// TestNamedMap: the map of a few nodes has their names.
+func TestNamedMap(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, with(serve(t, troubled(40)).URL(), "view=map"), 1280, 800)
+	browser.Eventually(page, `[map.hidden, step > pitch + 30].join()`, "false,true")
+	// There is ink where the name of the first node is.
+	browser.Eventually(page, `((s) => s.canvas.getContext("2d").getImageData((pitch + 4) * devicePixelRatio, 0,
+		30 * devicePixelRatio, pitch * devicePixelRatio).data.some((x) => x > 0))(sections[1])`, true)
+	page.Do(chromedp.Evaluate(`{
+		const s = sections[1], box = s.canvas.getBoundingClientRect();
+		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: box.left + step + pitch + 8,
+			clientY: box.top + 2 })); }`, nil))
+	browser.Eventually(page, `(`+tip+`).split("\n")[0]`, "n0003")
+	many := browser.Open(t, with(serve(t, troubled(50)).URL(), "view=map"), 1280, 800)
+	browser.Eventually(many, `[map.hidden, step === pitch].join()`, "false,true")
 }
 
 // TestHeads: the names of LocalServices are never cut, in narrow columns and in wide ones, and opening details does not
@@ -190,5 +330,9 @@ func TestCommands(t *testing.T) {
 		`kubectl describe pod -n default pod-1`,
 		`kubectl describe node n0009`,
 		`kubectl localservice nodes log-agent -n default`}, "\n"))
+	// A flag does not break.
+	browser.Eventually(page, `[...document.querySelectorAll("#details .copyable code span")]
+		.filter((e) => e.innerText.startsWith("-") && e.getClientRects().length !== 1).length`, 0)
+	browser.Eventually(page, `document.querySelectorAll("#details .copyable code span").length > 10`, true)
 	browser.Eventually(page, `command("get", "it's", "$(x)")`, `kubectl get 'it'\''s' '$(x)'`)
 }

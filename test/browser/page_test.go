@@ -36,7 +36,7 @@ func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) 
 }
 
 func notReady(n *diagnose.Node) {
-	n.Endpoints.Ready, n.Reason, n.Message = 0, diagnose.PodsNotReady, "not ready: a (CrashLoopBackOff)"
+	n.Endpoints.Ready, n.Reason, n.Message = 0, diagnose.PodsNotReady, "a: exit code 1, 5 restarts"
 }
 
 // serve serves a page until the test ends.
@@ -171,9 +171,9 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("Page Down goes to %s", got)
 	}
 	page.Do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)), chromedp.KeyEvent(kb.ArrowRight))
-	browser.Eventually(page, tip, "app-01, n0001\nnot ready: a (CrashLoopBackOff)")
+	browser.Eventually(page, tip, "app-01, n0001\na: exit code 1, 5 restarts")
 	browser.Eventually(page, `document.getElementById(grid.getAttribute("aria-activedescendant")).ariaLabel`,
-		"app-01, n0001: not ready: a (CrashLoopBackOff): Down")
+		"app-01, n0001: a: exit code 1, 5 restarts: Down")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "app-01 on n0001")
 	page.Do(chromedp.KeyEvent(kb.Escape))
@@ -248,4 +248,9 @@ func TestConnection(t *testing.T) {
 	server.Publish(withProblem("cannot watch pods", nil))
 	browser.Eventually(page, problems, "cannot watch pod")
 	browser.Eventually(page, `document.querySelector("#nothing").innerText`, "There is no LocalService here.")
+	stopped := loaded(nil)
+	stopped.Controller = "The controller does not seem to run."
+	server.Publish(stopped)
+	browser.Eventually(page, `document.querySelector("#problems").innerText`, "The controller does not seem to run.")
+	browser.Eventually(page, live, "Live")
 }

@@ -30,8 +30,8 @@ func (c *Controller) Stops(now time.Time) string {
 	if !now.IsZero() {
 		renewed = ageOf(now.Sub(c.Renewed)) + " ago"
 	}
-	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. Look for its pods, and at "+
-		"their log: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
+	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. See whether its pods run, "+
+		"and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
 }
 
 // waits says what to do while the controller has not acted on a LocalService.

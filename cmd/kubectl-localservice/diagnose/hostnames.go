@@ -122,7 +122,7 @@ func (v *view) hostnameProblem(n *Node) (Reason, string) {
 			message = "the endpoints of the name are out of date"
 		}
 		if stale := v.hostnames.stale[n.Name()]; len(stale) > 0 {
-			message = fmt.Sprintf("the name leads to %s, where no pod is ready any more", firstOf(stale))
+			message = fmt.Sprintf("leads to %s, where no pod is ready any more", firstOf(stale))
 		}
 		return NameOutdated, v.whyUnwritten(message, "updated it")
 	}

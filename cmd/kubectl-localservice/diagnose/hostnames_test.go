@@ -86,7 +86,8 @@ func TestHostnameReasons(t *testing.T) {
 		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
 			ServiceOutdated,
 			`Service demo, which publishes the names, has groupBy "zone" instead of ""; the controller has not`, ready},
-		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing, ", which finds the pods, is missing", ready},
+		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, SourceMissing,
+			", which finds the pods, is missing", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
 			SourceMissing,
 			" of the Service that finds the pods is taken by a Service of X x (v1)", ready},
@@ -99,12 +100,12 @@ func TestHostnameReasons(t *testing.T) {
 		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, NameOutdated,
 			"the name is not published; the controller has not updated it yet", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
-			NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more; the controller has not updated it",
+			NameOutdated, "leads to 10.0.0.1, where no pod is ready any more; the controller has not updated it",
 			Endpoints{0, 1}},
 		"copy leads to a pod that is gone": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = in.EndpointSlices[0].Endpoints[1:]
 			in.Pods = in.Pods[1:]
-		}, NameOutdated, "the name leads to 10.0.0.1, where no pod is ready any more", Endpoints{0, 1}},
+		}, NameOutdated, "leads to 10.0.0.1, where no pod is ready any more", Endpoints{0, 1}},
 		"copy lacks a pod": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = append(in.EndpointSlices[0].Endpoints,
 				on("n1", endpoint("c", "10.0.0.3", true)))

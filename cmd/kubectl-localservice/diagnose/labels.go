@@ -163,8 +163,11 @@ func (v *view) labelProblem(label, value string, pods []*corev1.Pod) (Reason, st
 			return p.reason, texts[0] + ": " + p.act
 		}
 	}
-	return PodsUnlabelled, fmt.Sprintf("no label %s: %s; the pod's events say whether it was refused", label,
-		firstOf(unlabelled))
+	message := fmt.Sprintf("no label %s: %s", label, firstOf(unlabelled))
+	if !v.Controller.Stopped {
+		message += "; the pod's events say whether it was refused"
+	}
+	return PodsUnlabelled, message
 }
 
 // whyStray says why a pod has the node label of another node.

@@ -174,6 +174,10 @@ func TestLabelReasons(t *testing.T) {
 				t.Errorf("asked for the selectors of %q; want %q", got, c.asked)
 			}
 			nodesOf(t, in) // It is the same for trimmed objects.
+			in.Controller.Stopped = true
+			if got := Nodes(in).Items[0].Message; got != strings.TrimSuffix(c.message, refused) {
+				t.Errorf("while no controller runs: %s", got)
+			}
 		})
 	}
 }

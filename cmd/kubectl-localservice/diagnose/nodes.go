@@ -187,6 +187,8 @@ type view struct {
 	tolerated map[corev1.Taint]bool
 	// waiting is whether something waits for the controller, and its status does not say why.
 	waiting bool
+	// saidByStatus is whether the problem of the current name is the one that the status is about.
+	saidByStatus bool
 }
 
 func newView(in Input) *view {
@@ -322,6 +324,7 @@ func (v *view) names() []name {
 }
 
 func (v *view) node(name *name) Node {
+	v.saidByStatus = false
 	n := newNode(name.node, name.hostname)
 	if v.hostnames == nil || name.hostname != "" {
 		n.Service = plan.ServiceName(v.LocalService.Name, v.purpose, name.node)
@@ -354,8 +357,8 @@ func (v *view) node(name *name) Node {
 			n.Endpoints.Ready, n.Addresses = 0, []string{}
 		}
 	}
-	if n.Reason == ServiceMissing && v.quota != nil {
-		n.SharedCause = v.quota.cause()
+	if v.saidByStatus {
+		n.SharedCause = statusCause(v.LocalService, v.quota)
 	}
 	return n
 }

@@ -18,7 +18,7 @@ import (
 const (
 	nodeLabel = v1alpha1.DefaultNodeLabelKey
 
-	notCreated = "the Service is missing; the controller has not created it yet"
+	notCreated = "no Service; the controller has not created it yet"
 )
 
 // TestStatusReasons checks node n1.
@@ -70,7 +70,7 @@ func TestStatusReasons(t *testing.T) {
 			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, notCreated, none},
 		"missing, not noticed": {Input{}, ServiceMissing, notCreated, none},
 		"missing, refused": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 write failed: denied")),
-			ServiceMissing, "the Service is missing; 1 write failed: denied", none},
+			ServiceMissing, "no Service; 1 write failed: denied", none},
 		"missing, by a quota": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 write failed: create Service "+
 			`default/demo-n1: services "demo-n1" is forbidden: exceeded quota: svc.a, requested: `+
 			"services=1,services.nodeports=1, used: services=3,services.nodeports=0, limited: services=3,"+

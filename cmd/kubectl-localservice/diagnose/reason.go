@@ -37,9 +37,13 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 	}
 	service := v.services[serviceName]
 	if service == nil && v.quota != nil {
+		v.saidByStatus = true
 		return ServiceMissing, v.quota.message()
 	}
 	if service == nil {
+		if purpose == plan.ForNode {
+			return ServiceMissing, v.whyUnwritten("no Service", "created it")
+		}
 		return ServiceMissing, v.whyUnwritten(about+" is missing", "created it")
 	}
 	var selector labels.Set
@@ -81,6 +85,7 @@ func (v *view) whyUnwritten(problem, written string) string {
 	case v.LocalService.DeletionTimestamp != nil:
 		return problem + "; the LocalService is being deleted"
 	case isRefused(v.LocalService), ready != nil && ready.Reason == v1alpha1.ReasonWritingServices:
+		v.saidByStatus = true
 		return problem + "; " + ready.Message
 	}
 	v.waiting = true

@@ -23,6 +23,8 @@ type Summary struct {
 	Status string `json:"status"`
 	// Problem is the message of the condition Ready while that is False, "" otherwise.
 	Problem string `json:"problem"`
+	// Cause is what names with that problem have as Cause, "" if there is none.
+	Cause string `json:"-"`
 }
 
 func summarize(ls *v1alpha1.LocalService, items []Node) Summary {
@@ -30,7 +32,7 @@ func summarize(ls *v1alpha1.LocalService, items []Node) Summary {
 	if c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 		s.Status = c.Reason
 		if c.Status != metav1.ConditionTrue {
-			s.Problem = c.Message
+			s.Problem, s.Cause = c.Message, statusCause(ls, quotaOf(ls))
 		}
 	}
 	for i := range items {
@@ -64,4 +66,19 @@ func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 			status.Count(kept, "Service"))
 	}
 	return message + ". Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"
+}
+
+// statusCause is the cause of a problem that the status is about: in the words for a name that is taken, or for the
+// quota; otherwise the reason of the condition Ready.
+func statusCause(ls *v1alpha1.LocalService, q *quota) string {
+	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case q != nil:
+		return q.cause()
+	case ready == nil:
+		return ""
+	case ready.Reason == v1alpha1.ReasonNameTaken:
+		return causes[NameConflict]
+	}
+	return ready.Reason
 }

@@ -28,7 +28,8 @@ func TestSummary(t *testing.T) {
 		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true)),
 			slice("n2", endpoint("b", "10.0.0.2", true), endpoint("c", "10.0.0.3", false)),
 			slice("n4", endpoint("d", "10.0.0.4", true))}}
-	want := Summary{Nodes: 4, Answering: 2, Status: "NameTaken", Problem: "taken"}
+	want := Summary{Nodes: 4, Answering: 2, Status: "NameTaken", Problem: "taken",
+		Cause: "name taken by another Service"}
 	if got := Nodes(in).Summary; got != want {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
@@ -188,15 +189,15 @@ func TestNodeStates(t *testing.T) {
 func TestMatches(t *testing.T) {
 	taint := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	for toleration, want := range map[corev1.Toleration]bool{
-		{Operator: corev1.TolerationOpExists}:                                                           true,
-		{Key: "gpu", Operator: corev1.TolerationOpExists}:                                               true,
-		{Key: "other", Operator: corev1.TolerationOpExists}:                                             false,
-		{Key: "gpu", Value: "yes"}:                                                                      true,
-		{Key: "gpu", Value: "yes", Operator: corev1.TolerationOpEqual}:                                  true,
-		{Key: "gpu", Value: "no"}:                                                                       false,
-		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}:                                true,
-		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoExecute}:                                 false,
-		{Key: "gpu", Value: "1", Operator: corev1.TolerationOpGt, Effect: corev1.TaintEffectNoSchedule}: true,
+		{Operator: corev1.TolerationOpExists}:                            true,
+		{Key: "gpu", Operator: corev1.TolerationOpExists}:                true,
+		{Key: "other", Operator: corev1.TolerationOpExists}:              false,
+		{Key: "gpu", Value: "yes"}:                                       true,
+		{Key: "gpu", Value: "yes", Operator: corev1.TolerationOpEqual}:   true,
+		{Key: "gpu", Value: "no"}:                                        false,
+		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}: true,
+		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoExecute}:  false,
+		{Key: "gpu", Value: "1", Operator: corev1.TolerationOpGt}:        true,
 	} {
 		if got := matches(&toleration, &taint); got != want {
 			t.Errorf("%+v: %v", toleration, got)
@@ -215,8 +216,8 @@ func TestController(t *testing.T) {
 		Pods: []*corev1.Pod{pod("a", "n1")}, Now: now,
 		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", endpoint("a", "10.0.0.1", true))}}
 	const (
-		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90 s ago. Look for its pods, and " +
-			"at their log: kubectl get pods -n ops"
+		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90 s ago. See whether its pods " +
+			"run, and in their log what they wait for: kubectl get pods -n ops"
 		waits = "The controller has not acted on this LocalService yet, although it runs. See whether it watches " +
 			"namespace default (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
 		unknown = "The controller has not acted on this LocalService yet. See whether it runs, and whether it watches " +
@@ -307,6 +308,33 @@ func TestNatural(t *testing.T) {
 	}
 	if !slices.Equal(order, []string{"n1", "n9", "n10"}) {
 		t.Errorf("nodes in the order %v", order)
+	}
+}
+
+// TestStatusCause: what the status is about, and the names that it is about, have the same cause.
+func TestStatusCause(t *testing.T) {
+	const quota = `services "demo-n1" is forbidden: exceeded quota: q, requested: services=1, used: services=1, ` +
+		"limited: services=1"
+	for want, c := range map[string]struct {
+		reason, message string
+		services        []*corev1.Service
+	}{
+		"name taken by another Service": {v1alpha1.ReasonNameTaken, "", other("demo-n1", nil)},
+		`quota "q" is used up`:          {v1alpha1.ReasonWriteFailed, quota, nil},
+		"WriteFailed":                   {v1alpha1.ReasonWriteFailed, "denied", nil},
+		"WritingServices":               {v1alpha1.ReasonWritingServices, "", nil},
+	} {
+		in := Input{LocalService: localService(readyCondition(c.reason, c.message)), Nodes: nodes("n1"),
+			Services: c.services}
+		list := nodesOf(t, in)
+		if got := list.Items[0].Cause(); got != want || list.Summary.Cause != want {
+			t.Errorf("the name has the cause %q, the LocalService %q; want %q", got, list.Summary.Cause, want)
+		}
+	}
+	in := Input{LocalService: localService(readyCondition(v1alpha1.ReasonWriteFailed, quota)), Nodes: nodes("n1"),
+		Services: []*corev1.Service{service("n1")}}
+	if got := nodesOf(t, in).Items[0].Cause(); got != "no pod" {
+		t.Errorf("a name without a pod has the cause %q", got)
 	}
 }
 

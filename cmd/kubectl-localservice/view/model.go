@@ -47,6 +47,8 @@ type Column struct {
 	// GroupBy is the node label whose values are the rows; "" if nodes are.
 	GroupBy string `json:"groupBy,omitempty"`
 	diagnose.Summary
+	// Cause is the Cause of the cells with the problem that the status is about, "" if there is none.
+	Cause string `json:"cause,omitempty"`
 	// Message is about the LocalService as a whole.
 	Message string `json:"message,omitempty"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
@@ -99,12 +101,15 @@ type Status struct {
 	Loaded bool `json:"loaded"`
 	// Problems say what keeps the page from observing changes.
 	Problems []string `json:"problems"`
+	// Controller says that the controller does not seem to run, "" if it does.
+	Controller string `json:"controller,omitempty"`
 }
 
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Summary: list.Summary, Message: list.Message, Cells: make(map[string]*Cell, len(list.Items))}
+		Summary: list.Summary, Cause: list.Summary.Cause, Message: list.Message,
+		Cells: make(map[string]*Cell, len(list.Items))}
 	for i := range list.Items {
 		n := &list.Items[i]
 		c.Cells[Row(list, n)] = &Cell{State: n.State(), Ready: n.Endpoints.Ready, Total: n.Endpoints.Total,
@@ -137,8 +142,11 @@ func Updates(before, now *Matrix) []Update {
 	if places := changed(before.Places, now.Places); len(places) > 0 {
 		updates = append(updates, Update{Places: places})
 	}
-	if before.Loaded != now.Loaded || !slices.Equal(before.Problems, now.Problems) { // Last: now all is sent.
-		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...)}})
+	isSame := before.Loaded == now.Loaded && before.Controller == now.Controller &&
+		slices.Equal(before.Problems, now.Problems)
+	if !isSame { // Last: now all is sent.
+		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...),
+			now.Controller}})
 	}
 	return updates
 }

@@ -2,6 +2,7 @@
 "use strict";
 
 let selected = null; // what the details are about: a column, a row, or both
+let toBring = null; // what the details are newly about: the table shows it at the next drawing
 let isOutdated = false; // a cell has changed that the details are about
 
 function detailsChanged(column, row) {
@@ -18,7 +19,12 @@ function copyable(text) {
     button.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not copied");
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
-  return make("div", { className: "copyable" }, make("code", {}, text), button);
+  return make("div", { className: "copyable" }, make("code", {}, ...wordsOfCommand(text)), button);
+}
+
+// wordsOfCommand are elements that do not break, as a flag must not.
+function wordsOfCommand(text) {
+  return text.split(" ").flatMap((word, i) => [i ? " " : "", make("span", {}, word)]);
 }
 
 function age(time) {
@@ -59,15 +65,19 @@ async function showDetails(cell) {
   if (details.hidden) {
     details.hidden = false;
     tip.hidden = true; // The table is narrower now.
-    schedule(false);
   }
+  if (!again) toBring = cell;
+  version++;
+  schedule(false);
   keepInAddress();
 }
 
-function title(state, text, message) {
-  const h2 = make("h2", {}, state ? shape(state) : "", text), p = make("p", { className: "message" }, message);
-  h2.dataset.state = p.dataset.state = state ?? "";
-  return message ? [h2, p] : [h2];
+function title(state, text, ...messages) {
+  const h2 = make("h2", {}, state ? shape(state) : "", text);
+  const lines = messages.filter(Boolean).flatMap((m) => m.split("\n"));
+  const all = [h2, ...lines.map((line) => make("p", { className: "message" }, line))];
+  for (const e of all) e.dataset.state = state ?? "";
+  return all;
 }
 
 async function detailsOfCell(column, cell) {
@@ -78,8 +88,11 @@ async function detailsOfCell(column, cell) {
   const list = make("dl", {}), ns = ["-n", column.namespace];
   if (node) {
     if (node.dnsName) list.append(...section("DNS name", copyable(node.dnsName)));
-    list.append(...section("Pods", ...node.pods.map((p) => [p.name, make("small", {}, [p.ready ? "ready" :
-      p.reason || "not ready", plural(p.restarts, "restart"), "age " + age(p.created)].join(", "))])));
+    list.append(...section("Pods", ...node.pods.map((p) => {
+      const why = p.ready ? "ready" : p.message || p.reason || "not ready";
+      const restarts = / restarts?\b/.test(why) ? [] : [plural(p.restarts, "restart")];
+      return [p.name, make("small", {}, [why, ...restarts, "age " + age(p.created)].join(", "))];
+    })));
   }
   const commands = [];
   for (const p of node?.pods.filter((p) => !p.ready || node.pods.length === 1).slice(0, 2) ?? []) {
@@ -128,12 +141,13 @@ function detailsOfColumn(column) {
   if (column.groupBy) list.append(...section("Grouped by", column.groupBy));
   list.append(...section("Commands", copyable(command("localservice", "nodes", column.name, ...ns)),
     copyable(command("describe", "localservice", ...ns, column.name))));
-  return [...title(state, column.key, [column.problem, column.message].filter(Boolean).join(" ")), list];
+  return [...title(state, column.key, column.problem, column.message), list];
 }
 
 function closeDetails() {
   selected = null;
   details.hidden = true;
+  version++;
   ($("grid").hidden ? map : grid).focus();
   schedule(false);
   keepInAddress();

@@ -3,7 +3,9 @@
 
 const map = $("map");
 const SMALLEST = 6, LARGEST = 26; // pixels, of a square with its gap
+const NAMED = 50; // nodes from which on the squares have no names
 let sections = [], across = 0, pitch = 0; // { name, rows, element, canvas }; squares in a row; size with the gap
+let step = 0; // from one square to the next: more than pitch if there are names between them
 let target = ""; // the row under the pointer, or at the keyboard
 
 const placeOf = (row, by) => (isGroup(row) ? "Groups of nodes" : by === "none" ? "" : places.get(row)?.[by] ?? "");
@@ -32,7 +34,7 @@ function drawMap() {
   fit();
   const look = getComputedStyle(map);
   const colours = Object.fromEntries(STATES.map((s) => [s, look.getPropertyValue("--map-" + s.toLowerCase())]));
-  for (const s of sections) drawSection(s, how, colours, look.getPropertyValue("--text"));
+  for (const s of sections) drawSection(s, how, colours, look);
   const counts = STATES.map((s) => [s, [...shown.worst.values()].filter((rank) => rank === RANK[s]).length]);
   map.ariaLabel = `Map of ${plural(shown.worst.size, "node")}: ` + counts.map(([s, n]) => `${n} ${s}`).join(", ");
 }
@@ -45,15 +47,24 @@ function newSection(name) {
 // fit makes the squares as large as they can be with all of them on the screen.
 function fit() {
   const [room, high] = [map.clientWidth - 28, map.clientHeight - 16];
+  if (shown.worst.size < NAMED) {
+    const longest = Math.max(0, ...sections.flatMap((s) => s.rows.map((row) => wordsOf(row)[1].length)));
+    pitch = LARGEST;
+    step = Math.min(room, pitch + 20 + 7.5 * longest);
+    across = Math.max(1, Math.floor(room / step));
+    return;
+  }
   for (pitch = LARGEST; pitch > SMALLEST; pitch--) {
     across = Math.max(1, Math.floor(room / pitch));
     const needs = sections.reduce((sum, s) => sum + 36 + Math.ceil(s.rows.length / across) * pitch, 0);
+    step = pitch;
     if (needs <= high) return;
   }
+  step = pitch;
   across = Math.max(1, Math.floor(room / pitch));
 }
 
-function drawSection(s, how, colours, ink) {
+function drawSection(s, how, colours, look) {
   const troubled = s.rows.filter((row) => shown.worst.get(row) < RANK.Healthy).length;
   const noun = isGroup(s.rows[0]) ? "group" : "node";
   const title = s.name || (how === "none" ? "Nodes" : "without a " + how);
@@ -61,16 +72,22 @@ function drawSection(s, how, colours, ink) {
   heading.replaceChildren(title, make("small", {}, plural(s.rows.length, noun)));
   if (troubled) heading.append(make("em", {}, plural(troubled, noun) + " with problems"));
   const ratio = devicePixelRatio || 1, c = s.canvas;
-  const [w, h] = [across * pitch, Math.ceil(s.rows.length / across) * pitch];
+  const [w, h] = [across * step, Math.ceil(s.rows.length / across) * pitch];
   c.width = w * ratio;
   c.height = h * ratio;
   place(c, { width: w, height: h });
   const g = c.getContext("2d");
   g.scale(ratio, ratio);
-  const size = pitch - (pitch > 8 ? 2 : 1);
+  const size = pitch - (pitch > 8 ? 2 : 1), ink = look.getPropertyValue("--text");
+  g.font = "13px " + look.fontFamily;
+  g.textBaseline = "middle";
   for (const [i, row] of s.rows.entries()) {
-    const [x, y] = [(i % across) * pitch, Math.floor(i / across) * pitch];
+    const [x, y] = [(i % across) * step, Math.floor(i / across) * pitch];
     drawSquare(g, STATES[shown.worst.get(row)], x, y, size, colours);
+    if (step > pitch) {
+      g.fillStyle = ink;
+      g.fillText(wordsOf(row)[1], x + pitch + 4, y + size / 2 + 1, step - pitch - 10);
+    }
     if (row === target) {
       g.strokeStyle = ink;
       g.lineWidth = 2;
@@ -100,7 +117,7 @@ function drawSquare(g, state, x, y, size, colours) {
 function rowAt(event) {
   const s = sections.find((s) => s.canvas === event.target);
   if (!s) return "";
-  const [c, r] = [Math.floor(event.offsetX / pitch), Math.floor(event.offsetY / pitch)];
+  const [c, r] = [Math.floor(event.offsetX / step), Math.floor(event.offsetY / pitch)];
   return c < across ? s.rows[r * across + c] ?? "" : "";
 }
 
@@ -118,7 +135,7 @@ function aim(row) {
     .filter((c) => c.cells.get(row).state !== "Healthy");
   const lines = troubles.slice(0, 4).map((c) => `${c.name}: ${describe(c, row)[1]}`);
   if (troubles.length > 4) lines.push(`and ${troubles.length - 4} more`);
-  const [x, y] = [box.left + (i % across) * pitch, box.top + Math.floor(i / across) * pitch];
+  const [x, y] = [box.left + (i % across) * step, box.top + Math.floor(i / across) * pitch];
   const text = lines.length ? lines : ["every name answers"];
   showTipAt(wordsOf(row).filter(Boolean).join(" "), text, { left: x, top: y, bottom: y + pitch });
 }

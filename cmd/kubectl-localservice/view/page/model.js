@@ -12,7 +12,8 @@ const columns = new Map(); // by namespace/name: what the updates say, with Maps
 const rows = new Map(); // name -> the number of columns that have a cell there
 const places = new Map(); // node -> its zone and pool
 let order = []; // the names of all rows: groups, then nodes
-let shown = { columns: [], rows: [], longest: 0, worst: new Map(), causes: [] }; // what passes the filters, in order
+// What passes the filters, in order. The table has one of them across and the other down, by their keys.
+let shown = { columns: [], rows: [], across: [], down: [], flipped: false, worst: new Map(), causes: [] };
 let active = { column: "", row: "" }; // where the keyboard is
 const wanted = new Set(); // states to show; all if there are none
 let wantedCause = ""; // the key of a cause, "" for all
@@ -68,7 +69,7 @@ function applyColumn(change) {
     detailsChanged(key, row);
   }
   const { cells, ...about } = change;
-  for (const field of ["message", "groupBy"]) about[field] ??= ""; // Empty ones are left out.
+  for (const field of ["message", "groupBy", "cause"]) about[field] ??= ""; // Empty ones are left out.
   Object.assign(column, about);
   return axes;
 }
@@ -97,24 +98,31 @@ function filter() {
   const worst = new Map(), causes = new Map(), some = new Set();
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
-    if (c.problem) addProblem(causes, c);
+    let told = false; // whether a cell shows what the status is about
+    c.worst = c.problem ? 0 : RANK.Healthy;
     for (const [row, cell] of c.cells) {
+      told ||= cell.cause === c.cause;
       if (!visible.has(row)) continue;
       if (cell.state !== "Healthy" && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
       if (!passes(cell)) continue;
       some.add(c);
+      c.worst = Math.min(c.worst, RANK[cell.state]);
       const rank = worst.get(row);
       if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
     }
+    if (c.problem && !told) addProblem(causes, c);
   }
   const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
   const rs = order.filter((row) => worst.has(row));
   const place = (row) => Math.min(worst.get(row), RANK.Healthy); // Problems first.
   rs.sort((a, b) => isGroup(b) - isGroup(a) || place(a) - place(b)); // It keeps the order of equal ones.
-  const longest = rs.reduce((most, row) => Math.max(most, wordsOf(row).join(" ").length), 0);
   const sorted = [...causes.values()].sort((a, b) =>
     a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
-  shown = { columns: cs, rows: rs, longest, worst, causes: sorted };
+  // The longer list goes down, where there is more room. Filters do not change that.
+  const flipped = rows.size > 0 && rows.size < columns.size;
+  const keys = (flipped ? cs.toSorted((a, b) => a.worst - b.worst) : cs).map((c) => c.key);
+  const few = flipped ? order.filter((row) => worst.has(row)) : keys;
+  shown = { columns: cs, rows: rs, across: few, down: flipped ? keys : rs, flipped, worst, causes: sorted };
   if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
   if (!worst.has(active.row)) active.row = rs[0] ?? "";
 }
@@ -124,9 +132,10 @@ function addCause(causes, column, row, cell) {
   let cause = causes.get(key);
   if (!cause) {
     cause = { key, state: cell.state, rank: RANK[cell.state], text: cell.cause, count: 0, columns: new Map(),
-      rows: new Set() };
+      rows: new Set(), message: cell.message ?? "" };
     causes.set(key, cause);
   }
+  if (cause.message !== (cell.message ?? "")) cause.message = ""; // They have it in common, or there is none.
   cause.count++;
   cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
   cause.rows.add(row);
@@ -137,7 +146,7 @@ function addProblem(causes, column) {
   const key = `LocalService ${column.status} ${column.problem}`;
   let cause = causes.get(key);
   if (!cause) {
-    cause = { key, state: "Down", rank: -1, text: column.status, about: column.problem, count: 0,
+    cause = { key, state: "Down", rank: -1, text: column.cause || column.status, about: column.problem, count: 0,
       columns: new Map() };
     causes.set(key, cause);
   }

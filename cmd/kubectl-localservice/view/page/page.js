@@ -22,6 +22,7 @@ function schedule(changed) {
     $("by").hidden = !wantsMap;
     if (changed) drawAround(); // Before the others: it takes room.
     wantsMap ? drawMap() : (measure(), drawTable());
+    if (toBring && (watching.loaded || lost)) bring(toBring), (toBring = null);
     if (!changed) drawConnection();
   });
 }
@@ -63,9 +64,10 @@ function drawConnection() {
   $("nothing").textContent = nothing;
   $("nothing").hidden = !nothing;
   const problems = lost ? [lost] : watching.problems;
-  $("problems").hidden = problems.length === 0;
-  if ($("problems").textContent !== problems.join("")) {
-    $("problems").replaceChildren(...problems.map((p) => make("li", {}, p)));
+  const lines = [...problems, lost ? "" : watching.controller].filter(Boolean);
+  $("problems").hidden = lines.length === 0;
+  if ($("problems").textContent !== lines.join("")) {
+    $("problems").replaceChildren(...lines.map((p) => make("li", {}, p)));
   }
   const live = lost ? ["lost", "Not connected"] : problems.length ? ["lost", "Out of date"] :
     watching.loaded ? ["yes", "Live"] : ["no", "Connecting"];
@@ -88,18 +90,23 @@ function rowsOf(cause) {
   return some(first, 3, cause.rows.size);
 }
 
+const FEW = 5; // causes that are shown before somebody asks for more
+let allCauses = false;
 function drawCauses() {
-  const where = shown.causes.map((cause) => cause.about ?? rowsOf(cause));
-  const shownCauses = JSON.stringify([wantedCause, watching.loaded, shown.causes.map((c) =>
-    [c.key, c.count, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
+  const where = shown.causes.map((cause) => (cause.about ? "" : rowsOf(cause)));
+  const shownCauses = JSON.stringify([wantedCause, allCauses, watching.loaded, shown.causes.map((c) =>
+    [c.key, c.count, c.message, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
   if ($("causes").shown === shownCauses) return;
   $("causes").shown = shownCauses;
   const lines = shown.causes.map((cause, i) => {
     const names = [...cause.columns].sort((a, b) => b[1] - a[1])
       .map(([c, n]) => (n === 1 ? c.name : `${c.name} (${n.toLocaleString("en")})`));
+    const text = (className, text) => (text ? [make("span", { className }, text)] : []);
+    const message = cause.about || cause.message;
     const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) },
-      shape(cause.state), make("b", {}, cause.count.toLocaleString("en")),
-      make("span", { className: "what" }, cause.text), make("span", { className: "who" }, some(names, 4)), make("span", { className: "where" }, where[i]));
+      shape(cause.state), make("b", {}, plural(cause.count, cause.about ? "LocalService" : "name")),
+      ...text("what", cause.text), ...text("who", some(names, 4)), ...text("where", where[i]),
+      ...text("message", message === cause.text ? "" : message));
     button.dataset.state = cause.state;
     button.addEventListener("click", () => {
       if (cause.about) return showDetails({ column: [...cause.columns.keys()][0].key, row: "" });
@@ -108,6 +115,16 @@ function drawCauses() {
     });
     return make("li", {}, button);
   });
+  const more = lines.length - FEW;
+  if (more > 1) { // One more takes no more room than the button.
+    const isWanted = shown.causes.findIndex((cause) => cause.key === wantedCause) >= FEW;
+    const all = allCauses || isWanted;
+    if (!all) lines.length = FEW;
+    const button = make("button", { type: "button", className: "more", ariaExpanded: String(all) },
+      all ? "Show fewer" : `${more.toLocaleString("en")} more problems`);
+    button.addEventListener("click", () => ((allCauses = !all), schedule(true)));
+    lines.push(make("li", {}, button));
+  }
   $("causes").hidden = lines.length === 0;
   $("causes").replaceChildren(make("ol", {}, ...lines));
 }
@@ -129,14 +146,6 @@ function keepInAddress() {
   set("row", (selected ?? toOpen)?.row);
   const query = q.size ? "?" + q : location.pathname;
   if (query !== (location.search || location.pathname)) history.replaceState(null, "", query + location.hash);
-}
-
-// open shows details, and brings their cell onto the screen.
-async function open(cell) {
-  await showDetails(cell);
-  if (grid.hidden) return;
-  const { row, column } = { row: cell.row || active.row, column: cell.column || active.column };
-  goTo(shown.rows.indexOf(row), shown.columns.findIndex((c) => c.key === column));
 }
 
 let toOpen = null; // details that the address asks for, once they are there
@@ -182,7 +191,7 @@ events.onmessage = (event) => {
   apply(JSON.parse(event.data));
   if (toOpen && watching.loaded) {
     schedule(true);
-    open(toOpen);
+    showDetails(toOpen);
     toOpen = null;
   }
 };
