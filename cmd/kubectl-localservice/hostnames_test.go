@@ -103,7 +103,8 @@ n5     <none>                 0/0         ` + unlabelled + `
 		below := map[string]string{"zone": "eu-c: " + unpublished + "\n"}[groupBy]
 		summary := fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
 			"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
-		newHostnamesFixture(t, groupBy).wantOutput(t, below+summary, outputs)
+		const ports = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports.\n"
+		newHostnamesFixture(t, groupBy).wantOutput(t, ports+below+summary, outputs)
 	}
 }
 
