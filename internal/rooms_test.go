@@ -29,7 +29,8 @@ var rooms = []struct {
 		"internal/plan", "internal/reconcile", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
 	{"cmd/kubectl-localservice/view", false, []string{"pkg/apis", "cmd/kubectl-localservice/diagnose"}},
-	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/owner", "internal/plan", "cmd/kubectl-localservice/"}},
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/owner", "internal/plan",
+		"cmd/kubectl-localservice/"}},
 }
 
 func TestRooms(t *testing.T) {

@@ -43,14 +43,16 @@ func TestSelectorKeys(t *testing.T) {
 		"ReplicationController": {"v1", "ReplicationController", "o", []runtime.Object{
 			&corev1.ReplicationController{ObjectMeta: meta,
 				Spec: corev1.ReplicationControllerSpec{Selector: selector.MatchLabels}}}, "app", nil},
-		"Node, of a static pod":   {"v1", "Node", "o", none, "", nil},
-		"an earlier version":      {"apps/v1beta2", "ReplicaSet", "o", []runtime.Object{replicaSet}, "app vm/rack", nil},
+		"Node, of a static pod": {"v1", "Node", "o", none, "", nil},
+		"an earlier version": {"apps/v1beta2", "ReplicaSet", "o", []runtime.Object{replicaSet}, "app vm/rack",
+			nil},
 		"gone":                    {"apps/v1", "ReplicaSet", "o", none, "", apierrors.IsNotFound},
 		"another one of its name": {"apps/v1", "ReplicaSet", "o", []runtime.Object{later}, "", apierrors.IsNotFound},
-		"in another namespace":    {"apps/v1", "ReplicaSet", "o", []runtime.Object{elsewhere}, "", apierrors.IsNotFound},
-		"an invalid name":         {"apps/v1", "ReplicaSet", "o/..", none, "", apierrors.IsNotFound},
-		"unknown kind":            {"example.com/v1", "CloneSet", "o", none, "", isUnknown},
-		"a kind of this name":     {"example.com/v1", "ReplicaSet", "o", []runtime.Object{replicaSet}, "", isUnknown},
+		"in another namespace": {"apps/v1", "ReplicaSet", "o", []runtime.Object{elsewhere}, "",
+			apierrors.IsNotFound},
+		"an invalid name":     {"apps/v1", "ReplicaSet", "o/..", none, "", apierrors.IsNotFound},
+		"unknown kind":        {"example.com/v1", "CloneSet", "o", none, "", isUnknown},
+		"a kind of this name": {"example.com/v1", "ReplicaSet", "o", []runtime.Object{replicaSet}, "", isUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kube := fake.NewClientset(c.objects...)
