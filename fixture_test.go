@@ -2,16 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,99 +27,89 @@ import (
 	core "k8s.io/client-go/testing"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/cache"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 	localserviceinformers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 )
 
-// fixture is a fake API server, and caches that watch it. It lives in a bubble of fake time.
+// fixture has the generated fake clients, for tests of one sync: objects go in, the test calls sync, and requests come
+// out. The fake clients know no resource versions, dry runs, subresources or admission: what needs those runs in a
+// cluster.
 type fixture struct {
 	t      *testing.T
 	kube   *kubefake.Clientset
 	client *localservicefake.Clientset
-	nodes  *metadatafake.FakeMetadataClient
 	events *events.FakeRecorder
 	deps   app.Dependencies
-	// version is the resource version given last. Unlike an API server, the fake one gives none.
-	version atomic.Int64
-	// isWatched is true once the caches have synced.
-	isWatched bool
 }
 
-// newFixture makes an API server with objects.
-func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
+func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fixture {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{
-		t:      t,
-		kube:   kubefake.NewClientset(),
-		client: localservicefake.NewClientset(),
-		nodes:  metadatafake.NewSimpleMetadataClient(scheme),
-		events: events.NewFakeRecorder(1000),
-	}
-	f.version.Store(1000)
-	f.kube.PrependReactor("create", "services", f.createService)
-	f.kube.PrependReactor("patch", "services", f.patch)
-	f.kube.PrependReactor("patch", "pods", f.patch)
-	f.kube.PrependReactor("create", "endpointslices", f.writeSlice)
-	f.kube.PrependReactor("update", "endpointslices", f.writeSlice)
-	f.kube.PrependWatchReactor("endpointslices", f.watchSlices)
-	f.client.PrependReactor("update", "localservices", f.updateStatus)
-	f.nodes.PrependReactor("get", "localservices", func(a core.Action) (bool, runtime.Object, error) {
-		ls, err := f.client.LocalserviceV1alpha1().LocalServices(a.GetNamespace()).Get(f.t.Context(),
-			a.(core.GetAction).GetName(), metav1.GetOptions{})
-		return true, &metav1.PartialObjectMetadata{ObjectMeta: ls.ObjectMeta}, err
-	})
-	f.addVersions(&f.kube.Fake, f.kube.Tracker())
-	f.addVersions(&f.client.Fake, f.client.Tracker())
-	f.addVersions(&f.nodes.Fake, f.nodes.Tracker())
+	metadata := metadatafake.NewSimpleMetadataClient(scheme)
+	f := &fixture{t: t, kube: kubefake.NewClientset(), client: localservicefake.NewClientset(),
+		events: events.NewFakeRecorder(1000)}
 	for _, o := range objects {
-		f.set(o)
+		tracker := f.kube.Tracker()
+		if ls, ok := o.(*v1alpha1.LocalService); ok {
+			tracker = f.client.Tracker()
+			f.add(metadata.Tracker(), metadataOf(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, ls))
+		} else if node, ok := o.(*corev1.Node); ok {
+			tracker, o = metadata.Tracker(), metadataOf("v1", "Node", node)
+		}
+		f.add(tracker, o)
 	}
-	f.deps = app.Dependencies{
-		Options: &app.Options{
-			NodeLabelKey:     v1alpha1.DefaultNodeLabelKey,
-			WriteConcurrency: 4,
-			Workers:          4,
-		},
-		Kube:     f.kube,
-		Client:   f.client,
-		Metadata: f.nodes,
-		Recorder: app.Recorder{EventRecorder: f.events},
-		Clock:    clock.RealClock{}, // of the bubble
-		Shuffle:  rand.Shuffle,
-	}
-	f.deps.Caches = f.newCaches(false)
-	return f
-}
-
-func (f *fixture) newCaches(allPods bool) *cache.Caches {
-	f.t.Helper()
-	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: f.nodes,
+	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: metadata,
 		LocalServices: func(namespace string) clientcache.SharedIndexInformer {
 			return localserviceinformers.NewLocalServiceInformer(f.client, namespace, 0, clientcache.Indexers{})
 		},
-		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, AllPods: allPods,
-		OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
-			return clientcache.DefaultWatchErrorHandler
-		}})
+		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, AllPods: labelAllPods, OnWatchError: defaultWatchError})
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return caches
+	f.deps = app.Dependencies{
+		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelAllPods: labelAllPods,
+			WriteConcurrency: 4, Workers: 4},
+		Kube: f.kube, Client: f.client, Metadata: metadata, Recorder: app.Recorder{EventRecorder: f.events},
+		Clock: clock.RealClock{}, Shuffle: rand.Shuffle, Caches: caches}
+	return f
 }
 
-// watch fills the caches, and keeps them current until the end of the test.
-func (f *fixture) watch() {
+func (f *fixture) add(tracker core.ObjectTracker, o runtime.Object) {
 	f.t.Helper()
+	if err := tracker.Add(o); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func metadataOf(apiVersion, kind string, o metav1.Object) *metav1.PartialObjectMetadata {
+	partial := meta.AsPartialObjectMetadata(o)
+	partial.TypeMeta = metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
+	return partial
+}
+
+func defaultWatchError(string) clientcache.WatchErrorHandlerWithContext {
+	return clientcache.DefaultWatchErrorHandler
+}
+
+// fill fills the caches, and keeps them current until the end of the test. loop is that of the controller, which does
+// nothing by itself.
+func (f *fixture) fill(loop *reconcile.Loop) {
+	f.t.Helper()
+	end(f.t, loop)
 	ctx, stop := context.WithCancel(f.t.Context())
 	wait := f.deps.Caches.Start(ctx)
 	f.t.Cleanup(func() {
@@ -123,8 +120,7 @@ func (f *fixture) watch() {
 		f.t.Fatal("the caches have not synced")
 	}
 	synctest.Wait()
-	f.requests()
-	f.isWatched = true
+	f.writes()
 }
 
 // end shuts down the queue of a loop that does not run: it has goroutines of its own.
@@ -136,73 +132,20 @@ func end(t *testing.T, loop *reconcile.Loop) {
 	})
 }
 
-// run runs a controller until the end of the test.
-func (f *fixture) run(work func(ctx context.Context, workers int)) {
-	f.start(work)
-	settle()
-}
-
-// runAll runs all controllers until the end of the test.
-func (f *fixture) runAll() {
-	f.t.Helper()
-	work, err := newControllers(f.deps)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.watch()
-	f.run(func(ctx context.Context, _ int) { work(ctx) })
-}
-
-// start runs a controller until stop is called, or the end of the test.
-func (f *fixture) start(work func(ctx context.Context, workers int)) (stop func()) {
-	ctx, cancel := context.WithCancel(f.t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		work(ctx, f.deps.Options.Workers)
-	}()
-	stop = func() {
-		cancel()
-		<-stopped
-	}
-	f.t.Cleanup(stop)
-	return stop
-}
-
-// settle waits until nobody has anything to do, except for retries that are due later.
-func settle() {
-	time.Sleep(3 * time.Second) // of fake time
-	synctest.Wait()
-}
-
-// requests returns all requests since the last call.
-func (f *fixture) requests() []core.Action {
-	all := slices.Concat(f.kube.Actions(), f.client.Actions())
-	f.kube.ClearActions()
-	f.client.ClearActions()
-	return all
-}
-
 // writes returns the writes since the last call, abbreviated and sorted.
 func (f *fixture) writes() []string {
 	f.t.Helper()
+	all := slices.Concat(f.kube.Actions(), f.client.Actions())
+	f.kube.ClearActions()
+	f.client.ClearActions()
 	var out []string
-	for _, a := range f.requests() {
+	for _, a := range all {
 		resource := a.GetResource().Resource
-		if a.GetSubresource() != "" {
-			resource += "/" + a.GetSubresource()
-		}
 		switch a := a.(type) {
 		case core.CreateActionImpl:
-			if len(a.CreateOptions.DryRun) == 0 {
-				out = append(out, fmt.Sprintf("create %s %s", resource, a.Object.(metav1.Object).GetName()))
-			}
+			out = append(out, fmt.Sprintf("create %s %s", resource, a.Object.(metav1.Object).GetName()))
 		case core.UpdateActionImpl:
-			write := fmt.Sprintf("update %s %s", resource, a.Object.(metav1.Object).GetName())
-			if ls, isLocalService := a.Object.(*v1alpha1.LocalService); isLocalService {
-				write += summaryOf(&ls.Status)
-			}
-			out = append(out, write)
+			out = append(out, abbreviate("update", resource, a.Object.(metav1.Object)))
 		case core.DeleteActionImpl:
 			if version := a.DeleteOptions.Preconditions.ResourceVersion; version == nil || *version == "" {
 				f.t.Errorf("a deletion without a resource version: %v", a)
@@ -210,15 +153,18 @@ func (f *fixture) writes() []string {
 			out = append(out, fmt.Sprintf("delete %s %s uid=%s", resource, a.Name, *a.DeleteOptions.Preconditions.UID))
 		case core.PatchActionImpl:
 			out = append(out, fmt.Sprintf("patch %s %s %s", resource, a.Name, a.Patch))
-		default:
-			if !slices.Contains([]string{"list", "watch", "get"}, a.GetVerb()) {
-				f.t.Errorf("unexpected request %v", a)
-			}
 		}
 	}
 	slices.Sort(out)
-	// A deletion may be repeated before the cache has observed the first one, which is harmless.
-	return slices.CompactFunc(out, func(a, b string) bool { return a == b && strings.HasPrefix(a, "delete ") })
+	return out
+}
+
+// abbreviate describes a write. Controllers write only the status of LocalServices.
+func abbreviate(verb, resource string, object metav1.Object) string {
+	if ls, ok := object.(*v1alpha1.LocalService); ok {
+		return fmt.Sprintf("%s %s/status %s%s", verb, resource, ls.Name, summaryOf(&ls.Status))
+	}
+	return fmt.Sprintf("%s %s %s", verb, resource, object.GetName())
 }
 
 // summaryOf abbreviates a status to its counts and the conditions that are True.
@@ -238,19 +184,340 @@ func summaryOf(status *v1alpha1.LocalServiceStatus) string {
 // recorded returns the events since the last call.
 func (f *fixture) recorded() []string {
 	var out []string
-	for {
-		select {
-		case e := <-f.events.Events:
-			out = append(out, e)
-		default:
-			return out
+	for len(f.events.Events) > 0 {
+		out = append(out, <-f.events.Events)
+	}
+	return out
+}
+
+func expect(t *testing.T, what string, want, got []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// cluster is a simulated API server with the namespace default, and an instance of the controllers, in a bubble of fake
+// time.
+type cluster struct {
+	t        *testing.T
+	server   *simulation.APIServer
+	endpoint *simulation.Endpoint
+	options  app.Options
+	deps     app.Dependencies // of the instance that was started last
+	asked    int              // how many requests of instances the test has looked at
+
+	mu       sync.Mutex
+	written  []string
+	statuses []v1alpha1.LocalServiceStatus
+	events   []string
+}
+
+const instance = "replica1"
+
+// inCluster calls do in a bubble with a cluster.
+func inCluster(t *testing.T, do func(t *testing.T, c *cluster), objects ...simulation.Object) {
+	t.Helper()
+	simulated() // outside of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, server: simulation.NewAPIServer(1000), options: *simulated()}
+		c.endpoint = c.server.NewEndpoint(instance, 1)
+		c.server.Observe(c.observe)
+		c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		c.create(objects...)
+		do(t, c)
+	})
+}
+
+// observe records a write of an instance.
+func (c *cluster) observe(w simulation.Write) {
+	if w.By != instance {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	object := w.After
+	if object == nil {
+		object = w.Before
+	}
+	c.written = append(c.written, abbreviate(w.Verb(), w.Resource, object))
+	if ls, ok := w.After.(*v1alpha1.LocalService); ok {
+		c.statuses = append(c.statuses, ls.Status)
+	}
+}
+
+func (c *cluster) record(_, eventType, reason, note string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, fmt.Sprintf("%s %s %s", eventType, reason, note))
+}
+
+// start runs an instance of the controllers until stop is called, or the end of the test.
+func (c *cluster) start() (stop func()) {
+	c.t.Helper()
+	return c.run(newControllers)
+}
+
+// run runs some controllers until stop is called, or the end of the test.
+func (c *cluster) run(makeControllers func(app.Dependencies) (work func(context.Context), err error)) (stop func()) {
+	c.t.Helper()
+	log := funcr.New(func(_, line string) { c.t.Log(line) }, funcr.Options{})
+	ctx, cancel := context.WithCancel(klog.NewContext(c.t.Context(), log))
+	deps, err := app.NewDependencies(c.endpoint.Config(), &c.options, app.Recorder{EventRecorder: recorder{c.record}},
+		defaultWatchError)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	deps.Clock = quietClock{}
+	work, err := makeControllers(deps)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.deps = deps
+	wait := deps.Caches.Start(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		defer wait()
+		deps.Caches.WaitForSync(ctx)
+		work(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-stopped
+	}
+	c.t.Cleanup(stop)
+	settle()
+	return stop
+}
+
+// settle waits until nobody has anything to do, except for retries that are due later.
+func settle() {
+	time.Sleep(3 * time.Second) // of fake time
+	synctest.Wait()
+}
+
+// waitUntil waits until something is so, not more than a millisecond longer: no watch has reported it yet.
+func (c *cluster) waitUntil(is func() bool) {
+	c.t.Helper()
+	for range 10000 {
+		if is() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	c.t.Fatal("it does not happen")
+}
+
+// answer makes the API server ask what to answer to requests about a resource: an error, or nil to carry them out. how
+// may be called by several goroutines at a time.
+func (c *cluster) answer(verb, resource string, how func(name string) error) {
+	c.endpoint.Fail(simulation.Fault{Verbs: []string{verb}, Resource: resource, Until: time.Now().AddDate(1, 0, 0),
+		Answer: how})
+}
+
+// answerUntil makes the API server answer so to requests about a resource until over is called.
+func (c *cluster) answerUntil(verb, resource string, how func(name string) error) (over func()) {
+	var isOver atomic.Bool
+	c.answer(verb, resource, func(name string) error {
+		if isOver.Load() {
+			return nil
+		}
+		return how(name)
+	})
+	return func() { isOver.Store(true) }
+}
+
+// refuseUntil makes the API server refuse writes of a resource until over is called.
+func (c *cluster) refuseUntil(verb, resource string) (over func()) {
+	return c.answerUntil(verb, resource, func(name string) error {
+		return apierrors.NewForbidden(corev1.Resource(resource), name, errors.New("quota"))
+	})
+}
+
+const userName = "user"
+
+// create creates objects for a user.
+func (c *cluster) create(objects ...simulation.Object) {
+	c.t.Helper()
+	for _, o := range objects {
+		o = o.DeepCopyObject().(simulation.Object)
+		o.SetResourceVersion("")
+		if err := c.server.Create(userName, o); err != nil {
+			c.t.Fatal(err)
 		}
 	}
 }
 
-func (f *fixture) expect(what string, want, got []string) {
-	f.t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.t.Errorf("%s (-want +got):\n%s", what, diff)
+// remove deletes an object for a user.
+func (c *cluster) remove(o simulation.Object) {
+	c.t.Helper()
+	if err := c.server.Delete(userName, o, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		c.t.Fatal(err)
 	}
+}
+
+func namespaceOf(o simulation.Object) string {
+	if _, isNode := o.(*corev1.Node); isNode {
+		return ""
+	}
+	return "default"
+}
+
+// get returns an object as the API server has it, nil if there is none.
+func get[T simulation.Object](c *cluster, name string) (object T) {
+	return simulation.Get[T](c.server, namespaceOf(object), name)
+}
+
+// edit changes an object for a user.
+func edit[T simulation.Object](c *cluster, name string, change func(T), subresource ...string) {
+	c.t.Helper()
+	var object T
+	if err := simulation.Update(c.server, userName, namespaceOf(object), name, change, subresource...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// label gives a node other labels.
+func (c *cluster) label(node string, labels ...string) {
+	c.t.Helper()
+	edit(c, node, func(n *corev1.Node) { n.Labels = testNode(node, labels...).Labels })
+}
+
+// editSpec changes the LocalService, and waits for the consequences.
+func (c *cluster) editSpec(change func(*v1alpha1.LocalService)) {
+	c.t.Helper()
+	edit(c, "demo", change)
+	settle()
+}
+
+// services returns the existing Services, by name.
+func (c *cluster) services() map[string]*corev1.Service {
+	found := map[string]*corev1.Service{}
+	for _, s := range simulation.List[*corev1.Service](c.server) {
+		found[s.Name] = s
+	}
+	return found
+}
+
+// writes returns the writes since the last call, abbreviated and sorted.
+func (c *cluster) writes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() { c.written = nil }()
+	slices.Sort(c.written)
+	return c.written
+}
+
+// reported returns all statuses that were written.
+func (c *cluster) reported() []v1alpha1.LocalServiceStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.statuses)
+}
+
+// recorded returns the events since the last call.
+func (c *cluster) recorded() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() { c.events = nil }()
+	return c.events
+}
+
+// requests returns the requests since the last call, without watches.
+func (c *cluster) requests() []string {
+	var out []string
+	all := c.endpoint.Requests(time.Time{})
+	for _, r := range all[c.asked:] {
+		out = append(out, r.What)
+	}
+	c.asked = len(all)
+	return out
+}
+
+// sent returns how many requests there were since the last call to write objects of a resource, whatever the answer.
+func (c *cluster) sent(resource string) (n int) {
+	for _, request := range c.requests() {
+		words := strings.Fields(request)
+		if words[0] != "get" && words[0] != "list" && words[1] == resource && !strings.HasSuffix(request, "(dry run)") {
+			n++
+		}
+	}
+	return n
+}
+
+// wantReady checks the condition Ready and the numbers, abbreviated.
+func (c *cluster) wantReady(want string) {
+	c.t.Helper()
+	status := get[*v1alpha1.LocalService](c, "demo").Status
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	got := fmt.Sprintf("%s %s %s, %d Services", ready.Status, ready.Reason, status.Ready, status.Services)
+	if got != want {
+		c.t.Errorf("%s, want %s", got, want)
+	}
+}
+
+var testLocalService = objects.LocalService
+
+func onSSD(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
+
+func onTypo(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
+
+func testNode(name string, labels ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
+		ResourceVersion: "1", Labels: map[string]string{}}}
+	for _, l := range labels {
+		key, value, _ := strings.Cut(l, "=")
+		node.Labels[key] = value
+	}
+	return node
+}
+
+// withNodes returns objects and n nodes.
+func withNodes(n int, objects ...simulation.Object) []simulation.Object {
+	for i := range n {
+		objects = append(objects, testNode(fmt.Sprintf("node%02d", i)))
+	}
+	return objects
+}
+
+// testService returns the Service of a node as the controller has created it.
+func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	if err != nil {
+		panic(err) // A mistake in the test.
+	}
+	s := objects.Stored(templates[0].Service(node))
+	s.Status = corev1.ServiceStatus{}
+	for _, e := range edit {
+		e(s)
+	}
+	return s
+}
+
+// inPlace returns the status of a LocalService after a sync that found everything in place.
+func inPlace(nodes int) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) {
+		ls.Status = status.Of(ls, &plan.Plan{Nodes: nodes, InPlace: nodes}, &plan.Outcome{})
+	}
+}
+
+// testSlice returns an EndpointSlice of a node's Service, with an endpoint for each value.
+func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
+	owner, _, _ := strings.Cut(service, "-")
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-x", Namespace: "default",
+		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner,
+			v1alpha1.DefaultNodeLabelKey: "x"}}, AddressType: discoveryv1.AddressTypeIPv4}
+	for _, r := range ready {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"},
+			Conditions: discoveryv1.EndpointConditions{Ready: &r}})
+	}
+	return slice
+}
+
+// setReady changes the endpoints of an EndpointSlice of testSlice.
+func (c *cluster) setReady(service string, ready ...bool) {
+	c.t.Helper()
+	slice := testSlice(service, ready...)
+	edit(c, slice.Name, func(s *discoveryv1.EndpointSlice) { s.Endpoints = slice.Endpoints })
 }

@@ -1,23 +1,28 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -25,45 +30,114 @@ var sourceName = plan.ServiceName("demo", plan.Source, "")
 
 func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
 
-// inHostnamesWorld calls do in a bubble with a LocalService, once the running controllers have nothing to do.
-func inHostnamesWorld(t *testing.T, ls *v1alpha1.LocalService, objects []runtime.Object, do func(*fixture)) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, append(objects, ls)...)
-		f.runAll()
-		do(f)
+// TestHostnamesSync: a sync of an EndpointSlice makes the one write that it needs.
+func TestHostnamesSync(t *testing.T) {
+	ls, source := testLocalService(hostnamesMode), sourceName+"-1"
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := map[string]*corev1.Service{}
+	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, nil, func(name string) plan.Service {
+		for i := range templates {
+			s := objects.Stored(templates[i].Service(""))
+			stored[s.Name] = s
+		}
+		return plan.FromAPI(stored[name], v1alpha1.DefaultNodeLabelKey)
 	})
+	published := func(suffix string) *discoveryv1.EndpointSlice {
+		return sourceSlice(stored[sourceName], suffix, "a")
+	}
+	copied := func(suffix string, hostname string) *discoveryv1.EndpointSlice {
+		slice := published(suffix)
+		names.Slices = map[string]plan.EndpointSlice{slice.Name: plan.SliceFromAPI(slice)}
+		change := names.Change(slice.Name)
+		s := names.Copy(&change)
+		s.UID, s.ResourceVersion, s.Endpoints[0].Hostname = "uid-copy", "1", &hostname
+		return s
+	}
+	for name, c := range map[string]struct {
+		key     string
+		objects []runtime.Object
+		writes  []string
+	}{
+		"no copy": {source, []runtime.Object{ls, published("1")},
+			[]string{"create endpointslices " + source + "-named"}},
+		"a copy": {source, []runtime.Object{ls, published("1"), copied("1", "a")}, nil},
+		"a copy that differs": {source, []runtime.Object{ls, published("1"), copied("1", "x")},
+			[]string{"update endpointslices " + source + "-named"}},
+		"mode Services": {source, []runtime.Object{testLocalService(), published("1")}, nil},
+		"gone": {source + "-named", []runtime.Object{ls, copied("1", "a"), published("2"), copied("2", "a")},
+			[]string{"delete endpointslices " + source + "-named uid=uid-copy"}},
+		"gone, and another one has no copy yet": {source + "-named",
+			[]runtime.Object{ls, copied("1", "a"), published("2")}, nil},
+		"the LocalService is gone": {source, []runtime.Object{published("1")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, false, append(c.objects, stored["demo"], stored[sourceName], testNode("a"))...)
+				controller, err := newHostnamesController(f.deps, newWriters(f.deps), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.fill(controller.loop)
+				key := types.NamespacedName{Namespace: "default", Name: c.key}
+				if err := controller.sync(t.Context(), key); err != nil {
+					t.Error(err)
+				}
+				expect(t, "writes", c.writes, f.writes())
+			})
+		})
+	}
 }
 
-// publish does what Kubernetes does for the pods of the source: one on each node, ready unless its name ends in !.
-func (f *fixture) publish(suffix string, nodes ...string) {
-	f.t.Helper()
-	source := f.services()[sourceName]
+// sourceSlice returns an EndpointSlice of the Source with a pod on each node, ready unless its name ends in !.
+func sourceSlice(source *corev1.Service, suffix string, nodes ...string) *discoveryv1.EndpointSlice {
 	slice := objects.SourceSlice(source, sourceName+"-"+suffix, nodes...)
 	maps.Copy(slice.Labels, source.Labels)
-	f.set(slice)
+	return slice
+}
+
+// inHostnamesCluster calls do in a bubble with a LocalService, once the running controllers have nothing to do.
+func inHostnamesCluster(t *testing.T, do func(*testing.T, *cluster), objects ...simulation.Object) {
+	t.Helper()
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		do(t, c)
+	}, objects...)
+}
+
+// publish does what Kubernetes does for the pods of the Source: one on each node, ready unless its name ends in !.
+func (c *cluster) publish(suffix string, nodes ...string) {
+	c.t.Helper()
+	slice := sourceSlice(get[*corev1.Service](c, sourceName), suffix, nodes...)
+	if get[*discoveryv1.EndpointSlice](c, slice.Name) == nil {
+		c.create(slice)
+	} else {
+		edit(c, slice.Name, func(s *discoveryv1.EndpointSlice) { s.Endpoints = slice.Endpoints })
+	}
 	settle()
 }
 
-// slice returns the EndpointSlice that the API server has.
-func (f *fixture) slice(name string) *discoveryv1.EndpointSlice {
-	f.t.Helper()
-	slice, err := f.kube.DiscoveryV1().EndpointSlices("default").Get(f.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return slice.DeepCopy()
+// unpublish deletes an EndpointSlice of the Source.
+func (c *cluster) unpublish(suffix string) {
+	c.t.Helper()
+	c.remove(get[*discoveryv1.EndpointSlice](c, sourceName+"-"+suffix))
 }
 
-// names returns the published names, with their addresses.
-func (f *fixture) names() []string {
-	f.t.Helper()
-	list, err := f.kube.DiscoveryV1().EndpointSlices("default").List(f.t.Context(),
-		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=demo"})
-	if err != nil {
-		f.t.Fatal(err)
+// want checks the published names, with their addresses.
+func (c *cluster) want(what string, want ...string) {
+	c.t.Helper()
+	if got := c.names(); !slices.Equal(got, want) {
+		c.t.Errorf("%s: %q, want %q", what, got, want)
 	}
-	var names []string
-	for _, slice := range list.Items {
+}
+
+func (c *cluster) names() (names []string) {
+	for _, slice := range simulation.List[*discoveryv1.EndpointSlice](c.server) {
+		if slice.Labels[discoveryv1.LabelServiceName] != "demo" {
+			continue
+		}
 		for _, e := range slice.Endpoints {
 			name := *e.Hostname + "=" + e.Addresses[0]
 			if !*e.Conditions.Ready {
@@ -76,149 +150,256 @@ func (f *fixture) names() []string {
 	return names
 }
 
-func (f *fixture) want(what string, names ...string) {
-	f.t.Helper()
-	if got := f.names(); !slices.Equal(got, names) {
-		f.t.Errorf("%s: %q, want %q", what, got, names)
-	}
-}
-
-// wantReady checks the condition Ready and the numbers, abbreviated.
-func (f *fixture) wantReady(want string) {
-	f.t.Helper()
-	status := f.localService().Status
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	got := fmt.Sprintf("%s %s %s, %d Services", c.Status, c.Reason, status.Ready, status.Services)
-	if got != want {
-		f.t.Errorf("%s, want %s", got, want)
-	}
-}
-
 // TestHostnames: there are two Services, a copy of each EndpointSlice, one write for each change, and none at rest.
 func TestHostnames(t *testing.T) {
-	inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a"), testNode("b.example.com")},
-		func(w *fixture) {
-			w.expect("writes", []string{"create services demo", "create services " + sourceName,
-				"update localservices/status demo 2/2 not Ready: NoEndpointSlices, Progressing"}, w.writes())
-			w.publish("1", "a", "b.example.com!", "gone")
-			w.expect("writes", []string{"create endpointslices " + sourceName + "-1-named",
-				"update localservices/status demo 2/2 Ready"}, w.writes())
-			first := []string{"a=10.0.0.1", "b-example-com-zvm5k36wu5=10.0.0.2!", "gone=10.0.0.3"}
-			w.want("first", first...)
-			w.editSlice(sourceName+"-1-named",
-				func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("other") })
-			time.Sleep(time.Second)
-			w.want("somebody has edited the copy", first...)
-			w.writes()
-			w.publish("1", "a")
-			w.publish("2", "b.example.com")
-			w.expect("writes", []string{"create endpointslices " + sourceName + "-2-named",
-				"update endpointslices " + sourceName + "-1-named", "update localservices/status demo 2/2 Ready"},
-				slices.Compact(w.writes()))
-			w.removeSlice("1")
-			time.Sleep(time.Minute) // A copy outlives its source for a moment.
-			w.want("one is gone", "b-example-com-zvm5k36wu5=10.0.0.1")
-			w.writes()
-			time.Sleep(time.Hour)
-			if got := w.requests(); len(got) > 0 {
-				t.Errorf("at rest: %v", got)
-			}
-		})
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		expect(t, "writes", []string{"create services demo", "create services " + sourceName,
+			"update localservices/status demo 2/2 not Ready: NoEndpointSlices, Progressing"}, c.writes())
+		c.publish("1", "a", "b.example.com!", "gone")
+		expect(t, "writes", []string{"create endpointslices " + sourceName + "-1-named",
+			"update localservices/status demo 2/2 Ready"}, c.writes())
+		first := []string{"a=10.0.0.1", "b-example-com-zvm5k36wu5=10.0.0.2!", "gone=10.0.0.3"}
+		c.want("first", first...)
+		edit(c, sourceName+"-1-named", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("other") })
+		time.Sleep(time.Second)
+		c.want("somebody has edited the copy", first...)
+		c.writes()
+		c.publish("1", "a")
+		c.publish("2", "b.example.com")
+		expect(t, "writes", []string{"create endpointslices " + sourceName + "-2-named",
+			"update endpointslices " + sourceName + "-1-named", "update localservices/status demo 2/2 Ready"},
+			slices.Compact(c.writes()))
+		c.unpublish("1")
+		time.Sleep(time.Minute) // A copy outlives its source for a moment.
+		c.want("one is gone", "b-example-com-zvm5k36wu5=10.0.0.1")
+		c.requests()
+		time.Sleep(time.Hour)
+		expect(t, "requests at rest", nil, c.requests())
+	}, testLocalService(hostnamesMode), testNode("a"), testNode("b.example.com"))
 }
 
 // TestHostnamesGroups: with groupBy the names are those of groups of nodes. They follow the spec and the nodes.
 func TestHostnamesGroups(t *testing.T) {
-	ls := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.publish("1", "a", "b", "c", "d")
+		c.want("first", "x=10.0.0.1", "x=10.0.0.2")
+		c.wantReady("True HostnamesInPlace 1/1, 2 Services")
+		c.label("b", "zone=z", "os=linux")
+		settle()
+		c.want("a node moves", "x=10.0.0.1", "z=10.0.0.2")
+		c.label("e", "zone=y", "os=linux")
+		settle()
+		c.wantReady("True HostnamesInPlace 2/3, 2 Services") // There is no pod in y.
+		c.recorded()
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
+		expect(t, "events", []string{`Normal ServicesWritten updated 1: demo; the names change: groupBy was "zone", ` +
+			`and is ""`}, c.recorded())
+		c.want("no groups any more", "a=10.0.0.1", "b=10.0.0.2", "d=10.0.0.4")
+		c.wantReady("True HostnamesInPlace 3/4, 2 Services")
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil }) // This changes no Service.
+		c.want("all nodes", "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3", "d=10.0.0.4")
+	}, testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) {
 		ls.Spec.GroupBy, ls.Spec.NodeSelector = "zone", map[string]string{"os": "linux"}
-	})
-	nodes := []runtime.Object{testNode("a", "zone=x", "os=linux"), testNode("b", "zone=x", "os=linux"),
-		testNode("c", "zone=x", "os=other"), testNode("d", "os=linux"), testNode("e", "os=linux")}
-	inHostnamesWorld(t, ls, nodes, func(w *fixture) {
-		w.publish("1", "a", "b", "c", "d")
-		w.want("first", "x=10.0.0.1", "x=10.0.0.2")
-		w.wantReady("True HostnamesInPlace 1/1, 2 Services")
-		w.set(testNode("b", "zone=z", "os=linux"))
-		settle()
-		w.want("a node moves", "x=10.0.0.1", "z=10.0.0.2")
-		w.set(testNode("e", "zone=y", "os=linux"))
-		settle()
-		w.wantReady("True HostnamesInPlace 2/3, 2 Services") // There is no pod in y.
-		w.recorded()
-		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "" })
-		settle()
-		w.expect("events", []string{`Normal ServicesWritten updated 1: demo; the names change: groupBy was "zone", ` +
-			`and is ""`}, w.recorded())
-		w.want("no groups any more", "a=10.0.0.1", "b=10.0.0.2", "d=10.0.0.4")
-		w.wantReady("True HostnamesInPlace 3/4, 2 Services")
-		w.edit(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil }) // This changes no Service.
-		w.want("all nodes", "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3", "d=10.0.0.4")
-	})
-}
-
-// TestModeChanged: where an older CustomResourceDefinition lets the mode change, nothing is written until it is changed
-// back, or the Services of the other mode are deleted.
-func TestModeChanged(t *testing.T) {
-	const invalid = "False InvalidSpec 2/2, 2 Services"
-	changeTo := func(mode v1alpha1.Mode) func(*v1alpha1.LocalService) {
-		return func(ls *v1alpha1.LocalService) { ls.Spec.Mode = mode }
-	}
-	nodes := []runtime.Object{testNode("a"), testNode("b"), testSlice("demo-a", true), testSlice("demo-b", true)}
-	inHostnamesWorld(t, testLocalService(), nodes, func(w *fixture) {
-		w.writes()
-		w.edit(changeTo(v1alpha1.ModeHostnames))
-		settle()
-		w.wantReady(invalid)
-		w.set(testNode("c"))
-		settle()
-		w.expect("writes", []string{"update localservices/status demo 2/2 not Ready: InvalidSpec, Stalled"}, w.writes())
-		w.edit(changeTo(v1alpha1.ModeServices))
-		settle()
-		w.wantReady("True ServicesInPlace 2/3, 3 Services")
-	})
-	inHostnamesWorld(t, testLocalService(hostnamesMode), nodes[:2], func(w *fixture) {
-		w.publish("1", "a", "b")
-		w.writes()
-		w.edit(changeTo(v1alpha1.ModeServices))
-		settle()
-		w.wantReady(invalid)
-		w.publish("1", "a")
-		w.expect("writes", []string{"update localservices/status demo 2/2 not Ready: InvalidSpec, Stalled"}, w.writes())
-		w.remove(w.services()["demo"])
-		settle()
-		w.wantReady(invalid)
-		w.remove(w.services()[sourceName])
-		settle()
-		w.wantReady("True NoPodsReady 0/2, 2 Services")
-	})
+	}), testNode("a", "zone=x", "os=linux"), testNode("b", "zone=x", "os=linux"), testNode("c", "zone=x", "os=other"),
+		testNode("d", "os=linux"), testNode("e", "os=linux"))
 }
 
 // TestHostnamesAllocations: what a sync of an EndpointSlice allocates does not grow with the number of EndpointSlices.
 func TestHostnamesAllocations(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: sourceName + "-1"}
 	allocated := func(slices int) (bytes uint64) {
-		inHostnamesWorld(t, testLocalService(hostnamesMode), []runtime.Object{testNode("a")}, func(w *fixture) {
+		inHostnamesCluster(t, func(t *testing.T, c *cluster) {
 			for i := range slices {
-				w.publish(fmt.Sprint(i), "a")
+				c.publish(fmt.Sprint(i), "a")
 			}
-			c, err := newHostnamesController(w.deps, newWriters(w.deps), nil)
+			controller, err := newHostnamesController(c.deps, newWriters(c.deps), nil)
 			if err != nil {
-				w.t.Fatal(err)
+				c.t.Fatal(err)
 			}
-			end(w.t, c.loop)
+			end(c.t, controller.loop)
 			bytes = math.MaxUint64
 			for range 100 { // Other goroutines allocate, too: the least is that of the sync.
 				var before, after goruntime.MemStats
 				goruntime.ReadMemStats(&before)
-				if err := c.sync(w.t.Context(), key); err != nil {
-					w.t.Error(err)
+				if err := controller.sync(c.t.Context(), key); err != nil {
+					c.t.Error(err)
 				}
 				goruntime.ReadMemStats(&after)
 				bytes = min(bytes, after.TotalAlloc-before.TotalAlloc)
 			}
-		})
+		}, testLocalService(hostnamesMode), testNode("a"))
 		return bytes
 	}
 	if few, many := allocated(2), allocated(200); many > few+few/2 {
 		t.Errorf("%d bytes among 200 EndpointSlices, %d among 2", many, few)
 	}
+}
+
+// TestHostnamesSourceRecreated: the names of a deleted Source stay until Kubernetes has published all pods of the next
+// one, not only its first EndpointSlice.
+func TestHostnamesSourceRecreated(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.publish("1", "a")
+		c.publish("2", "b")
+		c.want("first", "a=10.0.0.1", "b=10.0.0.1")
+		c.remove(get[*corev1.Service](c, sourceName))
+		c.unpublish("1")
+		c.unpublish("2")
+		settle()
+		c.want("the source is gone", "a=10.0.0.1", "b=10.0.0.1")
+		c.publish("3", "a") // The second one follows.
+		if got := c.names(); !slices.Contains(got, "b=10.0.0.1") {
+			t.Errorf("only the first of two EndpointSlices is published, and b is deleted already: %q", got)
+		}
+	}, testLocalService(hostnamesMode), testNode("a"), testNode("b"))
+}
+
+// TestHostnamesPublishedOrphans: after `kubectl delete service --cascade=orphan`, the Service that is created again
+// gets the EndpointSlices of the one before, and the names stay.
+func TestHostnamesPublishedOrphans(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.publish("1", "a")
+		copied := plan.CopyName(sourceName + "-1")
+		edit(c, copied, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil })
+		c.remove(get[*corev1.Service](c, "demo"))
+		settle()
+		c.want("afterwards", "a=10.0.0.1")
+		published := get[*corev1.Service](c, "demo")
+		if !metav1.IsControlledBy(get[*discoveryv1.EndpointSlice](c, copied), published) {
+			t.Errorf("%s is not controlled by %s %s", copied, published.Name, published.UID)
+		}
+	}, testLocalService(hostnamesMode), testNode("a"))
+}
+
+// TestHostnamesSliceDeleted: Kubernetes publishes again what somebody has deleted of a Source. Until then the names
+// stay, whatever else happens at that moment.
+func TestHostnamesSliceDeleted(t *testing.T) {
+	slice := func(c *cluster, name string, change func(*discoveryv1.EndpointSlice)) { edit(c, name, change) }
+	joins := func(c *cluster) { c.create(testNode("c")) }
+	for name, test := range map[string]struct{ before, after func(*cluster) }{
+		"alone":               {},
+		"a node joins before": {before: joins},
+		"a node joins after":  {after: joins},
+		"a pod changes before": {before: func(c *cluster) {
+			slice(c, sourceName+"-2", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9090)) })
+		}},
+		"somebody edits the source before": {before: func(c *cluster) {
+			slice(c, sourceName+"-2",
+				func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
+		}},
+		"somebody edits the copy after": {after: func(c *cluster) {
+			slice(c, plan.CopyName(sourceName+"-2"),
+				func(s *discoveryv1.EndpointSlice) { delete(s.Labels, corev1.IsHeadlessService) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+				c.publish("1", "a")
+				c.publish("2", "b")
+				time.Sleep(time.Minute) // The Source itself is not new.
+				if test.before != nil {
+					test.before(c)
+					time.Sleep(20 * time.Millisecond) // The cache observes it.
+				}
+				c.unpublish("2")
+				time.Sleep(20 * time.Millisecond)
+				if test.after != nil {
+					test.after(c)
+				}
+				settle()
+				c.want("soon after", "a=10.0.0.1", "b=10.0.0.1")
+				time.Sleep(plan.CopyStays)
+				c.want("in the end", "a=10.0.0.1")
+			}, testLocalService(hostnamesMode), testNode("a"), testNode("b"))
+		})
+	}
+}
+
+// TestHostnamesNotPermitted: without the permission to write EndpointSlices, little is asked of the API server. The
+// names are published within two minutes after it is granted.
+func TestHostnamesNotPermitted(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		permit := c.answerUntil("create", "endpointslices", func(name string) error {
+			return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), name, errors.New(`User "u" cannot `+
+				`create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`))
+		})
+		c.publish("1", "a")
+		c.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
+		time.Sleep(5 * time.Minute) // The backoff of the refused write grows.
+		c.requests()
+		time.Sleep(10 * time.Minute)
+		if requests := c.requests(); len(requests) > 20 { // four for each attempt
+			t.Errorf("%d requests in ten minutes without the permission", len(requests))
+		}
+		permit()
+		time.Sleep(reconcile.MaxBackoff)
+		c.want("once it is permitted", "a=10.0.0.1")
+		c.wantReady("True HostnamesInPlace 1/1, 2 Services")
+	}, testLocalService(hostnamesMode), testNode("a"))
+}
+
+// TestHostnamesContested: a copy that an admission webhook changes counts as refused: it is reported, and tried again
+// less and less often.
+func TestHostnamesContested(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.server.Admit(func(object simulation.Object) {
+			if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+				slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
+			}
+		})
+		c.publish("1", "a")
+		c.want("first", "a=10.9.9.9")
+		c.wantReady("False WriteFailed 0/2, 2 Services")
+		if events := fmt.Sprint(c.recorded()); !strings.Contains(events, "exempt it from the admission webhook") {
+			t.Errorf("events %s", events)
+		}
+		c.requests()
+		time.Sleep(time.Minute)
+		if got := c.sent("endpointslices"); got > 4 {
+			t.Errorf("it is written too often: %d times", got)
+		}
+		c.server.Admit(nil)
+		c.publish("1", "a", "b")
+		time.Sleep(2 * reconcile.MaxBackoff)
+		c.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
+		c.wantReady("True HostnamesInPlace 2/2, 2 Services")
+	}, testLocalService(hostnamesMode), testNode("a"), testNode("b"))
+}
+
+// TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the
+// watch sends neither event.
+func TestCopyDeletedUnobserved(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.create(sourceSlice(get[*corev1.Service](c, sourceName), "1", "a"))
+		c.waitUntil(func() bool { return len(c.names()) > 0 })
+		c.endpoint.Stall("endpointslices", time.Second)
+		c.unpublish("1-named")
+		c.endpoint.Break("endpointslices", true)
+		time.Sleep(20 * time.Second)
+		c.want("after the copy was deleted", "a=10.0.0.1")
+	}, testLocalService(hostnamesMode), testNode("a"))
+}
+
+// TestUnselectedHostnames: no name is removed by a nodeSelector that matches no node, and all follow the pods. A new
+// LocalService that selects nothing publishes nothing.
+func TestUnselectedHostnames(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.publish("1", "a", "b")
+		c.editSpec(onTypo)
+		c.wantReady("False NoNodesSelected 0/0, 2 Services")
+		c.want("names after a mistake", "a=10.0.0.1", "b=10.0.0.2")
+		c.publish("1", "b!")
+		c.publish("1", "b", "a!")
+		c.want("names when the pods have changed", "a=10.0.0.2!", "b=10.0.0.1")
+		c.remove(testNode("b"))
+		settle()
+		c.want("names when a node is gone", "a=10.0.0.2!")
+		c.editSpec(onSSD)
+		c.want("names when it is corrected", "a=10.0.0.2!")
+		c.wantReady("True NoPodsReady 0/1, 2 Services")
+	}, testLocalService(hostnamesMode, onSSD), testNode("a", "disk=ssd"), testNode("b", "disk=ssd"))
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.wantReady("False NoNodesSelected 0/0, 0 Services")
+		expect(t, "writes", []string{"update localservices/status demo 0/0 not Ready: NoNodesSelected"}, c.writes())
+	}, testLocalService(hostnamesMode, onTypo), testNode("a"))
 }

@@ -1,75 +1,50 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
+	componentmetrics "k8s.io/component-base/metrics"
 
-	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
+	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-var (
-	demoKey          = types.NamespacedName{Namespace: "default", Name: "demo"}
-	testLocalService = objects.LocalService
-)
+var demoKey = types.NamespacedName{Namespace: "default", Name: "demo"}
 
-// newLocalServiceFixture makes a controller that does nothing by itself: the test calls sync.
-func newLocalServiceFixture(t *testing.T, objects ...runtime.Object) (*fixture, *localServiceController) {
-	t.Helper()
-	f := newFixture(t, objects...)
-	c := f.newLocalServices()
-	end(t, c.loop)
-	f.watch()
-	return f, c
-}
-
-// runLocalServices makes a running controller.
-func runLocalServices(t *testing.T, objects ...runtime.Object) *fixture {
-	t.Helper()
-	f := newFixture(t, objects...)
-	f.runLocalServices()
-	return f
-}
-
-// runLocalServices runs a controller of LocalServices until the end of the test.
-func (f *fixture) runLocalServices() {
-	f.t.Helper()
-	f.startLocalServices()
-	settle()
-}
-
-// startLocalServices runs a controller of LocalServices until stop is called, or the end of the test.
-func (f *fixture) startLocalServices() (stop func()) {
-	f.t.Helper()
-	c := f.newLocalServices()
-	f.watch()
-	return f.start(c.Run)
-}
-
+// newLocalServices makes a controller with filled caches.
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
 	c, err := newLocalServiceController(f.deps, newWriters(f.deps))
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.fill(c.loop)
 	return c
 }
 
-func onSSD(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
-
 // TestSync: a sync finds a state, makes the writes that bring it in line with the spec, and records an event for them.
-// A second sync writes nothing.
 func TestSync(t *testing.T) {
 	ls := testLocalService()
-	withAddress := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" })
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
 	orphaned := func(s *corev1.Service) { s.OwnerReferences = nil }
 	for name, c := range map[string]struct {
@@ -108,11 +83,6 @@ func TestSync(t *testing.T) {
 				"update localservices/status demo 1/1 Ready"},
 			[]string{"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
 		},
-		"a cluster IP is replaced by none": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(withAddress, "node1")},
-			[]string{"create services demo-node1", "delete services demo-node1 uid=uid-demo-node1"},
-			[]string{"Normal ServicesWritten replaced 1: demo-node1"},
-		},
 		"an orphan is adopted": {
 			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", orphaned)},
 			[]string{`patch services demo-node1 {"metadata":{"ownerReferences":[{` +
@@ -131,17 +101,12 @@ func TestSync(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, controller := newLocalServiceFixture(t, c.objects...)
-				if err := controller.sync(t.Context(), demoKey); err != nil {
+				f := newFixture(t, false, c.objects...)
+				if err := f.newLocalServices().sync(t.Context(), demoKey); err != nil {
 					t.Errorf("sync: %v", err)
 				}
-				f.expect("writes", c.writes, f.writes())
-				f.expect("events", c.events, f.recorded())
-				synctest.Wait() // Now the caches have observed what was written.
-				if err := controller.sync(t.Context(), demoKey); err != nil {
-					t.Errorf("second sync: %v", err)
-				}
-				f.expect("writes of a second sync", nil, f.writes())
+				expect(t, "writes", c.writes, f.writes())
+				expect(t, "events", c.events, f.recorded())
 			})
 		})
 	}
@@ -150,18 +115,743 @@ func TestSync(t *testing.T) {
 // TestInvalidSpecIsReported: a spec that cannot work is reported once, also if the first write of the status fails.
 func TestInvalidSpecIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testNode("node1"), testLocalService(func(ls *v1alpha1.LocalService) {
+		f := newFixture(t, false, testNode("node1"), testLocalService(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector["vm/rack"] = "x"
 		}))
-		attempts := 0
+		failed := false
 		f.client.PrependReactor("update", "localservices", func(core.Action) (bool, runtime.Object, error) {
-			attempts++
-			return attempts == 1, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+			fails := !failed
+			failed = true
+			return fails, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
 		})
-		f.runLocalServices()
+		controller := f.newLocalServices()
+		for i := range 2 {
+			if err := controller.sync(t.Context(), demoKey); (err == nil) != (i > 0) {
+				t.Errorf("sync %d: %v", i, err)
+			}
+		}
 		const reported = "update localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"
-		f.expect("writes", []string{reported, reported}, f.writes())
-		f.expect("events", []string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the " +
+		expect(t, "writes", []string{reported, reported}, f.writes())
+		expect(t, "events", []string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the " +
 			"controller itself adds: remove it, and use nodeSelector to choose nodes"}, f.recorded())
 	})
+}
+
+type eventCase struct {
+	event  func(c *cluster)
+	writes []string
+}
+
+// testEvents checks what is written after events about a LocalService with Services on node1 and node2, and that
+// nothing is written for an hour afterwards.
+func testEvents(t *testing.T, cases map[string]eventCase) {
+	for name, e := range cases {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.start()
+				c.writes()
+				e.event(c)
+				settle()
+				expect(t, "writes", e.writes, c.writes())
+				c.requests()
+				time.Sleep(time.Hour)
+				expect(t, "requests at rest", nil, c.requests())
+			}, testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"))
+		})
+	}
+}
+
+// TestNodeEvents: Services follow the selected nodes. Heartbeats cause no writes.
+func TestNodeEvents(t *testing.T) {
+	recreate := func(c *cluster, after time.Duration) {
+		c.remove(testNode("node1"))
+		time.Sleep(after)
+		c.create(testNode("node1", "disk=ssd"))
+	}
+	testEvents(t, map[string]eventCase{
+		"added": {func(c *cluster) { c.create(testNode("node4", "disk=ssd")) },
+			[]string{"create services demo-node4", "update localservices/status demo 3/3 Ready"}},
+		"added, not selected": {func(c *cluster) { c.create(testNode("node4")) }, nil},
+		"deleted": {func(c *cluster) { c.remove(testNode("node2")) },
+			[]string{"delete services demo-node2", "update localservices/status demo 1/1 Ready"}},
+		"labelled": {func(c *cluster) { c.label("node3", "disk=ssd") },
+			[]string{"create services demo-node3", "update localservices/status demo 3/3 Ready"}},
+		"label removed": {func(c *cluster) { c.label("node1") },
+			[]string{"delete services demo-node1", "update localservices/status demo 1/1 Ready"}},
+		"heartbeat": {func(c *cluster) {
+			edit(c, "node1", func(n *corev1.Node) { n.Annotations = map[string]string{"beat": "1"} })
+		}, nil},
+		"recreated, seen as an update": {func(c *cluster) {
+			c.endpoint.Stall("nodes", time.Second)
+			recreate(c, 0)
+			c.endpoint.Break("nodes", true)
+		}, nil},
+		"recreated at once": {func(c *cluster) { recreate(c, time.Millisecond) }, nil},
+		"recreated later": {func(c *cluster) { recreate(c, 2*batchPeriod) }, []string{"create services demo-node1",
+			"delete services demo-node1", "update localservices/status demo 1/1 Ready",
+			"update localservices/status demo 2/2 Ready"}},
+	})
+}
+
+// TestServiceEvents: external changes of Services are repaired, and a name is used once it is free.
+func TestServiceEvents(t *testing.T) {
+	change := func(c *cluster, change func(*corev1.Service)) { edit(c, "demo-node1", change) }
+	testEvents(t, map[string]eventCase{
+		"deleted": {func(c *cluster) { c.remove(get[*corev1.Service](c, "demo-node1")) },
+			[]string{"create services demo-node1"}},
+		"given to another controller, then deleted": {func(c *cluster) {
+			change(c, func(s *corev1.Service) { s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = "Node", "x" })
+			settle()
+			c.remove(get[*corev1.Service](c, "demo-node1"))
+		}, []string{"create services demo-node1",
+			"update localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled",
+			"update localservices/status demo 2/2 Ready"}},
+		"being deleted, kept by a finalizer": {func(c *cluster) {
+			change(c, func(s *corev1.Service) { s.Finalizers = []string{"example.com/x"} })
+			c.remove(get[*corev1.Service](c, "demo-node1"))
+			settle()
+			change(c, func(s *corev1.Service) { s.Finalizers = nil })
+		}, []string{"create services demo-node1",
+			"update localservices/status demo 1/2 not Ready: WaitingForDeletion, Progressing",
+			"update localservices/status demo 2/2 Ready"}},
+		"label removed": {func(c *cluster) { change(c, func(s *corev1.Service) { delete(s.Labels, "owner") }) },
+			[]string{"update services demo-node1"}},
+	})
+}
+
+// TestLocalServiceEvents: Services follow the spec, and the status is repaired.
+func TestLocalServiceEvents(t *testing.T) {
+	testEvents(t, map[string]eventCase{
+		"spec changed": {func(c *cluster) {
+			c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
+		}, []string{"create services demo-node3", "update localservices/status demo 3/3 Ready"}},
+		"status changed by another client": {func(c *cluster) {
+			edit(c, "demo", inPlace(7), "status")
+			time.Sleep(reconcile.MaxBackoff)
+		}, []string{"update localservices/status demo 2/2 Ready"}},
+		"deleted": {func(c *cluster) { c.remove(testLocalService()) }, nil},
+	})
+}
+
+// TestEventsThatConcernNobody: Services and EndpointSlices that are not ours lead to no sync.
+func TestEventsThatConcernNobody(t *testing.T) {
+	service := func(name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
+	}
+	for name, event := range map[string]func(c *cluster){
+		"a Service whose name begins in another way": func(c *cluster) { c.create(service("other-node1")) },
+		"a Service whose name has no dash":           func(c *cluster) { c.create(service("demo")) },
+		"a Service of the same name elsewhere": func(c *cluster) {
+			elsewhere := service("demo-node1")
+			elsewhere.Namespace = "other"
+			c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, elsewhere)
+		},
+		"an EndpointSlice of somebody else": func(c *cluster) { c.create(testSlice("other-node1", true)) },
+		"an EndpointSlice without a ready endpoint": func(c *cluster) {
+			c.create(testSlice("demo-node1", false))
+			c.setReady("demo-node1", false, false)
+			c.remove(testSlice("demo-node1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				syncs := 0
+				c.run(func(deps app.Dependencies) (func(context.Context), error) {
+					controller, err := newLocalServiceController(deps, newWriters(deps))
+					end(t, controller.loop)
+					controller.loop = reconcile.New("counted", deps.Clock,
+						func(ctx context.Context, key types.NamespacedName) error {
+							syncs++
+							return controller.sync(ctx, key)
+						})
+					return func(ctx context.Context) { controller.Run(ctx, 1) }, err
+				})
+				before := syncs
+				event(c)
+				settle()
+				if syncs != before || before == 0 {
+					t.Errorf("%d syncs at the start, and %d in the end", before, syncs)
+				}
+			}, testLocalService())
+		})
+	}
+}
+
+// TestWaitsForItsOwnWrites: until the cache has observed what a sync wrote, nothing else is written for that
+// LocalService. Then everything is written, once.
+func TestWaitsForItsOwnWrites(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		c.writes()
+		c.endpoint.Stall("services", 35*time.Second)
+		c.create(testNode("node1"))
+		settle()
+		expect(t, "writes", []string{"create services demo-node1", "update localservices/status demo 1/1 Ready"},
+			c.writes())
+		c.create(testNode("node2"))
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		c.requests()
+		time.Sleep(25 * time.Second)
+		expect(t, "requests before they are observed", nil, c.requests())
+		time.Sleep(10 * time.Second)
+		expect(t, "writes when they are observed", []string{"create services demo-node2",
+			"update localservices/status demo 2/2 Ready", "update services demo-node1"}, c.writes())
+	}, testLocalService())
+}
+
+// TestUnobserved: a Service that somebody deletes before the cache has observed it is recreated, although the watch
+// sends neither event, and nothing else leads to a sync.
+func TestUnobserved(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		exists := func() bool { return get[*corev1.Service](c, "demo-node1") != nil }
+		c.remove(get[*corev1.Service](c, "demo-node1"))
+		c.waitUntil(exists) // The status stays as it is.
+		c.endpoint.Stall("services", time.Second)
+		c.remove(get[*corev1.Service](c, "demo-node1"))
+		c.endpoint.Break("services", true)
+		time.Sleep(5 * time.Minute)
+		if !exists() {
+			t.Error("the Service is not recreated")
+		}
+	}, testLocalService(), testNode("node1"))
+}
+
+// expectWrites checks how many times writes of Services were tried since the last call.
+func (c *cluster) expectWrites(when string, want int) {
+	c.t.Helper()
+	if got := c.sent("services"); got != want {
+		c.t.Errorf("%d writes of Services %s, want %d", got, when, want)
+	}
+}
+
+// admit makes admission change the Services that controllers write.
+func (c *cluster) admit(change func(*corev1.Service)) {
+	c.server.Admit(func(object simulation.Object) {
+		if service, ok := object.(*corev1.Service); ok {
+			change(service)
+		}
+	})
+}
+
+// TestContestedFields: a field that admission changes costs each Service one write more, is reported, and is left
+// unchanged for a while. One that it changes only at creation is corrected.
+func TestContestedFields(t *testing.T) {
+	setAffinity := func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
+	const nodes = 3
+	for name, test := range map[string]struct {
+		admit   func(*corev1.Service)
+		updates bool // and not only creations
+		// probes are the writes of Services after a while, and ended those after admission has stopped.
+		probes, ended int
+	}{
+		"at creation":               {setAffinity, false, 0, 0},
+		"at creation and at update": {setAffinity, true, nodes, nodes},
+		"the controller reference":  {func(s *corev1.Service) { s.OwnerReferences = nil }, true, nodes, nodes},
+		"the node": {func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }, true,
+			nodes, nodes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.admit(func(s *corev1.Service) {
+					if s.ResourceVersion == "" || test.updates {
+						test.admit(s)
+					}
+				})
+				c.start()
+				c.expectWrites("until it is left", 2*nodes)
+				if got := fmt.Sprint(c.recorded()); (strings.Count(got, "Warning Contested") == 1) != test.updates {
+					t.Errorf("events %s", got)
+				}
+				time.Sleep(time.Minute)
+				c.expectWrites("while it is left unchanged", 0)
+				time.Sleep(time.Minute)
+				c.expectWrites("when it is tried again", test.probes)
+				c.server.Admit(nil)
+				time.Sleep(reconcile.MaxBackoff)
+				c.expectWrites("after admission has stopped", test.ended)
+				c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+				c.expectWrites("when the spec has changed", nodes)
+			}, withNodes(nodes, testLocalService())...)
+		})
+	}
+}
+
+// TestContestedParts: where admission changes a part of a field, few Services are written every two minutes, however
+// many there are. When the spec changes, all get the rest of that field, and not only the first ones.
+func TestContestedParts(t *testing.T) {
+	const nodes, tried = 20, 10 // One more would be in vain.
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.admit(func(s *corev1.Service) { s.Spec.Ports[0].AppProtocol = new("example.com/theirs") })
+		c.start()
+		c.expectWrites("until it is left", nodes+tried)
+		for range 5 {
+			time.Sleep(reconcile.MaxBackoff)
+			c.expectWrites("without an effect", tried)
+		}
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 9090 })
+		c.expectWrites("when the spec has changed", nodes)
+		for name, service := range c.services() {
+			if service.Spec.Ports[0].Port != 9090 {
+				t.Errorf("Service %s does not follow the spec: %+v", name, service)
+			}
+		}
+		if got := fmt.Sprint(c.recorded()); !strings.Contains(got, "as it sets them: ports") {
+			t.Errorf("events %s", got)
+		}
+	}, withNodes(nodes, testLocalService())...)
+}
+
+// TestAnswersThatDiffer: an API server that is busy, and says so in other words each time, is not asked at full speed,
+// although each answer changes the status.
+func TestAnswersThatDiffer(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.answer("create", "services", func(name string) error {
+			return apierrors.NewTooManyRequests(fmt.Sprintf("%s at %s", name, time.Now()), 0)
+		})
+		c.start()
+		time.Sleep(time.Minute)
+		atFirst := c.sent("services")
+		time.Sleep(10 * time.Minute)
+		got := c.sent("services")
+		if atFirst > 200 || got < 30 || got > 100 { // ten each time, in the end every two minutes
+			t.Errorf("%d requests in the first minute, then %d in ten", atFirst, got)
+		}
+	}, withNodes(30, testLocalService())...)
+}
+
+// setQuota limits the number of Services.
+func (c *cluster) setQuota(services int) {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "quota"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			"count/services": *resource.NewQuantity(int64(services), resource.DecimalSI)}}}
+	_ = c.server.Delete(userName, quota, metav1.DeleteOptions{}) // There may be none.
+	c.create(quota)
+}
+
+// TestRefusalsDoNotSpin: if a quota has room for only some Services, few writes are tried, however much happens to them
+// meanwhile, and the refusal is reported once.
+func TestRefusalsDoNotSpin(t *testing.T) {
+	const quota, nodes = 5, 40
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.options.WriteConcurrency = 1
+		c.setQuota(quota)
+		refused := 0
+		c.server.ObserveRefusals(func(simulation.Refused) { refused++ })
+		c.start()
+		var touched string
+		for touched = range c.services() {
+			c.create(testSlice(touched))
+			break
+		}
+		for i := range 228 { // the rest of the minute, after 3 s to settle
+			time.Sleep(250 * time.Millisecond)
+			edit(c, touched, func(s *corev1.Service) { s.Annotations["beat"] = fmt.Sprint(i) })
+			c.setReady(touched, i%2 == 0)
+		}
+		synctest.Wait()
+		requests := len(slices.DeleteFunc(c.requests(), func(r string) bool { return strings.HasPrefix(r, "list ") }))
+		t.Logf("%d requests in the first minute, %d refused", requests, refused)
+		warnings := strings.Count(fmt.Sprint(c.recorded()), "Warning WriteFailed")
+		// The others create Services, report the ready nodes, once a second, and read the LocalService before each ten
+		// refusals.
+		if requests > quota+refused+60+8 || refused < 6 || refused > 60 || warnings != 1 {
+			t.Errorf("%d requests, %d refused, and %d warnings", requests, refused, warnings)
+		}
+		c.setQuota(nodes)
+		time.Sleep(4 * time.Minute)
+		if got := len(c.services()); got != nodes {
+			t.Errorf("%d Services after the quota was raised", got)
+		}
+	}, withNodes(nodes, testLocalService())...)
+}
+
+// TestQuotaRaised: each Service that a quota has room for is in an event, however little room there is at a time.
+func TestQuotaRaised(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.setQuota(0)
+		c.start()
+		reported := 0
+		for _, quota := range []int{0, 30, 31, 32, 52} {
+			c.setQuota(quota)
+			time.Sleep(5 * time.Minute)
+			for _, event := range c.recorded() {
+				if _, made, isMade := strings.Cut(event, "created "); isMade {
+					var n int
+					_, _ = fmt.Sscanf(made, "%d", &n)
+					reported += n
+				}
+			}
+			if got := len(c.services()); reported != got || got != quota {
+				t.Errorf("room for %d: %d Services, and events of %d", quota, got, reported)
+			}
+		}
+	}, withNodes(100, testLocalService())...)
+}
+
+// TestMostRefused: the Services that a policy accepts, by their names, are created within minutes, however many others
+// it refuses. Once all have been tried, nothing else is reported.
+func TestMostRefused(t *testing.T) {
+	const nodes, accepted = 300, 30
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.answer("create", "services", func(name string) error {
+			cause := "a policy says no"
+			if strings.HasSuffix(name, "1") {
+				cause = "another one, too"
+			}
+			if name >= "demo-node27" && len(name) == len("demo-node270") { // A plan has the accepted ones last.
+				return nil
+			}
+			return apierrors.NewForbidden(corev1.Resource("services"), name, errors.New(cause))
+		})
+		c.start()
+		time.Sleep(15 * time.Minute)
+		if got := len(c.services()); got != accepted {
+			t.Errorf("%d Services after 15 minutes, want %d", got, accepted)
+		}
+		c.create(testNode("node999"))
+		settle()
+		if get[*corev1.Service](c, "demo-node999") == nil {
+			t.Error("the Service of a node that joins has to wait for those that are refused")
+		}
+		time.Sleep(20 * time.Minute)
+		c.writes()
+		c.recorded()
+		time.Sleep(time.Hour)
+		expect(t, "writes", nil, c.writes()) // above all of the status
+		expect(t, "events", nil, c.recorded())
+	}, withNodes(nodes, testLocalService())...)
+}
+
+// TestTerminatingNamespace: while the namespace is being deleted, few writes are tried, and nothing is reported.
+func TestTerminatingNamespace(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		terminating := apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("terminating"))
+		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		var acceptsOne atomic.Bool
+		c.answer("create", "services", func(string) error {
+			if acceptsOne.CompareAndSwap(true, false) {
+				return nil
+			}
+			return terminating
+		})
+		c.start()
+		c.expectWrites("at first", 1)
+		c.remove(testNode("b"))
+		settle()
+		c.expectWrites("when another node is gone", 0)
+		acceptsOne.Store(true)
+		c.create(testNode("c", "disk=ssd"))
+		settle()
+		if got := c.sent("services"); got < 2 || got > 3 {
+			t.Errorf("%d writes for another node, want two creations, of which one may be tried again", got)
+		}
+		if writes := c.writes(); len(writes) != 1 {
+			t.Errorf("writes %q, want one Service, and no status", writes)
+		}
+		expect(t, "events", nil, c.recorded())
+	}, testNode("a", "disk=ssd"), testNode("b"), testLocalService(onSSD))
+}
+
+// TestProgressEndsBackoff: an API server that is sometimes busy during a long fan-out is not reported, and does not
+// make it wait for minutes when it is busy altogether for a moment.
+func TestProgressEndsBackoff(t *testing.T) {
+	const nodes = 150
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.options.WriteConcurrency = 1
+		began := time.Now()
+		var requests atomic.Int64
+		c.answer("create", "services", func(string) error {
+			time.Sleep(100 * time.Millisecond)
+			sometimes, always, over := requests.Add(1)%20 == 0, time.Since(began) > 10*time.Second,
+				time.Since(began) > 13*time.Second
+			if (sometimes || always) && !over {
+				return apierrors.NewServiceUnavailable("busy")
+			}
+			return nil
+		})
+		c.start()
+		time.Sleep(5 * time.Second)
+		if events := fmt.Sprint(c.recorded()); strings.Contains(events, "Warning") || requests.Load() < 40 {
+			t.Errorf("after %d requests:\n%s", requests.Load(), events)
+		}
+		for len(c.services()) < nodes && time.Since(began) < 5*time.Minute {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("%d of %d Services are in place after %s", len(c.services()), nodes, took)
+		}
+	}, withNodes(nodes, testLocalService())...)
+}
+
+// TestProgress: a sync writes for five seconds, and then the status reports the progress of a long fan-out. The first
+// part and the last have an event, and so has the part in which the first Service is refused.
+func TestProgress(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes            int
+		each             time.Duration // time to create one Service
+		refused, accepts int           // the first creation that is refused, and how many are accepted after it
+		least, most      int           // reports of progress
+		events, followed int           // how many there are, and how many end with "more follow"
+	}{
+		"short":            {90, 5 * time.Millisecond, 0, 0, 0, 0, 1, 0},
+		"long":             {120, 100 * time.Millisecond, 0, 0, 2, 3, 2, 1},
+		"one hangs, often": {6, 5 * time.Second, 0, 0, 5, 6, 2, 1},
+		"one is refused":   {160, 100 * time.Millisecond, 64, 200, 2, 4, 3, 2},
+		"a quota":          {120, 100 * time.Millisecond, 64, 0, 2, 5, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.options.WriteConcurrency = 1
+				var mu sync.Mutex
+				refusedName, creations := "", 0
+				c.answer("create", "services", func(name string) error {
+					time.Sleep(test.each)
+					mu.Lock()
+					defer mu.Unlock()
+					if creations++; creations == test.refused {
+						refusedName = name
+					}
+					if name == refusedName || test.refused > 0 && creations > test.refused+test.accepts {
+						return apierrors.NewForbidden(corev1.Resource("services"), name, errors.New("no"))
+					}
+					return nil
+				})
+				c.start()
+				time.Sleep(time.Minute)
+				var reported []int32
+				for _, s := range c.reported() {
+					reported = append(reported, s.Services)
+				}
+				last := len(reported) - 1
+				if last < test.least || last > test.most || !slices.IsSorted(reported) ||
+					int(reported[last]) != len(c.services()) {
+					t.Errorf("reported %v, want %d to %d reports of progress", reported, test.least, test.most)
+				}
+				var events, followed int
+				all := c.recorded()
+				for _, event := range all {
+					if strings.Contains(event, eventServicesWritten) {
+						events++
+					}
+					if strings.HasSuffix(event, "; more follow") {
+						followed++
+					}
+				}
+				if events != test.events || followed != test.followed {
+					t.Errorf("%d events, want %d, and %d, want %d, that others follow: %q", events, test.events,
+						followed, test.followed, all)
+				}
+			}, withNodes(test.nodes, testLocalService())...)
+		})
+	}
+}
+
+// TestStatusReadyNodes: the status counts the nodes whose Service has a ready endpoint, and follows the EndpointSlices,
+// also when the labels of its Service move one to another LocalService.
+func TestStatusReadyNodes(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		expect := func(when, want string) {
+			t.Helper()
+			settle()
+			if got := get[*v1alpha1.LocalService](c, "demo").Status; got.Ready != want {
+				t.Errorf("%s: ready %q (%d), want %q", when, got.Ready, got.ReadyNodes, want)
+			}
+		}
+		belongTo := func(owner string) {
+			edit(c, "demo-node1-x", func(s *discoveryv1.EndpointSlice) { s.Labels[v1alpha1.OwnerLabelKey] = owner })
+		}
+		expect("at first", "1/2")
+		c.setReady("demo-node2", true)
+		expect("the other one is ready", "2/2")
+		belongTo("other")
+		expect("one belongs to another LocalService", "1/2")
+		belongTo("demo")
+		expect("it is back", "2/2")
+		c.remove(testSlice("demo-node2"))
+		expect("one is deleted", "1/2")
+	}, testLocalService(), testNode("node1"), testNode("node2"), testSlice("demo-node1", true),
+		testSlice("demo-node2", false))
+}
+
+// TestObservedGeneration: a status about one spec does not claim to be about the next one, which was stored while the
+// last Service was being written.
+func TestObservedGeneration(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.answer("create", "services", func(string) error {
+			edit(c, "demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+			time.Sleep(50 * time.Millisecond) // The caches observe it.
+			return nil
+		})
+		carriedOut, reported := false, int64(0)
+		c.server.Observe(func(w simulation.Write) {
+			switch object := w.After.(type) {
+			case *corev1.Service:
+				carriedOut = object.Spec.PublishNotReadyAddresses
+			case *v1alpha1.LocalService:
+				if reported = object.Status.ObservedGeneration; reported > 0 && !carriedOut {
+					t.Errorf("the status reports generation %d, but the second spec is not carried out", reported)
+				}
+			}
+		})
+		c.start()
+		if reported != 2 {
+			t.Errorf("the status reports generation %d in the end", reported)
+		}
+	}, testLocalService(), testNode("node1"))
+}
+
+// measured returns a function that checks what a histogram has recorded since the last call, once everything has
+// settled: how many times, and their sum.
+func measured(t *testing.T, histogram *componentmetrics.Histogram) func(what string, wantCount uint64, least,
+	most time.Duration) {
+	t.Helper()
+	registry := componentmetrics.NewKubeRegistry()
+	registry.MustRegister(histogram)
+	read := func() (count uint64, sum float64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := families[0].GetMetric()[0].GetHistogram()
+		return h.GetSampleCount(), h.GetSampleSum()
+	}
+	counted, summed := read()
+	return func(what string, wantCount uint64, least, most time.Duration) {
+		t.Helper()
+		settle()
+		count, sum := read()
+		if n, d := count-counted, time.Duration((sum-summed)*float64(time.Second)); n != wantCount || d < least ||
+			d > most {
+			t.Errorf("%s: %d measured, %s together; want %d, %s to %s", what, n, d, wantCount, least, most)
+		}
+		counted, summed = count, sum
+	}
+}
+
+// TestNodeFanoutIsMeasured: for a new node, or a new LocalService, the time until the Service is created is measured,
+// also if that takes several attempts. Nothing else is.
+func TestNodeFanoutIsMeasured(t *testing.T) {
+	named := func(name string, edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
+		return testLocalService(append(edit, func(ls *v1alpha1.LocalService) { ls.Name = name })...)
+	}
+	inCluster(t, func(t *testing.T, c *cluster) {
+		time.Sleep(time.Hour)
+		expect := measured(t, metrics.NodeFanout)
+		c.create(named("names", hostnamesMode))
+		c.start()
+		expect("the start, long after everything else was created", 0, 0, 0)
+		c.create(testNode("new"))
+		expect("a node joins", 1, batchPeriod, batchPeriod+2*time.Second)
+		c.label("old", "disk=ssd")
+		expect("a LocalService begins to select an old node", 0, 0, 0)
+		c.remove(get[*corev1.Service](c, "demo-old"))
+		expect("the Service of an old node is recreated", 0, 0, 0)
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		expect("the Service of a new node is changed", 0, 0, 0)
+		c.remove(testNode("new"))
+		expect("a node leaves", 0, 0, 0)
+		over := c.refuseUntil("create", "services")
+		c.create(testNode("late"))
+		expect("a node joins, and its Service is refused", 0, 0, 0)
+		over()
+		time.Sleep(time.Minute)
+		expect("the Service is not refused any more", 1, 10*time.Second, 15*time.Second)
+		c.create(named("young"))
+		expect("a LocalService is created", 2, 0, 4*time.Second)
+	}, named("demo"), named("ssd", onSSD), testNode("old"))
+}
+
+// TestDeletionTakenBack: while a cache is behind, so that nothing can be made, the status stays as it is. Else a node
+// whose label flips all the time would lead to two writes of the status each time.
+func TestDeletionTakenBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		c.writes()
+		c.endpoint.Lag("nodes", 10*time.Second)
+		c.label("b")
+		time.Sleep(5 * time.Second)
+		c.label("b", "disk=ssd")
+		time.Sleep(8 * time.Second)
+		if _, isThere := c.deps.Caches.Nodes.Get("", "b").Labels.Lookup("disk"); isThere {
+			t.Error("the cache is not behind")
+		}
+		time.Sleep(time.Minute)
+		expect(t, "writes", nil, c.writes())
+	}, testLocalService(onSSD), testNode("a", "disk=ssd"), testNode("b", "disk=ssd"))
+}
+
+// TestLocalServicesLag: while the watch of LocalServices is behind, Services are written all the same, and the status
+// once it has caught up.
+func TestLocalServicesLag(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		c.writes()
+		c.endpoint.Stall("localservices", 4*time.Second)
+		want := []string{}
+		for i := range 15 {
+			node := fmt.Sprintf("b%02d", i)
+			c.create(testNode(node))
+			time.Sleep(200 * time.Millisecond)
+			want = append(want, "create services demo-"+node)
+		}
+		expect(t, "writes while the watch is behind", append(want, "update localservices/status demo 2/2 Ready"),
+			c.writes())
+		time.Sleep(3 * time.Second)
+		expect(t, "writes afterwards", []string{"update localservices/status demo 16/16 Ready"}, c.writes())
+	}, testLocalService(), testNode("a"))
+}
+
+// TestConflictsAreReported: a webhook that refuses with the code of a conflict looks like a cache that lags, but the
+// status must not say that everything is in place.
+func TestConflictsAreReported(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
+		c.answer("create", "services", func(name string) error {
+			return apierrors.NewConflict(corev1.Resource("services"), name, errors.New("not on Fridays"))
+		})
+		c.create(testNode("b"))
+		time.Sleep(time.Minute)
+		c.wantReady("False WritingServices 0/2, 1 Services")
+	}, testLocalService(), testNode("a"))
+}
+
+// TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes no Service
+// of a node that exists. When it matches again, everything continues as usual.
+func TestUnselected(t *testing.T) {
+	const kept = "update localservices/status demo 0/0 not Ready: NoNodesSelected"
+	inCluster(t, func(t *testing.T, c *cluster) {
+		stop := c.start()
+		c.writes()
+		c.recorded()
+		c.editSpec(func(ls *v1alpha1.LocalService) {
+			onTypo(ls)
+			ls.Spec.Ports[0].Port = 81 // The Services stay unchanged.
+		})
+		expect(t, "writes after a mistake", []string{kept}, c.writes())
+		expect(t, "events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so the ` +
+			"Services of nodes that exist are kept, and their names still work (2). Correct spec.nodeSelector or the " +
+			"labels of the nodes"}, c.recorded())
+		stop()
+		c.start()
+		expect(t, "writes of the next instance", nil, c.writes())
+		c.remove(testNode("b"))
+		settle()
+		if writes := c.writes(); len(c.services()) != 1 || len(writes) != 2 || writes[0] != "delete services demo-b" {
+			t.Errorf("writes after a node was deleted: %v", writes)
+		}
+		c.editSpec(onSSD)
+		if s := c.services(); len(s) != 1 || s["demo-a"].Spec.Ports[0].Port != 81 {
+			t.Errorf("%d Services after the correction", len(s))
+		}
+		c.writes()
+		c.label("a")
+		settle()
+		c.label("a", "disk=ssd")
+		settle()
+		expect(t, "writes after the node has lost its label and regained it",
+			[]string{kept, "update localservices/status demo 1/1 Ready"}, c.writes())
+	}, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(onSSD))
 }

@@ -1,17 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"maps"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,37 +18,49 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
 
+	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 var podKey = types.NamespacedName{Namespace: "default", Name: "p"}
 
-func newPodFixture(t *testing.T, all bool, objects ...runtime.Object) (*fixture, *podController) {
-	t.Helper()
-	f := newFixture(t, objects...)
-	f.deps.Options.LabelAllPods = all
-	f.deps.Caches = f.newCaches(all)
-	c := f.newPods()
-	end(t, c.loop)
-	f.watch()
-	return f, c
-}
-
+// newPods makes a controller with filled caches.
 func (f *fixture) newPods() *podController {
 	f.t.Helper()
 	c, err := newPodController(f.deps)
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.fill(c.loop)
 	return c
 }
 
+func testPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name),
+			ResourceVersion: "1", Labels: map[string]string{"app": "demo"}},
+		Spec:   corev1.PodSpec{NodeName: "node1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, e := range edit {
+		e(p)
+	}
+	return p
+}
+
+func withLabels(labels map[string]string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = maps.Clone(labels) }
+}
+
+// TestPodsSyncWrites: a sync writes the label if a LocalService, or the flag, asks for it.
 func TestPodsSyncWrites(t *testing.T) {
 	label := func(value string) []string {
 		return []string{fmt.Sprintf(`patch pods p {"metadata":{"labels":{"vm/rack":%q},"uid":"uid-p"}}`, value)}
 	}
-	corrected := []string{`patch pods p {"metadata":{"labels":{"vm/rack":"node1"},"resourceVersion":"1","uid":"uid-p"}}`}
+	corrected := []string{
+		`patch pods p {"metadata":{"labels":{"vm/rack":"node1"},"resourceVersion":"1","uid":"uid-p"}}`}
 	long := strings.Repeat("n", 70)
 	other := testLocalService(func(ls *v1alpha1.LocalService) {
 		ls.Name, ls.Spec.Selector["tier"] = "other", "x"
@@ -84,11 +95,12 @@ func TestPodsSyncWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, controller := newPodFixture(t, c.all, c.objects...)
+				f := newFixture(t, c.all, c.objects...)
+				controller := f.newPods()
 				if err := controller.sync(t.Context(), podKey); err != nil {
 					t.Errorf("sync: %v", err)
 				}
-				f.expect("writes", c.writes, f.writes())
+				expect(t, "writes", c.writes, f.writes())
 			})
 		})
 	}
@@ -104,41 +116,26 @@ func TestPodsOfOwners(t *testing.T) {
 		}
 		return out
 	}
-	byExpression := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "vm/rack",
-		Operator: metav1.LabelSelectorOpExists}}}
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "owner", UID: "uid-owner"}
 	replicaSet := func(s *metav1.LabelSelector) runtime.Object {
 		return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: s}}
 	}
-	other := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner", UID: "other"}}
 	for name, c := range map[string]struct {
 		apiVersion, kind string
 		owner            runtime.Object
 		isRefused        bool   // to the controller
 		event            string // part of it; "" if the label is written
 	}{
-		"ReplicaSet":                {"apps/v1", "ReplicaSet", replicaSet(selector("app")), false, ""},
-		"ReplicaSet, by the label":  {"apps/v1", "ReplicaSet", replicaSet(selector("app", "vm/rack")), false, "selects"},
-		"ReplicaSet, by expression": {"apps/v1", "ReplicaSet", replicaSet(byExpression), false, "selects"},
-		"DaemonSet": {"apps/v1", "DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta,
-			Spec: appsv1.DaemonSetSpec{Selector: selector("vm/rack")}}, false, "selects"},
-		"StatefulSet": {"apps/v1", "StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta,
-			Spec: appsv1.StatefulSetSpec{Selector: selector("vm/rack")}}, false, "selects"},
-		"Job": {"batch/v1", "Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Selector: selector("vm/rack")}},
-			false, "selects"},
-		"ReplicationController": {"v1", "ReplicationController", &corev1.ReplicationController{ObjectMeta: meta,
-			Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"vm/rack": "rack1"}}}, false, "selects"},
-		"a Job without a selector": {"batch/v1", "Job", &batchv1.Job{ObjectMeta: meta}, false, ""},
+		"ReplicaSet":               {"apps/v1", "ReplicaSet", replicaSet(selector("app")), false, ""},
+		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", replicaSet(selector("app", "vm/rack")), false, "selects"},
 		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "(example.com/v1) may select"},
-		"another group's kind":     {"example.com/v1", "ReplicaSet", replicaSet(selector()), false, "may select"},
 		"a Node, of a static pod":  {"v1", "Node", nil, false, ""},
 		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, false, "not found"},
-		"another one of its name":  {"apps/v1", "ReplicaSet", other, false, "not found"},
 		"the owner cannot be read": {"apps/v1", "ReplicaSet", replicaSet(selector()), true, "forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, controller := newPodFixture(t, true, testPod("p", func(p *corev1.Pod) {
+				f := newFixture(t, true, testPod("p", func(p *corev1.Pod) {
 					p.Labels["vm/rack"] = "rack1"
 					p.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.apiVersion, Kind: c.kind, Name: "owner",
 						UID: "uid-owner", Controller: new(true)}}
@@ -153,7 +150,7 @@ func TestPodsOfOwners(t *testing.T) {
 						return true, nil, apierrors.NewForbidden(corev1.Resource("x"), "owner", nil)
 					})
 				}
-				if err := controller.sync(t.Context(), podKey); err != nil {
+				if err := f.newPods().sync(t.Context(), podKey); err != nil {
 					t.Error(err)
 				}
 				events, writes := strings.Join(f.recorded(), "\n"), f.writes()
@@ -168,177 +165,7 @@ func TestPodsOfOwners(t *testing.T) {
 	}
 }
 
-// TestPodsContested: admission that sets the label to another value makes it refused. It is reported, and tried again
-// with a backoff.
-func TestPodsContested(t *testing.T) {
-	for _, value := range []string{"frozen", ""} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, testLocalService(), testPod("p"))
-			var over atomic.Bool
-			f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
-				if over.Load() {
-					return false, nil, nil
-				}
-				p := testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": value}),
-					func(p *corev1.Pod) { p.Annotations = map[string]string{"at": time.Now().String()} })
-				f.set(p)
-				return true, p, nil
-			})
-			controller := f.newPods()
-			f.watch()
-			f.run(controller.Run)
-			time.Sleep(15 * time.Second)
-			events := f.recorded()
-			if got := len(f.writes()); got > 2 || len(events) == 0 || len(events) > 2 ||
-				!strings.Contains(events[0], fmt.Sprintf("(%q): exempt", value)) {
-				t.Errorf("%d writes in 15 s, events %q", got, events)
-			}
-			over.Store(true)
-			time.Sleep(2 * time.Minute)
-			if p := controller.caches.Pods.Get("default", "p"); !p.Labelled() {
-				t.Error("the label is wrong after the admission is gone")
-			}
-			f.expect("events", nil, f.recorded())
-		})
-	}
-}
-
-// TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried
-// again.
-func TestPodsNotFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testLocalService(), testPod("p"))
-		var over atomic.Bool
-		f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
-			return !over.Load(), nil, apierrors.NewNotFound(corev1.Resource("tenants"), "x")
-		})
-		controller := f.newPods()
-		f.watch()
-		f.run(controller.Run)
-		time.Sleep(time.Minute)
-		if got := len(f.writes()); got < 2 || got > 4 {
-			t.Errorf("%d writes in a minute", got)
-		}
-		over.Store(true)
-		time.Sleep(2 * time.Minute)
-		if p := controller.caches.Pods.Get("default", "p"); !p.Labelled() {
-			t.Error("not labelled")
-		}
-	})
-}
-
-// TestPodsChangedAgain: a label that something else changes as often as it is written is written once a second, and
-// that is reported. A new pod of the same name does not wait.
-func TestPodsChangedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		wrong := func() *corev1.Pod { return testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "x"})) }
-		f := newFixture(t, testLocalService(), testPod("p"))
-		controller := f.newPods()
-		f.watch()
-		f.run(controller.Run)
-		f.expect("events of the first write", nil, f.recorded())
-		for range 100 {
-			time.Sleep(100 * time.Millisecond)
-			f.set(wrong())
-		}
-		if got := len(f.writes()); got < 9 || got > 11 {
-			t.Errorf("%d writes in 10 s, want one a second", got)
-		}
-		if events := f.recorded(); len(events) < 9 || !strings.Contains(events[0], "NodeLabelContested") {
-			t.Errorf("events %q", events)
-		}
-		settle()
-		f.recorded()
-		f.remove(wrong())
-		f.set(testPod("p"))
-		synctest.Wait()
-		f.expect("events of its successor", nil, f.recorded())
-		if p := controller.caches.Pods.Get("default", "p"); !p.Labelled() {
-			t.Error("its successor waits")
-		}
-	})
-}
-
-// TestPodsEvents: an event causes one write for each pod that needs a label.
-func TestPodsEvents(t *testing.T) {
-	version := regexp.MustCompile(`"resourceVersion":"[0-9]+",`)
-	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
-	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
-	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
-	selecting := func(app string) *v1alpha1.LocalService {
-		return testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app })
-	}
-	second := testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = "second" })
-	for name, c := range map[string]struct {
-		before []runtime.Object
-		event  func(f *fixture)
-		want   []string // pods
-	}{
-		"pod of a LocalService": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(mine) },
-			[]string{"mine"}},
-		"pod of two LocalServices": {[]runtime.Object{selecting("demo"), second}, func(f *fixture) { f.set(mine) },
-			[]string{"mine"}},
-		"pod of none":          {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(other) }, nil},
-		"pod that is labelled": {[]runtime.Object{selecting("demo")}, func(f *fixture) { f.set(labelled) }, nil},
-		"label edited by hand": {[]runtime.Object{selecting("demo"), labelled}, func(f *fixture) {
-			f.set(testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "x"})))
-		}, []string{"labelled"}},
-		"pod deleted": {[]runtime.Object{selecting("demo"), labelled},
-			func(f *fixture) { f.remove(labelled) }, nil},
-		"LocalService created": {[]runtime.Object{mine, other, elsewhere, labelled},
-			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
-		"LocalService that selects others now": {[]runtime.Object{selecting("x"), mine, other, elsewhere, labelled},
-			func(f *fixture) { f.set(selecting("demo")) }, []string{"mine"}},
-		"LocalService that has mode Services now, beside another": {[]runtime.Object{mine,
-			testLocalService(hostnamesMode), testLocalService(func(ls *v1alpha1.LocalService) {
-				ls.Name, ls.Spec.Selector["app"] = "second", "x"
-			})}, func(f *fixture) { f.set(testLocalService()) }, []string{"mine"}},
-		"LocalService deleted": {[]runtime.Object{selecting("x"), mine},
-			func(f *fixture) { f.remove(selecting("x")) }, nil},
-		"the LocalService of a labelled pod deleted": {[]runtime.Object{selecting("demo"), labelled},
-			func(f *fixture) { f.remove(selecting("demo")) }, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, c.before...)
-				controller := f.newPods()
-				f.watch()
-				f.run(controller.Run)
-				f.expect("writes at rest", nil, f.writes())
-				c.event(f)
-				settle()
-				var want []string
-				for _, pod := range c.want {
-					const patch = `patch pods %s {"metadata":{"labels":{"vm/rack":"node1"},"uid":"uid-%[1]s"}}`
-					want = append(want, fmt.Sprintf(patch, pod))
-				}
-				writes := f.writes()
-				for i := range writes {
-					writes[i] = version.ReplaceAllString(writes[i], "")
-				}
-				f.expect("writes", want, writes)
-			})
-		})
-	}
-}
-
-// TestPodsFromBefore: pods that exist when the controller starts are labelled, and so are those that were created
-// while it was a standby.
-func TestPodsFromBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, testLocalService(), testPod("a"), testPod("b"), testPod("c", withLabels(nil)))
-		controller := f.newPods()
-		f.watch()
-		f.set(testPod("d"))
-		settle()
-		f.expect("writes of a standby", nil, f.writes())
-		f.run(controller.Run)
-		if got := len(f.writes()); got != 3 {
-			t.Errorf("%d writes, want 3", got)
-		}
-	})
-}
-
+// TestPodsErrors: what becomes of an answer of the API server.
 func TestPodsErrors(t *testing.T) {
 	pods := corev1.Resource("pods")
 	otherUID := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
@@ -361,14 +188,14 @@ func TestPodsErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, controller := newPodFixture(t, true, testPod("p"))
+				f := newFixture(t, true, testPod("p"))
 				f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
-					return true,
-						nil, c.err
+					return true, nil, c.err
 				})
-				err := controller.sync(t.Context(), podKey)
-				if (err == nil) != (c.fails == "") || err != nil &&
-					!(strings.Contains(err.Error(), c.fails) && strings.Contains(err.Error(), "set the label vm/rack of pod default/p")) {
+				err := f.newPods().sync(t.Context(), podKey)
+				if message := fmt.Sprint(err); (err == nil) != (c.fails == "") || err != nil &&
+					(!strings.Contains(message, c.fails) ||
+						!strings.Contains(message, "set the label vm/rack of pod default/p")) {
 					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
 				}
 				if got := f.recorded(); (len(got) == 1) != c.event {
@@ -379,42 +206,181 @@ func TestPodsErrors(t *testing.T) {
 	}
 }
 
+// startPods runs the controller of pods.
+func (c *cluster) startPods() {
+	c.t.Helper()
+	c.run(func(deps app.Dependencies) (func(context.Context), error) {
+		pods, err := newPodController(deps)
+		return func(ctx context.Context) { pods.Run(ctx, 4) }, err
+	})
+}
+
+// labelOf returns the node label of a pod as the API server has it.
+func (c *cluster) labelOf(pod string) string {
+	return get[*corev1.Pod](c, pod).Labels[v1alpha1.DefaultNodeLabelKey]
+}
+
+// TestPodsContested: admission that sets the label to another value makes it refused. It is reported, and tried again
+// with a backoff.
+func TestPodsContested(t *testing.T) {
+	for _, value := range []string{"frozen", ""} {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			c.server.Admit(func(object simulation.Object) {
+				if p, ok := object.(*corev1.Pod); ok {
+					p.Labels["vm/rack"] = value
+					p.Annotations = map[string]string{"at": time.Now().String()}
+				}
+			})
+			c.startPods()
+			time.Sleep(15 * time.Second)
+			events := c.recorded()
+			if got := c.sent("pods"); got > 2 || len(events) == 0 || len(events) > 2 ||
+				!strings.Contains(events[0], fmt.Sprintf("(%q): exempt", value)) {
+				t.Errorf("%d writes in 15 s, events %q", got, events)
+			}
+			c.server.Admit(nil)
+			time.Sleep(2 * time.Minute)
+			if got := c.labelOf("p"); got != "node1" {
+				t.Errorf("the label is %q after the admission is gone", got)
+			}
+			expect(t, "events", nil, c.recorded())
+		}, testLocalService(), testPod("p"))
+	}
+}
+
+// TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried
+// again.
+func TestPodsNotFound(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		over := c.answerUntil("patch", "pods", func(string) error {
+			return apierrors.NewNotFound(corev1.Resource("tenants"), "x")
+		})
+		c.startPods()
+		time.Sleep(time.Minute)
+		if got := c.sent("pods"); got < 2 || got > 4 {
+			t.Errorf("%d writes in a minute", got)
+		}
+		over()
+		time.Sleep(2 * time.Minute)
+		if c.labelOf("p") != "node1" {
+			t.Error("not labelled")
+		}
+	}, testLocalService(), testPod("p"))
+}
+
+// TestPodsChangedAgain: a label that something else changes as often as it is written is written once a second, and
+// that is reported. A new pod of the same name does not wait.
+func TestPodsChangedAgain(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.startPods()
+		expect(t, "events of the first write", nil, c.recorded())
+		c.writes()
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			edit(c, "p", func(p *corev1.Pod) { p.Labels["vm/rack"] = "x" })
+		}
+		if got := len(c.writes()); got < 9 || got > 11 {
+			t.Errorf("%d writes in 10 s, want one a second", got)
+		}
+		if events := c.recorded(); len(events) < 9 || !strings.Contains(events[0], "NodeLabelContested") {
+			t.Errorf("events %q", events)
+		}
+		settle()
+		edit(c, "p", func(p *corev1.Pod) { p.Labels["vm/rack"] = "x" })
+		time.Sleep(100 * time.Millisecond)
+		c.recorded()
+		c.remove(testPod("p"))
+		c.create(testPod("p"))
+		time.Sleep(100 * time.Millisecond)
+		expect(t, "events of its successor", nil, c.recorded())
+		if c.labelOf("p") != "node1" {
+			t.Error("its successor waits")
+		}
+	}, testLocalService(), testPod("p"))
+}
+
+// TestPodsEvents: an event causes one write for each pod that needs a label.
+func TestPodsEvents(t *testing.T) {
+	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
+	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
+	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	selecting := func(app string) func(*v1alpha1.LocalService) {
+		return func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app }
+	}
+	ls, named := testLocalService(), func(ls *v1alpha1.LocalService) { ls.Name = "second" }
+	for name, test := range map[string]struct {
+		before []simulation.Object
+		event  func(c *cluster)
+		want   []string
+	}{
+		"pod of a LocalService": {[]simulation.Object{ls}, func(c *cluster) { c.create(mine) }, []string{"mine"}},
+		"pod of two LocalServices": {[]simulation.Object{ls, testLocalService(named)},
+			func(c *cluster) { c.create(mine) }, []string{"mine"}},
+		"pod of none":          {[]simulation.Object{ls}, func(c *cluster) { c.create(other) }, nil},
+		"pod that is labelled": {[]simulation.Object{ls}, func(c *cluster) { c.create(labelled) }, nil},
+		"label edited by hand": {[]simulation.Object{ls, labelled}, func(c *cluster) {
+			edit(c, "labelled", func(p *corev1.Pod) { p.Labels["vm/rack"] = "x" })
+		}, []string{"labelled"}},
+		"pod deleted": {[]simulation.Object{ls, labelled}, func(c *cluster) { c.remove(labelled) }, nil},
+		"LocalService created": {[]simulation.Object{namespace, mine, other, elsewhere, labelled},
+			func(c *cluster) { c.create(ls) }, []string{"mine"}},
+		"LocalService that selects others now": {
+			[]simulation.Object{namespace, testLocalService(selecting("x")), mine, other, elsewhere, labelled},
+			func(c *cluster) { edit(c, "demo", selecting("demo")) }, []string{"mine"}},
+		"LocalService deleted": {[]simulation.Object{testLocalService(selecting("x")), mine},
+			func(c *cluster) { c.remove(ls) }, nil},
+		"the LocalService of a labelled pod deleted": {[]simulation.Object{ls, labelled},
+			func(c *cluster) { c.remove(ls) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.startPods()
+				expect(t, "writes at rest", nil, c.writes())
+				test.event(c)
+				settle()
+				var want []string
+				for _, pod := range test.want {
+					want = append(want, "update pods "+pod)
+				}
+				expect(t, "writes", want, c.writes())
+			}, test.before...)
+		})
+	}
+}
+
 // TestPodLabelIsMeasured: the time from the scheduling of a pod until its label is written is measured, also if that
 // takes several attempts; for a new LocalService, from its creation. A label that is corrected does not count.
 func TestPodLabelIsMeasured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
 		scheduled := func(name string, age time.Duration, edit ...func(*corev1.Pod)) *corev1.Pod {
 			return testPod(name, append(edit, func(p *corev1.Pod) {
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
 					LastTransitionTime: metav1.NewTime(time.Now().Add(-age))}}
 			})...)
 		}
-		f := newFixture(t, testLocalService(), scheduled("before", time.Hour))
-		c := f.newPods()
+		time.Sleep(time.Hour)
+		c.create(scheduled("before", time.Hour))
 		expect := measured(t, metrics.PodLabel)
-		f.watch()
-		f.run(c.Run)
+		c.startPods()
 		expect("the start", 0, 0, 0)
-		f.set(scheduled("a", 0))
+		c.create(scheduled("a", 0))
 		expect("a pod is scheduled", 1, 0, time.Second)
-		f.set(scheduled("a", 3*time.Second))
+		edit(c, "a", func(p *corev1.Pod) { delete(p.Labels, "vm/rack") })
 		expect("its label is removed", 0, 0, 0)
-		f.set(testPod("fixed"))
+		c.create(testPod("fixed"))
 		expect("a pod that was created with its node", 0, 0, 0)
-		other := withLabels(map[string]string{"app": "other"})
-		f.set(scheduled("other", 0, other))
+		other := map[string]string{"app": "other"}
+		c.create(scheduled("other", 0, withLabels(other)))
 		expect("a pod that nothing selects", 0, 0, 0)
 		time.Sleep(5 * time.Minute)
-		f.set(testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Name, ls.UID, ls.Spec.Selector, ls.CreationTimestamp = "other", "other", map[string]string{"app": "other"},
-				metav1.Now()
-		}))
+		c.create(testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.Spec.Selector = "other", other }))
 		expect("it is selected later", 1, 0, time.Second)
-		over := refuseUntil(f, "patch", "pods")
-		f.set(scheduled("b", 0))
+		over := c.refuseUntil("patch", "pods")
+		c.create(scheduled("b", 0))
 		expect("a label is refused", 0, 0, 0)
-		over.Store(true)
+		over()
 		time.Sleep(time.Minute)
 		expect("the label is not refused any more", 1, 10*time.Second, 12*time.Second)
-	})
+	}, testLocalService())
 }

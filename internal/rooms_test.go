@@ -21,14 +21,16 @@ var rooms = []struct {
 	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
 	{"internal/status", true, []string{"pkg/apis", "internal/plan"}},
 	{"cmd/kubectl-localservice/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/status"}},
+	{"internal/owner", false, nil},
 	{"internal/metrics", false, []string{"pkg/apis", "internal/plan"}},
 	{"internal/reconcile", false, nil},
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
-	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan",
-		"internal/reconcile", "internal/status"}},
+	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/owner",
+		"internal/plan", "internal/reconcile", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
 	{"cmd/kubectl-localservice/view", false, []string{"pkg/apis", "cmd/kubectl-localservice/diagnose"}},
-	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/plan", "cmd/kubectl-localservice/"}},
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/owner", "internal/plan",
+		"cmd/kubectl-localservice/"}},
 }
 
 func TestRooms(t *testing.T) {

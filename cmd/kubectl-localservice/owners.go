@@ -5,13 +5,11 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/localservice-dev/local-service-controller/internal/owner"
 )
 
 const (
@@ -40,8 +38,7 @@ type ownerKeys struct {
 func (o *owners) selectorKeys(ctx context.Context, namespace string, ref *metav1.OwnerReference) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	uid, all := string(ref.UID), namespace+"/"+kind.String()
+	uid, all := string(ref.UID), namespace+"/"+ref.APIVersion+"/"+ref.Kind
 	for _, key := range []string{uid, all} {
 		if known, found := o.known[key]; found && (known.until.IsZero() || time.Now().Before(known.until)) {
 			return known.keys
@@ -49,12 +46,12 @@ func (o *owners) selectorKeys(ctx context.Context, namespace string, ref *metav1
 	}
 	reading, cancel := context.WithTimeout(ctx, ownerTimeout)
 	defer cancel()
-	selector, err := o.read(reading, namespace, kind.GroupKind(), ref)
+	keys, err := owner.SelectorKeys(reading, o.kube, namespace, ref)
 	if ctx.Err() != nil {
 		return nil // That says nothing about the owner.
 	}
-	key, read := uid, ownerKeys{keys: keysOf(selector)}
-	if err != nil || kind.Kind == "ReplicationController" {
+	key, read := uid, ownerKeys{keys: keys}
+	if err != nil || ref.Kind == "ReplicationController" {
 		read.until = time.Now().Add(ownerRetry)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -62,62 +59,4 @@ func (o *owners) selectorKeys(ctx context.Context, namespace string, ref *metav1
 	}
 	o.known[key] = read
 	return read.keys
-}
-
-// read reads the selector of an owner, nil if its kind is not known. Other groups have kinds of these names, too.
-func (o *owners) read(ctx context.Context, namespace string, kind schema.GroupKind,
-	ref *metav1.OwnerReference) (*metav1.LabelSelector, error) {
-	apps := o.kube.AppsV1()
-	switch kind {
-	case corev1.SchemeGroupVersion.WithKind("Node").GroupKind():
-		return &metav1.LabelSelector{}, nil // It has made the pod of a static one, and selects none.
-	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind():
-		return selectorIn(ctx, apps.ReplicaSets(namespace), ref,
-			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector })
-	case appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind():
-		return selectorIn(ctx, apps.DaemonSets(namespace), ref,
-			func(o *appsv1.DaemonSet) *metav1.LabelSelector { return o.Spec.Selector })
-	case appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind():
-		return selectorIn(ctx, apps.StatefulSets(namespace), ref,
-			func(o *appsv1.StatefulSet) *metav1.LabelSelector { return o.Spec.Selector })
-	case corev1.SchemeGroupVersion.WithKind("ReplicationController").GroupKind():
-		return selectorIn(ctx, o.kube.CoreV1().ReplicationControllers(namespace), ref,
-			func(o *corev1.ReplicationController) *metav1.LabelSelector {
-				return &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
-			})
-	case batchv1.SchemeGroupVersion.WithKind("Job").GroupKind():
-		return selectorIn(ctx, o.kube.BatchV1().Jobs(namespace), ref,
-			func(o *batchv1.Job) *metav1.LabelSelector { return o.Spec.Selector })
-	}
-	return nil, nil
-}
-
-// getter reads one object, as all clients do.
-type getter[T metav1.Object] interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
-}
-
-// selectorIn reads an owner, and returns its selector. A later object of the same name is not the owner.
-func selectorIn[T metav1.Object](ctx context.Context, client getter[T], ref *metav1.OwnerReference,
-	selector func(T) *metav1.LabelSelector) (*metav1.LabelSelector, error) {
-	object, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil || object.GetUID() != ref.UID {
-		return nil, err
-	}
-	return selector(object), nil
-}
-
-// keysOf returns the keys that a selector mentions, nil if there is none.
-func keysOf(selector *metav1.LabelSelector) []string {
-	if selector == nil {
-		return nil
-	}
-	keys := []string{}
-	for key := range selector.MatchLabels {
-		keys = append(keys, key)
-	}
-	for _, expression := range selector.MatchExpressions {
-		keys = append(keys, expression.Key)
-	}
-	return keys
 }

@@ -332,7 +332,8 @@ func TestErrors(t *testing.T) {
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
 		{args: "url demo n7", want: "no Service demo-n7 …: see `kubectl localservice nodes demo -n default`"},
-		{args: "url demo n5", want: "no Service demo-n5 …, because the name is taken by another Service: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n5", want: "no Service demo-n5 …, because the name is taken by another " +
+			"Service: see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
 		{args: "url no-ports n1", want: "names no ports"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},

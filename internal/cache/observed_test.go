@@ -66,7 +66,8 @@ func TestObservedStores(t *testing.T) {
 	o.Wrote(demo, localServices, "6")
 	expect := func(when string, wantServices, wantLocalServices bool) {
 		t.Helper()
-		gotServices, gotLocalServices := o.Wait(demo, services, ObservedTimeout) == 0, o.Wait(demo, localServices, ObservedTimeout) == 0
+		gotServices := o.Wait(demo, services, ObservedTimeout) == 0
+		gotLocalServices := o.Wait(demo, localServices, ObservedTimeout) == 0
 		if gotServices != wantServices || gotLocalServices != wantLocalServices {
 			t.Errorf("%s: observed %t and %t, want %t and %t", when, gotServices, gotLocalServices, wantServices,
 				wantLocalServices)

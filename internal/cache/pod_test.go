@@ -29,8 +29,9 @@ func TestTrimPod(t *testing.T) {
 			p, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u",
 				Labels: c.labels, OwnerReferences: []metav1.OwnerReference{{Name: "x"}, controller}},
 				Spec: corev1.PodSpec{NodeName: c.node},
-				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
-					Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(17, 0)}}},
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(17, 0)}}},
 			}, nodeLabelKey)
 			if err != nil {
 				t.Fatal(err)

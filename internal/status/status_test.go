@@ -60,7 +60,8 @@ func TestStatus(t *testing.T) {
 		"all in place, and few pods": {found{Nodes: 3, InPlace: 3, Ready: 1}, outcome{}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service, and 1 of 3 nodes answer: " +
 				"kubectl localservice nodes -n default demo says why$"},
-		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "", "the cluster has no node"},
+		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "",
+			"the cluster has no node"},
 		"no nodes selected": {found{Unselected: unselected(0)}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "",
 			`no node matches spec.nodeSelector "disk=x", so there is nothing to create. Correct`},
@@ -220,7 +221,8 @@ func TestStatusKeepsTransitionTimes(t *testing.T) {
 // would refuse the status for ever.
 func TestStatusWithoutTime(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{Conditions: []metav1.Condition{
-		{Type: "Ready", Status: "True", Reason: "ServicesInPlace"}, {Type: "Theirs", Status: "True", Reason: "Any"}}}, 1)
+		{Type: "Ready", Status: "True", Reason: "ServicesInPlace"},
+		{Type: "Theirs", Status: "True", Reason: "Any"}}}, 1)
 	ls.CreationTimestamp = metav1.Unix(1, 0)
 	for _, c := range Of(ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &plan.Outcome{}).Conditions {
 		if c.LastTransitionTime.IsZero() {

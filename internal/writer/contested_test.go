@@ -61,31 +61,6 @@ func TestWriteContested(t *testing.T) {
 	}
 }
 
-// TestContestedWithoutEffect: where admission undoes all that is written, few Services are written every two minutes,
-// however many there are. A new spec is still written to all.
-func TestContestedWithoutEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 4)
-		f.contest()
-		nodes := nodeNames("n", 5*maxFailures)
-		if out, requests := f.write(f.changes(plan.Update, nodes...)); len(requests) != len(nodes) || out.More {
-			t.Errorf("with an effect: %d requests", len(requests))
-		}
-		for range 5 {
-			time.Sleep(reconcile.MaxBackoff)
-			out, requests := f.write(f.stored(nodes...))
-			again, repeated := f.write(f.stored(nodes...))
-			if len(requests) > maxFailures || len(repeated) > 0 || out.RetryAfter == 0 || again.RetryAfter == 0 {
-				t.Errorf("without an effect: %d requests, then %d", len(requests), len(repeated))
-			}
-		}
-		f.nextGeneration()
-		if _, requests := f.write(f.changes(plan.Update, nodes...)); len(requests) != len(nodes) {
-			t.Errorf("for another spec: %d requests", len(requests))
-		}
-	})
-}
-
 // contest makes admission set a field of each Service that is written.
 func (f *fixture) contest() {
 	f.answer = func(_ string, service *corev1.Service) error {

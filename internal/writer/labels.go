@@ -7,16 +7,14 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/owner"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -63,72 +61,25 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) error {
 
 // mayChange returns nil if nothing selects a pod by the value that its node label has.
 func (l *Labels) mayChange(ctx context.Context, p *cache.Pod, current string) error {
-	owner := p.Controller()
-	if owner == nil {
+	ref := p.Controller()
+	if ref == nil {
 		return nil
 	}
-	stays := fmt.Sprintf("it stays %q, under which name the pod may answer, because %s %s", current, owner.Kind,
-		owner.Name)
+	stays := fmt.Sprintf("it stays %q, under which name the pod may answer, because %s %s", current, ref.Kind,
+		ref.Name)
 	const advice = "Start the controller with another -node-label-key, or use another label in the selector"
-	selector, err := l.selectorOf(ctx, p.GetNamespace(), owner)
+	keys, err := owner.SelectorKeys(ctx, l.Kube, p.GetNamespace(), ref)
 	switch {
-	case errors.Is(err, errUnknownKind):
-		return refuse("%s (%s) may select the pod by that. %s", stays, owner.APIVersion, advice)
+	case errors.Is(err, owner.ErrUnknownKind):
+		return refuse("%s (%s) may select the pod by that. %s", stays, ref.APIVersion, advice)
 	case err != nil && ClassOf(err) == Transient:
-		return fmt.Errorf("read %s %s: %w", owner.Kind, owner.Name, err)
+		return fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
 	case err != nil:
 		return refuse("%s may select the pod by that, and cannot be read: %v. %s", stays, err, advice)
-	case mentions(selector, l.Key):
+	case slices.Contains(keys, l.Key):
 		return refuse("%s selects the pod by that, and would replace it. %s", stays, advice)
 	}
 	return nil
-}
-
-var errUnknownKind = errors.New("how objects of this kind select pods is not known")
-
-// selectorOf returns the selector of a pod's controller, as the API server has it.
-func (l *Labels) selectorOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) (
-	selector *metav1.LabelSelector, err error) {
-	if len(content.IsPathSegmentName(owner.Name)) > 0 {
-		return nil, refuse("the name is invalid")
-	}
-	var object metav1.Object
-	get := metav1.GetOptions{}
-	switch schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String() {
-	case "Node":
-		return nil, nil // It has made the pod of a static one, and selects none.
-	case "ReplicaSet.apps":
-		o, getErr := l.Kube.AppsV1().ReplicaSets(namespace).Get(ctx, owner.Name, get)
-		object, selector, err = o, o.Spec.Selector, getErr
-	case "DaemonSet.apps":
-		o, getErr := l.Kube.AppsV1().DaemonSets(namespace).Get(ctx, owner.Name, get)
-		object, selector, err = o, o.Spec.Selector, getErr
-	case "StatefulSet.apps":
-		o, getErr := l.Kube.AppsV1().StatefulSets(namespace).Get(ctx, owner.Name, get)
-		object, selector, err = o, o.Spec.Selector, getErr
-	case "Job.batch":
-		o, getErr := l.Kube.BatchV1().Jobs(namespace).Get(ctx, owner.Name, get)
-		object, selector, err = o, o.Spec.Selector, getErr
-	case "ReplicationController":
-		o, getErr := l.Kube.CoreV1().ReplicationControllers(namespace).Get(ctx, owner.Name, get)
-		object, selector, err = o, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}, getErr
-	default:
-		return nil, errUnknownKind
-	}
-	if err == nil && object.GetUID() != owner.UID {
-		err = apierrors.NewNotFound(corev1.Resource(owner.Kind), owner.Name)
-	}
-	return selector, err
-}
-
-// mentions reports whether a selector depends on a label.
-func mentions(selector *metav1.LabelSelector, key string) bool {
-	if selector == nil {
-		return false
-	}
-	_, found := selector.MatchLabels[key]
-	return found || slices.ContainsFunc(selector.MatchExpressions,
-		func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 }
 
 // IsGone reports whether a pod was not labelled because it is gone, or another one has its name.

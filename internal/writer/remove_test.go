@@ -51,7 +51,8 @@ func TestDeletionAsksForTheNode(t *testing.T) {
 			f.onNode = func(string) error { return c.node }
 			f.refusing(c.service, "delete")
 			out, requests := f.write(f.changes(plan.Delete, c.name))
-			got := fmt.Sprint(len(out.Made[plan.Delete]), len(out.Refused), len(out.Failed), len(out.Stale), len(requests))
+			got := fmt.Sprint(len(out.Made[plan.Delete]), len(out.Refused), len(out.Failed), len(out.Stale),
+				len(requests))
 			if got != c.want {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
 			}

@@ -160,8 +160,8 @@ func TestWriteTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestSlowStart: in a later turn, as the status says, as many writes as there is room for begin at once. In the first one,
-// and after refusals of all of that kind, one begins alone.
+// TestSlowStart: in a later turn, as the status says, as many writes as there is room for begin at once. In the first
+// one, and after refusals of all of that kind, one begins alone.
 func TestSlowStart(t *testing.T) {
 	writing := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonWritingServices, ObservedGeneration: 1}}

@@ -144,15 +144,22 @@ func TestWriteSlice(t *testing.T) {
 		"there, and gone": {plan.Create, func(f *slicesFixture) {
 			f.answers = map[string]error{"create": exists, "get": notFound}
 		}, []string{"create"}, "stale"},
-		"stored without the label": {plan.Create, func(f *slicesFixture) {
-			f.admit = func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }
-		}, []string{"create"}, "refused"},
-		"stored without the owner": {plan.Update, func(f *slicesFixture) {
-			f.admit = func(s *discoveryv1.EndpointSlice) {
-				s.OwnerReferences = nil
-				delete(s.Labels, v1alpha1.OwnerLabelKey)
-			}
-		}, []string{update}, "refused"},
+		"stored without the label": {plan.Create, admit(func(s *discoveryv1.EndpointSlice) {
+			delete(s.Labels, v1alpha1.HostnamesLabelKey)
+		}), []string{"create"}, "refused"},
+		"stored without the owner": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
+			s.OwnerReferences = nil
+			delete(s.Labels, v1alpha1.OwnerLabelKey)
+		}), []string{update}, "refused"},
+		"stored for another owner": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
+			s.OwnerReferences[0].UID = "another"
+		}), []string{update}, "refused"},
+		"stored with another hostname": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Hostname = new("x")
+		}), []string{update}, "refused"},
+		"stored as if it were of Kubernetes": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
+		}), []string{update}, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSlicesFixture(t)
@@ -195,6 +202,10 @@ func answer(request string, err error) func(*slicesFixture) {
 	return func(f *slicesFixture) { f.answers = map[string]error{request: err} }
 }
 
+func admit(change func(*discoveryv1.EndpointSlice)) func(*slicesFixture) {
+	return func(f *slicesFixture) { f.admit = change }
+}
+
 // TestRefusedSlice: a refused write is retried when its backoff is over. It is reported when it is refused, and when it
 // no longer is.
 func TestRefusedSlice(t *testing.T) {
@@ -233,28 +244,5 @@ func TestTerminatingSlice(t *testing.T) {
 	again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
 	if again < time.Minute || report || err != nil || len(f.slices.refusedCopies(f.ls, []plan.CopyChange{change})) > 0 {
 		t.Errorf("again after %s, report %t, %v", again, report, err)
-	}
-}
-
-// TestContestedSlice: an EndpointSlice that is not stored as it was written counts as refused.
-func TestContestedSlice(t *testing.T) {
-	for name, admit := range map[string]func(*discoveryv1.EndpointSlice){
-		"a hostname": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = new("x") },
-		"as if it were of Kubernetes": func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
-		},
-		"another owner": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "another" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newSlicesFixture(t)
-			f.admit = admit
-			change := f.changes[plan.Update]
-			again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-			refused := f.slices.refusedCopies(f.ls, []plan.CopyChange{change})
-			if again < 9*time.Second || !report || err != nil || len(refused) != 1 ||
-				!strings.Contains(refused[0].Error(), "exempt it from the admission webhook") {
-				t.Errorf("again after %s, report %t, %v, refused %v", again, report, err, refused)
-			}
-		})
 	}
 }

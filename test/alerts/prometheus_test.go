@@ -35,8 +35,9 @@ func startPrometheus(t *testing.T, controller *framework.Controller) *prometheus
 	dir, p := t.TempDir(), &prometheus{}
 	for file, content := range map[string]string{
 		"rules.yaml": regexp.MustCompile(`for: (\d+)m\n`).ReplaceAllString(readFile(t, rulesFile(t)), "for: ${1}s\n"),
-		"prometheus.yaml": fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n"+
-			"scrape_configs:\n- job_name: %s\n  honor_labels: true\n  static_configs: [{targets: [%q]}]\n", job, address),
+		"prometheus.yaml": fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"+
+			"rule_files: [rules.yaml]\nscrape_configs:\n- job_name: %s\n  honor_labels: true\n"+
+			"  static_configs: [{targets: [%q]}]\n", job, address),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

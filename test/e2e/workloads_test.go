@@ -22,7 +22,8 @@ type workload struct {
 // workloads select by the node label, which their pods have with another value.
 var workloads = []workload{
 	{"apps/v1 Deployment", "replicas: 2, selector: {matchLabels: LABELS}", 2},
-	{"apps/v1 ReplicaSet", "replicas: 2, selector: {matchExpressions: [{key: vm/rack, operator: In, values: [rack1]}]}", 2},
+	{"apps/v1 ReplicaSet",
+		"replicas: 2, selector: {matchExpressions: [{key: vm/rack, operator: In, values: [rack1]}]}", 2},
 	{"apps/v1 DaemonSet", "selector: {matchLabels: LABELS}", len(nodes)},
 	{"apps/v1 StatefulSet", "replicas: 2, selector: {matchLabels: LABELS}, podManagementPolicy: Parallel", 2},
 	{"v1 ReplicationController", "replicas: 2, selector: LABELS", 2},
@@ -41,8 +42,9 @@ func (w *workload) manifest(namespace string) string {
 		policy = "restartPolicy: Never, "
 	}
 	return strings.NewReplacer("LABELS", fmt.Sprintf("{app: demo, by: %s, vm/rack: rack1}", w.name())).Replace(
-		fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s, template: {metadata: {labels: LABELS}, "+
-			"spec: {%sterminationGracePeriodSeconds: 1, containers: [{name: app, image: %s, imagePullPolicy: Never}]}}}}",
+		fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s, "+
+			"template: {metadata: {labels: LABELS}, spec: {%sterminationGracePeriodSeconds: 1, "+
+			"containers: [{name: app, image: %s, imagePullPolicy: Never}]}}}}",
 			version, kind, w.name(), namespace, w.spec, policy, appImage))
 }
 
@@ -73,7 +75,9 @@ func TestWorkloadsKeepTheirPods(t *testing.T) {
 			s.wantStaleLabelCorrected()
 			time.Sleep(5 * time.Second) // A ReplicaSet made a hundred pods in this time.
 			created := s.AllRequests().Namespace(s.Namespace).Resource("pods").Verb("create").Where(
-				func(r *framework.Request) bool { return r.ObjectRef.Subresource == "" && r.ResponseStatus.Code == 201 })
+				func(r *framework.Request) bool {
+					return r.ObjectRef.Subresource == "" && r.ResponseStatus.Code == 201
+				})
 			if len(created) != want+3 {
 				t.Errorf("%d pods were created, want %d", len(created), want+3)
 			}
@@ -136,7 +140,8 @@ func (s *scene) wantStaleLabelCorrected() {
 func (s *scene) wantWorkloadsRefused() {
 	s.T.Helper()
 	for _, w := range workloads {
-		_, _, err := s.Playground(s.Ctx(), []byte(w.manifest(s.Namespace)), "kubectl", "apply", "-n", s.Namespace, "-f", "-")
+		_, _, err := s.Playground(s.Ctx(), []byte(w.manifest(s.Namespace)), "kubectl", "apply", "-n", s.Namespace,
+			"-f", "-")
 		if err == nil || !strings.Contains(err.Error(), "Leave the label out of spec.selector") {
 			s.T.Errorf("%s: %v", w.kind, err)
 		}

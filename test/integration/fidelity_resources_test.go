@@ -47,7 +47,8 @@ var services = target[*corev1.Service, *corev1.ServiceList]{
 		"sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}, ports: [{port: 80}]",
 		"sessionAffinity: None", "publishNotReadyAddresses: true, ports: [{port: 80}]",
 		"selector: {app: 'a b'}, ports: [{port: 80}]", "selector: {app: demo, vm/rack: a}, ports: [{port: 80}]",
-		"externalTrafficPolicy: Local, ports: [{port: 80}]", "clusterIP: 198.51.100.1", "clusterIP: '1'", "clusterIP: ''"),
+		"externalTrafficPolicy: Local, ports: [{port: 80}]", "clusterIP: 198.51.100.1", "clusterIP: '1'",
+		"clusterIP: ''"),
 	// No history needs the result of a change of families.
 	creations: specs("ipFamilies: [IPv6], ports: [{port: 80}]", "ipFamilies: [IPv4], ports: [{port: 80}]",
 		"clusterIP: None, ipFamilies: [IPv6]", "clusterIP: None, ipFamilies: [IPv4]",

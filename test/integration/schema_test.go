@@ -66,8 +66,8 @@ func parts(of schemaPart) []schemaPart {
 
 // values returns values of all types, and those at and beyond each bound of the schema and of Go types.
 func (s schemaPart) values() []any {
-	values := []any{nil, true, false, "", "a", "None", "10.0.0.0/8", "2026-01-01T00:00:00Z", "é", "a\nb", "-1", "70000",
-		[]any{}, map[string]any{}, []any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"},
+	values := []any{nil, true, false, "", "a", "None", "10.0.0.0/8", "2026-01-01T00:00:00Z", "é", "a\nb", "-1",
+		"70000", []any{}, map[string]any{}, []any{nil}, map[string]any{"a": nil}, []any{"a"}, map[string]any{"a": "a"},
 		map[string]any{"a": 1}}
 	for _, n := range []string{"0", "1", "-1", "80.0", "1.5", "1e3", "1e-9", "1e30", "-1e30", "1e308"} {
 		values = append(values, json.Number(n))

@@ -57,6 +57,9 @@ type Fault struct {
 	// Name is a substring of the names of the objects.
 	Name  string
 	Until time.Time
+	// Answer, without an Outcome, returns the error with which a request about an object of this name is refused, nil
+	// to carry it out. It may take a while.
+	Answer func(name string) error
 }
 
 func (f *Fault) hits(r *request) bool {
@@ -199,6 +202,11 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 	}
 	switch fault.Outcome {
 	case "":
+		if fault.Answer != nil {
+			if err := fault.Answer(r.key.Name); err != nil {
+				return refusal(r.Request, err), nil
+			}
+		}
 		return do()
 	case Unsent:
 		return nil, errConnection
