@@ -31,6 +31,7 @@ var plumbing = map[string]string{
 	"internal/plan Input.Owned":            "part of one plan",
 	"internal/plan Input.Ready":            "part of one plan",
 	"internal/plan Names.Slices":           "part of one plan",
+	"internal/plan Plan.Changes":           "the result of one plan",
 	"internal/plan comparison.compared":    "part of one plan",
 	"internal/reconcile Loop.running":      "set once, when Run begins",
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
