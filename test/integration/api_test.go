@@ -15,11 +15,11 @@ import (
 
 var localServiceResource = v1alpha1.SchemeGroupVersion.WithResource("localservices")
 
-// createFromYAML makes a LocalService for the nodes of the scene as kubectl does: fields that the API does not have are
-// errors. Its pods have the label app=demo, unless some field of the spec says otherwise.
+// createFromYAML makes a LocalService as kubectl does: fields that the API does not have are errors. It is for the nodes
+// of the scene and pods with the label app=demo, unless the fields say otherwise.
 func (s *scene) createFromYAML(name, fields string, dryRun ...string) error {
-	spec := fieldsOf("selector: {app: demo}", fields)
-	spec["nodeSelector"] = map[string]any{framework.SceneLabel: s.Namespace}
+	spec := fieldsOf(fmt.Sprintf("selector: {app: demo}, nodeSelector: {%s: %s}", framework.SceneLabel, s.Namespace),
+		fields)
 	ls := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	ls.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
 	ls.SetKind(v1alpha1.Kind)
@@ -144,6 +144,9 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			"the annotation kubectl.kubernetes.io/last-applied-configuration belongs to kubectl"},
 		{"clusterIP: None, serviceMetadata: {annotations: {service.kubernetes.io/topology-mode: Auto, " +
 			"service.kubernetes.io/topology-aware-hints: Disabled}}", "contradict each other; remove the second one"},
+		{annotation(`"${NODE_NAME}"`), "which nothing replaces; the variables are written $(NODE_NAME)"},
+		{annotation(`"{{ .Values.node }}"`), "which nothing replaces; the variables are written $(NODE_NAME)"},
+		{ports(251), "spec.ports", "must have at most 250 items"},
 		{"clusterIP: None, serviceMetadata: {annotations: {a/: b}}",
 			"serviceMetadata.annotations has a key that no annotation can have"},
 		{"clusterIP: None, serviceMetadata: {labels: {Example.com/a: b}}",
@@ -188,6 +191,34 @@ func annotation(value string) string {
 	return "clusterIP: None, serviceMetadata: {annotations: {a: " + value + "}}"
 }
 
+// ports returns the fields of a spec with many ports.
+func ports(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("{name: a-port-with-a-name-of-the-longest-kind-that-there-may-be-%03d, port: %d}", i,
+			i+1))
+	}
+	return "clusterIP: None, ports: [" + strings.Join(list, ", ") + "]"
+}
+
+// TestKeysWithoutValue tests that a key without a value has an empty one, as in a Service: without it, a selector would
+// select more.
+func TestKeysWithoutValue(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "keys")
+	s.Must(s.createFromYAML("demo", "clusterIP: None, selector: {app: demo, tier: }, nodeSelector: {disk: }, "+
+		"serviceMetadata: {labels: {a: }, annotations: {b: }}"))
+	ls, err := s.LocalServiceClient().Get(s.Ctx(), "demo", metav1.GetOptions{})
+	s.Must(err)
+	got := ls.Spec
+	for what, m := range map[string]map[string]string{"tier": got.Selector, "disk": got.NodeSelector,
+		"a": got.ServiceMetadata.Labels, "b": got.ServiceMetadata.Annotations} {
+		if value, exists := m[what]; !exists || value != "" {
+			t.Errorf("%s is %q in %v", what, value, m)
+		}
+	}
+}
+
 // TestGoodSpecs tests specs that only mode Hostnames accepts, and fields that have no effect there. Annotations may be
 // large, but not those with variables: they cost each node as much as others cost for all nodes together.
 func TestGoodSpecs(t *testing.T) {
@@ -200,6 +231,7 @@ func TestGoodSpecs(t *testing.T) {
 		"mode: Hostnames, type: ClusterIP, clusterIP: None, sessionAffinity: None, internalTrafficPolicy: Cluster",
 		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true",
 		"mode: Hostnames, trafficDistribution: PreferClose",
+		ports(250),
 		annotation(strings.Repeat("a", 49_999)),
 		annotation(strings.Repeat("a", 4_987) + v1alpha1.VariableNodeName),
 		annotation(strings.Repeat(v1alpha1.VariableNodeName, 16)),
