@@ -17,9 +17,9 @@ import (
 const (
 	labelNodes   = 200
 	labelPods    = 3000
-	labelRounds  = 5
+	labelRounds  = 3
 	labelLimit   = 1.15 // of the time that bare clients take
-	labelTimeout = 10 * time.Minute
+	labelTimeout = 15 * time.Minute
 	// So many pods are scheduled, one after the other, to see how soon each is labelled.
 	scheduledPods      = 3000
 	scheduledPerSecond = 100
