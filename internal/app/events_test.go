@@ -26,8 +26,10 @@ func TestEventsAtAStop(t *testing.T) {
 			close(begun)
 			<-stopped
 			finished <- r.Context().Err()
-			return &http.Response{StatusCode: http.StatusCreated, Request: r, Header: http.Header{},
-				Body: io.NopCloser(strings.NewReader("{}"))}, nil
+			// An answer that cannot be decoded would be a reason to write the event again.
+			return &http.Response{StatusCode: http.StatusCreated, Request: r,
+				Header: http.Header{"Content-Type": {"application/json"}},
+				Body:   io.NopCloser(strings.NewReader(`{"kind":"Event","apiVersion":"events.k8s.io/v1"}`))}, nil
 		})})
 	if err != nil {
 		t.Fatal(err)
