@@ -172,9 +172,9 @@ build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
 
 .PHONY: image
-image: ## Make the image for amd64 and arm64, with its bill of materials, in bin/image (IMAGE=name:tag)
+image: ## Make the image with its bill of materials in bin/image (IMAGE=name:tag; ARCH=amd64 for that alone)
 	@hack/go-build.sh bin/make-image hack/image .
-	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -out bin/image \
+	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -arch '$(ARCH)' -out bin/image \
 	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
 
 .PHONY: release

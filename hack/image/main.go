@@ -77,6 +77,7 @@ func run(ctx context.Context, args []string) error {
 	out := flags.String("out", "bin/image", "`folder` to write to")
 	created := flags.String("created", "", "`time` of the commit, as git prints it with %cI")
 	all := flags.Bool("release", false, "make all binaries of a release, too")
+	arch := flags.String("arch", "", "the only `architecture` to make the image for, such as amd64; empty for all")
 	flags.StringVar(&r.version, "version", "", "`version` that the controller reports")
 	flags.StringVar(&r.revision, "revision", "", "`commit` that it is built from")
 	flags.StringVar(&r.ref, "ref", "localhost/"+name+":dev", "`name` of the image, with its tag")
@@ -93,8 +94,14 @@ func run(ctx context.Context, args []string) error {
 	if r.revision == "" {
 		return errors.New("-revision is needed")
 	}
+	wanted := slices.DeleteFunc(slices.Clone(platforms), func(p v1.Platform) bool {
+		return *arch != "" && p.Architecture != *arch
+	})
+	if len(wanted) == 0 {
+		return fmt.Errorf("-arch is %q: the image is made for %v", *arch, platforms)
+	}
 	r.created = r.created.UTC()
-	digest, err := makeImage(ctx, r, *root, *out)
+	digest, err := makeImage(ctx, r, wanted, *root, *out)
 	if err != nil {
 		return err
 	}
@@ -152,7 +159,7 @@ func makeBinary(ctx context.Context, r release, p program, platform v1.Platform,
 }
 
 // makeImage builds all from the sources in root, writes it to out, and returns the digest of the image's index.
-func makeImage(ctx context.Context, r release, root, out string) (v1.Hash, error) {
+func makeImage(ctx context.Context, r release, platforms []v1.Platform, root, out string) (v1.Hash, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return v1.Hash{}, err
 	}

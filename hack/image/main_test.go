@@ -14,6 +14,7 @@ func TestArguments(t *testing.T) {
 		`-version is "v1.2"`:  {created, revision, "-version=v1.2"},
 		`-version is ""`:      {created, revision},
 		"-revision is needed": {created, "-version=v0.0.0-12-g0123abc-dirty"},
+		`-arch is "x86"`:      {created, revision, "-version=v1.2.3", "-arch=x86"},
 	} {
 		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)

@@ -221,7 +221,7 @@ func checkImage(t *testing.T, dist string) {
 		checkPlatform(t, must(index.Image(descriptor.Digest)), platforms[i], r, dist)
 	}
 	again := t.TempDir()
-	must(makeImage(t.Context(), r, copySources(t), again))
+	must(makeImage(t.Context(), r, platforms, copySources(t), again))
 	for _, entry := range must(os.ReadDir(again)) {
 		if !entry.IsDir() && read(t, again, entry.Name()) != read(t, dist, entry.Name()) {
 			t.Errorf("%s is not the same when it is built again elsewhere", entry.Name())
