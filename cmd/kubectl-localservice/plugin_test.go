@@ -280,7 +280,7 @@ func TestExternalURL(t *testing.T) {
 			"http://[2001:db8::1]:30080\n"},
 		"node without addresses": {typed("NodePort", 30080), nil, "error: node n6 has no address: look"},
 		"cluster IP": {typed("ClusterIP", 0), nil,
-			"error: Service s-n6 has no address for clients outside the cluster: set spec.type"},
+			"error: no address for clients outside the cluster in Service s-n6: set spec.type"},
 	} {
 		f := newFixture(t, c.service)
 		f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Name: "http", Port: 80}))

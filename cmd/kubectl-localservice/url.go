@@ -128,8 +128,12 @@ func (c *cluster) externalAddress(ctx context.Context, service *corev1.Service, 
 			number = p.NodePort
 		}
 	}
+	if number == 0 && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		return "", 0, fmt.Errorf("the load balancer of Service %s has no address yet: see kubectl describe service -n %s %s",
+			service.Name, service.Namespace, service.Name)
+	}
 	if number == 0 {
-		return "", 0, fmt.Errorf("Service %s has no address for clients outside the cluster: set spec.type of the "+
+		return "", 0, fmt.Errorf("no address for clients outside the cluster in Service %s: set spec.type of the "+
 			"LocalService to NodePort or LoadBalancer", service.Name)
 	}
 	object, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})

@@ -39,16 +39,6 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 	}, nil
 }
 
-// hasPorts reports whether the EndpointSlice has all ports of a LocalService. Kubernetes leaves out a port whose
-// targetPort is a name that no container of the pods has.
-func (s *EndpointSlice) hasPorts(ls *v1alpha1.LocalService) bool {
-	published := strings.Split(s.ports.Value(), ",")
-	published = published[:len(published)-1] // Each name, of which one may be empty, ends with a comma.
-	return !slices.ContainsFunc(ls.Spec.Ports, func(port v1alpha1.ServicePort) bool {
-		return !slices.Contains(published, port.Name)
-	})
-}
-
 // LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.
 func (s *EndpointSlice) LocalService() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}

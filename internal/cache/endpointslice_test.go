@@ -2,10 +2,13 @@ package cache
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -38,8 +41,8 @@ func TestTrimEndpointSlice(t *testing.T) {
 	}
 }
 
-// TestReadyServices: a Service with a cluster IP answers if a pod is ready and has all ports. A headless name resolves
-// without ports, too.
+// TestReadyServices: a Service with a cluster IP answers if a pod is ready, and all ports whose targetPort is a name are
+// published. A headless name resolves without ports, too.
 func TestReadyServices(t *testing.T) {
 	ports := func(names ...string) (out []discoveryv1.EndpointPort) {
 		for _, name := range names {
@@ -51,15 +54,17 @@ func TestReadyServices(t *testing.T) {
 		wanted          []string
 		published       []discoveryv1.EndpointPort
 		notAtClusterIPs bool
+		others          []string // the ports in another EndpointSlice
 	}{
 		"all":                           {wanted: []string{"http", "metrics"}, published: ports("metrics", "http")},
 		"one without a name":            {wanted: []string{""}, published: ports("")},
 		"none, and none is wanted":      {},
 		"none":                          {wanted: []string{""}, notAtClusterIPs: true},
 		"another":                       {wanted: []string{"http"}, published: ports(""), notAtClusterIPs: true},
-		"one of two":                    {[]string{"http", "metrics"}, ports("http"), true},
-		"one whose name begins alike":   {[]string{"http"}, ports("http-admin"), true},
-		"another, and one without name": {[]string{""}, ports("http"), true},
+		"one of two":                    {[]string{"http", "metrics"}, ports("http"), true, nil},
+		"each at other pods":            {[]string{"http", "metrics"}, ports("http"), false, []string{"metrics"}},
+		"one whose name begins alike":   {[]string{"http"}, ports("http-admin"), true, nil},
+		"another, and one without name": {[]string{""}, ports("http"), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caches := newCaches(t)
@@ -71,16 +76,28 @@ func TestReadyServices(t *testing.T) {
 				t.Fatal(err)
 			}
 			show(t, caches.EndpointSlices, slice)
+			if len(c.others) > 0 { // of other pods
+				other := *slice
+				other.name, other.ports = "demo-a-y", unique.Make(strings.Join(c.others, ",")+",")
+				show(t, caches.EndpointSlices, &other)
+			}
 			for _, clusterIP := range []string{"", "None"} {
 				ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
 					ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, nil
 					for _, name := range c.wanted {
-						ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: name})
+						ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: name,
+							TargetPort: intstr.FromString("web")})
 					}
 				})
 				want := clusterIP == "None" || !c.notAtClusterIPs
 				if got := caches.ReadyServices(ls)["demo-a"]; got != want {
 					t.Errorf("cluster IP %q: answers: %v", clusterIP, got)
+				}
+				for i := range ls.Spec.Ports {
+					ls.Spec.Ports[i].TargetPort = intstr.FromInt32(8080)
+				}
+				if !caches.ReadyServices(ls)["demo-a"] {
+					t.Errorf("cluster IP %q: does not answer at numbers", clusterIP)
 				}
 			}
 		})

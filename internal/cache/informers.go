@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,20 +183,27 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 	return keys
 }
 
-// ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint and, unless
-// they are headless, each of their ports there. A headless name resolves without ports, too.
+// ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint, and of
+// their named ports, each at some endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String())
 	ready := make(map[string]bool, len(objs))
-	answers := map[unique.Handle[string]]bool{} // by their ports, which nearly all have in common
 	for _, slice := range objs {
-		if _, isKnown := answers[slice.ports]; !isKnown {
-			answers[slice.ports] = !plan.HasClusterIPs(ls) || slice.hasPorts(ls)
-		}
-		if answers[slice.ports] {
-			ready[slice.Service] = true
-		}
+		ready[slice.Service] = true
 	}
+	named := plan.NamedPorts(ls)
+	if len(named) == 0 {
+		return ready
+	}
+	ports := map[string]string{} // by Service; pods with other ports are in other EndpointSlices
+	for _, slice := range objs {
+		ports[slice.Service] += slice.ports.Value()
+	}
+	maps.DeleteFunc(ready, func(service string, _ bool) bool {
+		return slices.ContainsFunc(named, func(name string) bool {
+			return !strings.Contains(","+ports[service], ","+name+",")
+		})
+	})
 	return ready
 }
 

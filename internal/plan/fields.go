@@ -167,10 +167,12 @@ func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
 }
 
 // withNodePorts returns the wanted ports with the node ports that a Service has for them, because clients know those.
-// The API server releases none of its own accord when they are not to be allocated any more.
+// When they are not to be allocated any more, they are released, which the API server does not do of its own accord.
+// Those that somebody sets later stay.
 func withNodePorts(want, have *Content) []corev1.ServicePort {
 	out := slices.Clone(want.Spec.Ports)
-	if !ptr.Deref(want.Spec.AllocateLoadBalancerNodePorts, true) {
+	if !ptr.Deref(want.Spec.AllocateLoadBalancerNodePorts, true) &&
+		ptr.Deref(have.Spec.AllocateLoadBalancerNodePorts, true) {
 		return out
 	}
 	for i := range out {

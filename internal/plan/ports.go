@@ -15,6 +15,18 @@ func HasClusterIPs(ls *v1alpha1.LocalService) bool {
 	return ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames
 }
 
+// NamedPorts returns the names of the ports by which a Service of a LocalService may not answer although pods are ready:
+// no container may have a port of the name that targetPort gives. A headless name resolves all the same, and a number
+// is published in any case.
+func NamedPorts(ls *v1alpha1.LocalService) (names []string) {
+	for _, port := range ls.Spec.Ports {
+		if HasClusterIPs(ls) && port.TargetPort.StrVal != "" {
+			names = append(names, port.Name)
+		}
+	}
+	return names
+}
+
 // PortNumbers are the numbers that pods have for ports whose targetPort is a name, by the name of the port.
 type PortNumbers map[string]int32
 

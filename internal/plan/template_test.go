@@ -262,7 +262,6 @@ func TestEveryFieldOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tmpl := template(t, localService(specs["load balancer, everything set"], func(ls *v1alpha1.LocalService) {
 				ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
-				ls.Spec.AllocateLoadBalancerNodePorts = new(true)
 			}))
 			live := stored(tmpl.Service("node2"))
 			edit(live)

@@ -274,7 +274,7 @@ func TestSelectorHint(t *testing.T) {
 		for ready, isReported := range []bool{want, false} {
 			status := Of(ls, &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready}, &plan.Outcome{})
 			message := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
-			if got := strings.Contains(message, key+" is a label of nodes, and selector selects pods: choose nodes "+
+			if got := strings.Contains(message, "the label "+key+" is one of nodes, and selector selects pods: choose nodes "+
 				"with nodeSelector"); got != isReported {
 				t.Errorf("%d ready: %s", ready, message)
 			}

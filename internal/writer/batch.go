@@ -56,6 +56,9 @@ func (w *execution) startsSlowly(action plan.Action) bool {
 // due returns the changes of an action that may be tried now: first those that were never refused, then the others,
 // each in random order. Those that have to wait are reported with their last answer.
 func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Change {
+	if len(changes) == 0 {
+		return nil
+	}
 	fresh, refused := make([]*plan.Change, 0, len(changes)), []*plan.Change(nil)
 	whole, _ := w.Refusals.Get(w.attempt(action, ""))
 	isAnyRefused := !w.Refusals.IsEmpty()

@@ -36,7 +36,7 @@ func (c *Controller) Stops(now time.Time) string {
 
 // waits says what to do while the controller has not acted on a LocalService.
 func (c *Controller) waits(ls *v1alpha1.LocalService) string {
-	const problem = "The controller has not acted on this LocalService"
+	problem := fmt.Sprintf("The controller has not acted on LocalService %s/%s", ls.Namespace, ls.Name)
 	if c.Name == "" {
 		return fmt.Sprintf("%s yet. See whether it runs, and whether it watches namespace %s (-namespaces): "+
 			"kubectl get pods -n %s", problem, ls.Namespace, usualNamespace)

@@ -172,7 +172,7 @@ func TestNodes(t *testing.T) {
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace: "default", LocalService: "demo", Mode: v1alpha1.ModeServices,
 		Summary: Summary{Nodes: 3, Answering: 1},
-		Controller: "The controller has not acted on this LocalService yet. See whether it runs, and whether it " +
+		Controller: "The controller has not acted on LocalService default/demo yet. See whether it runs, and whether it " +
 			"watches namespace default (-namespaces): kubectl get pods -n local-service-system",
 		Items: []Node{{
 			Node: long, Service: naming.ServiceName("demo", long),

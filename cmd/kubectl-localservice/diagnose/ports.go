@@ -1,13 +1,13 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -16,17 +16,14 @@ import (
 // missingPorts returns the ports of a name that Kubernetes does not publish for its ready pods, because no container of
 // theirs has a port of the name that targetPort gives. Nothing can connect to these.
 func (v *view) missingPorts(name string) []v1alpha1.ServicePort {
-	var fewest []v1alpha1.ServicePort
-	for i, published := range v.ports[name] {
-		missing := slices.DeleteFunc(slices.Clone(v.LocalService.Spec.Ports), func(port v1alpha1.ServicePort) bool {
-			return port.TargetPort.Type != intstr.String || port.TargetPort.StrVal == "" ||
-				slices.ContainsFunc(published, func(p discoveryv1.EndpointPort) bool { return nameOf(&p) == port.Name })
-		})
-		if i == 0 || len(missing) < len(fewest) {
-			fewest = missing
-		}
+	published := slices.Concat(v.ports[name]...) // Pods with other ports are in other EndpointSlices.
+	if len(v.ports[name]) == 0 {
+		return nil
 	}
-	return fewest
+	return slices.DeleteFunc(slices.Clone(v.LocalService.Spec.Ports), func(port v1alpha1.ServicePort) bool {
+		return port.TargetPort.StrVal == "" ||
+			slices.ContainsFunc(published, func(p discoveryv1.EndpointPort) bool { return nameOf(&p) == port.Name })
+	})
 }
 
 func nameOf(port *discoveryv1.EndpointPort) string {
@@ -40,7 +37,11 @@ func nameOf(port *discoveryv1.EndpointPort) string {
 func (v *view) portProblem(name *name, missing []v1alpha1.ServicePort) string {
 	var targets, ports []string
 	for i := range missing {
-		targets = append(targets, fmt.Sprintf("%q", missing[i].TargetPort.StrVal))
+		target := fmt.Sprintf("%q", missing[i].TargetPort.StrVal)
+		if protocol := missing[i].Protocol; protocol != "" && protocol != corev1.ProtocolTCP {
+			target += " for " + string(protocol)
+		}
+		targets = append(targets, target)
 		ports = append(ports, fmt.Sprint(missing[i].Port))
 	}
 	message := "no container has a port named " + strings.Join(targets, ", ")
@@ -60,7 +61,8 @@ func portsOf(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
 		for _, port := range pod.Spec.Containers[i].Ports {
 			if port.Name != "" {
-				named = append(named, fmt.Sprintf("%s: %d", port.Name, port.ContainerPort))
+				named = append(named, fmt.Sprintf("%s: %d/%s", port.Name, port.ContainerPort,
+					cmp.Or(port.Protocol, corev1.ProtocolTCP)))
 			}
 		}
 	}

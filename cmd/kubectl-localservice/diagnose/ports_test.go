@@ -34,12 +34,15 @@ func TestPortsMissing(t *testing.T) {
 			message: `no container of a has a port named "web" (it names no port): nothing listens behind port 80`},
 		"one of two": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{{"metrics"}},
 			pod: pod("a", "n1", http), state: Down,
-			message: `no container of a has a port named "web" (it has http: 8080): nothing listens behind port 80`},
+			message: `no container of a has a port named "web" (it has http: 8080/TCP): nothing listens behind port 80`},
+		"each of two at another pod": {wanted: []v1alpha1.ServicePort{web, port("metrics", 90,
+			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: pod("a", "n1", http),
+			state: Healthy, ready: 1},
 		"published for one of two pods": {wanted: []v1alpha1.ServicePort{web}, published: [][]string{none, {"web"}},
 			pod: pod("a", "n1", http), state: Healthy, ready: 1},
 		"headless": {headless: true, wanted: []v1alpha1.ServicePort{web}, published: [][]string{none},
 			pod: pod("a", "n1", http), state: Degraded, ready: 1,
-			message: `no container of a has a port named "web" (it has http: 8080): nothing listens behind port 80`},
+			message: `no container of a has a port named "web" (it has http: 8080/TCP): nothing listens behind port 80`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Nodes: nodes("n1"), Pods: []*corev1.Pod{c.pod},

@@ -392,7 +392,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"allocateLoadBalancerNodePorts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer: Services that have some release them. The default is true.",
+							Description: "allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer: Services that have some when this becomes false release them, and get others when it is true again. The default is true.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

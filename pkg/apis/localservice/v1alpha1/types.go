@@ -180,7 +180,8 @@ type LocalServiceSpec struct {
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 
 	// allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer:
-	// Services that have some release them. The default is true.
+	// Services that have some when this becomes
+	// false release them, and get others when it is true again. The default is true.
 	// +optional
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
 
@@ -292,7 +293,7 @@ type ServiceMetadata struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k]) + size(k)).sum() <= 50000",message="serviceMetadata.annotations are too large: they may have 50000 characters together"
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, self[k].contains('$(')) || self.map(k, size(self[k]) + size(k)).sum() <= 5000 && self.map(k, size(self[k]) - size(self[k].replace('$(', '('))).sum() <= 16",message="serviceMetadata.annotations with variables are too large: they are different for each node, so they may have 5000 characters together, and 16 variables"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].replace('$$(', '').replace('$(NODE_NAME)', '').replace('$(NODE_DNS_LABEL)', '').contains('$('))",message="serviceMetadata.annotations has a value with $( that begins no variable; the variables are $(NODE_NAME) and $(NODE_DNS_LABEL), and $$( stands for $("
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].contains('${NODE_') && !self[k].contains('{{'))",message="serviceMetadata.annotations has a value with ${NODE_ or {{, which nothing replaces; the variables are written $(NODE_NAME) and $(NODE_DNS_LABEL)"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !self[k].contains('${NODE_NAME}') && !self[k].contains('${NODE_DNS_LABEL}') && !self[k].contains('{{ .Values.') && !self[k].contains('{{ NODE_') && !self[k].contains('{{NODE_'))",message="serviceMetadata.annotations has a value with ${NODE_NAME} or a template, which nothing replaces; the variables are written $(NODE_NAME) and $(NODE_DNS_LABEL)"
 	// +kubebuilder:validation:XValidation:rule="!('kubectl.kubernetes.io/last-applied-configuration' in self)",message="the annotation kubectl.kubernetes.io/last-applied-configuration belongs to kubectl, and would be that of another object; remove it from serviceMetadata.annotations"
 	// +kubebuilder:validation:XValidation:rule="!('service.beta.kubernetes.io/load-balancer-source-ranges' in self)",message="the annotation service.beta.kubernetes.io/load-balancer-source-ranges is an old form of a field; use loadBalancerSourceRanges"
 	// +kubebuilder:validation:XValidation:rule="!('service.kubernetes.io/topology-mode' in self && 'service.kubernetes.io/topology-aware-hints' in self) || self['service.kubernetes.io/topology-mode'] == self['service.kubernetes.io/topology-aware-hints']",message="the annotations service.kubernetes.io/topology-mode and service.kubernetes.io/topology-aware-hints contradict each other; remove the second one, which is an old name of the first"

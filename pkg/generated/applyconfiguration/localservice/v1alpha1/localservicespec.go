@@ -74,7 +74,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// loadBalancerSourceRanges are the client networks that may connect, in CIDR form, for type LoadBalancer.
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 	// allocateLoadBalancerNodePorts may be false if the load balancer does not use node ports, for type LoadBalancer:
-	// Services that have some release them. The default is true.
+	// Services that have some when this becomes
+	// false release them, and get others when it is true again. The default is true.
 	AllocateLoadBalancerNodePorts *bool `json:"allocateLoadBalancerNodePorts,omitempty"`
 	// nodeSelector selects the nodes that get a Service, by the nodes' labels; all pairs must match. An empty one
 	// selects every node.
