@@ -161,6 +161,10 @@ func (w *watcher) changed(s *source, object metav1.Object) {
 
 func (w *watcher) news(ctx context.Context) news {
 	w.mu.Lock()
+	select {
+	case <-w.wake: // What it signals is in these news: otherwise the next would be empty.
+	default:
+	}
 	n := news{loaded: w.loaded, controller: w.controller.Stops(time.Time{}),
 		lists:    map[types.NamespacedName]*diagnose.NodeList{},
 		problems: slices.Compact(slices.Sorted(maps.Values(w.problems)))}
