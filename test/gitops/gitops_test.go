@@ -117,7 +117,7 @@ func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alp
 		for _, r := range refused {
 			for _, c := range copies {
 				p := plan.Plan{Nodes: 3 * has(0), Ready: has(5), IsHostnames: c != nil,
-					Changes: slices.Concat(waiting[:has(1)], taken[:has(3)])}
+					Changes: map[plan.Action][]plan.Change{plan.Wait: waiting[:has(1)], plan.Conflict: taken[:has(3)]}}
 				outcome := plan.Outcome{More: has(2) == 1, Refused: slices.Concat(r, contested[:has(4)])}
 				if c != nil {
 					p.Copies = *c
