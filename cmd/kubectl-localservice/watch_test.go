@@ -202,7 +202,6 @@ func TestWatchUnreachable(t *testing.T) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
-	<-w.wake
 	w.problem(t.Context(), "nodes", nil)
 	w.problem(t.Context(), "pods", nil)
 	if got := w.news(t.Context()).problems; len(got) > 0 {
