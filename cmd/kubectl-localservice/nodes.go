@@ -29,7 +29,7 @@ name, how many of its endpoints are ready, and if not all are well, why. Without
 namespace. The reasons are:
 
   NodeWithoutName        the node does not have the label that spec.groupBy names
-  NameConflict           the Service's name is taken by a Service of somebody else
+  NameConflict           the Service's name is taken by a Service of somebody else, or is that of another node
   ServiceMissing         there is no Service of that name
   ServiceTerminating     the Service is being deleted
   ServiceOutdated        the Service is not as the LocalService says

@@ -169,6 +169,23 @@ func TestURL(t *testing.T) {
 	}
 }
 
+// TestURLWithDots: the name of a node may be typed as it is, or with dashes. It never leads to another node.
+func TestURLWithDots(t *testing.T) {
+	f := newFixture(t, service("s-x-y", "x.y"), slice("s-x-y"))
+	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
+	for _, node := range []string{"x.y", "x-y"} {
+		if code, stdout, stderr := f.run(t, "url", "s", node); code != 0 || stdout != "http://s-x-y.default:80\n" {
+			t.Errorf("%s: %d, %q, %q", node, code, stdout, stderr)
+		}
+	}
+	f = newFixture(t, service("s-x-y", "x-y"), slice("s-x-y"))
+	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
+	if code, stdout, stderr := f.run(t, "url", "s", "x.y"); code == 0 || stdout != "" ||
+		!strings.Contains(stderr, "has no Service s-x-y for a node x.y, because the name is that of node x-y: see") {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+}
+
 // TestMany: without a name, the LocalServices of the namespace, or of all, are in one table.
 func TestMany(t *testing.T) {
 	f := newFixture(t)

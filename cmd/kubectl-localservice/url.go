@@ -136,6 +136,7 @@ func (c *cluster) externalAddress(ctx context.Context, service *corev1.Service, 
 		return "", 0, fmt.Errorf("no address for clients outside the cluster in Service %s: set spec.type of the "+
 			"LocalService to NodePort or LoadBalancer", service.Name)
 	}
+	node = cmp.Or(service.Annotations[v1alpha1.NodeAnnotationKey], node)
 	object, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return "", 0, err
@@ -161,7 +162,12 @@ func (c *cluster) service(ctx context.Context, ls *v1alpha1.LocalService, node s
 	why := ""
 	switch {
 	case err == nil && metav1.IsControlledBy(found, ls):
-		return found, nil
+		// A person may type the name of a node with dashes for dots.
+		holder := cmp.Or(found.Annotations[v1alpha1.NodeAnnotationKey], node)
+		if holder == node || naming.Hostname(holder) == node {
+			return found, nil
+		}
+		why = ", because the name is that of node " + holder
 	case err == nil:
 		why = ", because the name is taken by another Service"
 	case !apierrors.IsNotFound(err):
@@ -184,7 +190,7 @@ func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, nod
 	}
 	for _, n := range diagnose.Nodes(w.input(ctx, ls)).Items {
 		switch {
-		case n.Node == node && n.HasService():
+		case (n.Node == node || n.Hostname == node) && n.HasService():
 			return n.DNSName, n.Service, nil
 		case n.Node == node:
 			what += ": " + n.Message

@@ -84,7 +84,7 @@ func New(o Options) (*Caches, error) {
 		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
 			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
-		}, trimNode, nil, o.OnWatchError)},
+		}, trimNode, cache.TypedIndexers[*Node]{byHostname: indexHostname}, o.OnWatchError)},
 		Services: &Services{newStore("services", gates,
 			func(namespace string) cache.SharedIndexInformer {
 				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"sync"
 	"time"
 	"unique"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // Node keeps the name of a Node, its labels, by which LocalServices select it, and when it was created.
@@ -36,6 +38,16 @@ func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
 
+// byHostname is the index of Nodes by the hostname that they want in mode Hostnames, unless that is their name.
+const byHostname = "hostname"
+
+func indexHostname(node *Node) ([]string, error) {
+	if hostname := naming.Hostname(node.name); hostname != node.name {
+		return []string{hostname}, nil
+	}
+	return nil, nil
+}
+
 // Nodes is the cache of Nodes.
 type Nodes struct{ *Store[*Node] }
 
@@ -52,8 +64,9 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 }
 
 // Named returns the labels of the nodes that have names in mode Hostnames: those that a LocalService selects. While it
-// selects none, these are all nodes, so that published names stay and follow the pods.
-func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
+// selects none, these are all nodes, so that published names stay and follow the pods. Of two nodes that want one name,
+// only one has it.
+func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfNamed {
 	selectsNone := sync.OnceValue(func() bool { // In mode Services, nobody asks.
 		for node := range n.All() {
 			if plan.Selects(ls, node.Labels) {
@@ -62,12 +75,22 @@ func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfSelected {
 		}
 		return true
 	})
-	return func(name, key string) (value string, isNamed bool) {
+	isNamed := func(node *Node) bool { return node != nil && (plan.Selects(ls, node.Labels) || selectsNone()) }
+	return func(name, key string) (value string, _ bool) {
 		node := n.Get("", name)
-		if node == nil || !plan.Selects(ls, node.Labels) && !selectsNone() {
+		if !isNamed(node) || key == "" && n.hasRival(name, isNamed) {
 			return "", false
 		}
 		value, _ = node.Labels.Lookup(key)
 		return value, true
 	}
+}
+
+// hasRival reports whether another one of some nodes has the hostname that a node wants.
+func (n *Nodes) hasRival(name string, among func(*Node) bool) bool {
+	hostname := naming.Hostname(name)
+	others := append(n.byIndex(metav1.NamespaceAll, byHostname, hostname), n.Get("", hostname))
+	return slices.ContainsFunc(others, func(other *Node) bool {
+		return other != nil && other.name != name && naming.Precedes(other.name, name) && among(other)
+	})
 }

@@ -55,3 +55,41 @@ func TestSelectedNodes(t *testing.T) {
 	hide(t, c.Nodes.Store, one)
 	expect("one is deleted", []string{"two"}, []string{"two"})
 }
+
+// TestNamedRivals: of the nodes that want one hostname, one has it, among those that are selected.
+func TestNamedRivals(t *testing.T) {
+	c := newCaches(t)
+	expect := func(when string, ls *v1alpha1.LocalService, want ...string) {
+		t.Helper()
+		label, got := c.Nodes.Named(ls), []string(nil)
+		for _, name := range []string{"x-y-z", "x-y.z", "x.y-z", "x.y.z"} {
+			if _, isNamed := label(name, ""); isNamed {
+				got = append(got, name)
+			}
+			if zone, isNamed := label(name, "zone"); isNamed != (zone != "") { // With groupBy, nodes share names.
+				t.Errorf("%s: zone of %s: %q, %t", when, name, zone, isNamed)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v have names, want %v", when, got, want)
+		}
+	}
+	all := objects.LocalService()
+	inB := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "b"} })
+	node := func(name, disk string) *Node {
+		return testNode(t, name, map[string]string{"zone": "a", "disk": disk})
+	}
+	show(t, c.Nodes.Store, node("x.y-z", "a"))
+	expect("alone", all, "x.y-z")
+	show(t, c.Nodes.Store, node("x-y.z", "a"))
+	show(t, c.Nodes.Store, node("x.y.z", "a"))
+	expect("the first by name", all, "x-y.z")
+	show(t, c.Nodes.Store, node("x-y-z", "a"))
+	expect("its own name", all, "x-y-z")
+	expect("none is selected", inB, "x-y-z")
+	hide(t, c.Nodes.Store, node("x-y-z", "a"))
+	expect("it is gone", all, "x-y.z")
+	show(t, c.Nodes.Store, node("x-y.z", "b"))
+	show(t, c.Nodes.Store, node("x.y-z", "b"))
+	expect("others are not selected", inB, "x-y.z")
+}

@@ -23,7 +23,7 @@ func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha
 // Names says which hostname the pods on a node have, and what is published of them.
 type Names struct {
 	localService *v1alpha1.LocalService
-	label        LabelOfSelected
+	label        LabelOfNamed
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
 	// both, nothing is published.
 	Source, Published Service
@@ -31,17 +31,17 @@ type Names struct {
 	Slices map[string]EndpointSlice
 }
 
-// LabelOfSelected returns the value of a label of a node, "" if it has none or key is "", and whether the node exists
-// and the LocalService selects it.
-type LabelOfSelected func(node, key string) (value string, isSelected bool)
+// LabelOfNamed returns the value of a label of a node, "" if it has none or key is "", and whether the node has a name:
+// it exists, the LocalService selects it and, unless the name is that of a group, no other node has the name.
+type LabelOfNamed func(node, key string) (value string, isNamed bool)
 
 // NewNames returns the Names of a LocalService, without the Services that publish them.
-func NewNames(ls *v1alpha1.LocalService, label LabelOfSelected) *Names {
+func NewNames(ls *v1alpha1.LocalService, label LabelOfNamed) *Names {
 	return &Names{localService: ls, label: label}
 }
 
 // NamesOf returns the Names of a LocalService, even if none is published. lookup returns the Service with a name.
-func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelected,
+func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfNamed,
 	lookup func(name string) Service) *Names {
 	ours := func(purpose Purpose) Service {
 		service := lookup(ServiceName(ls.Name, purpose, ""))
@@ -56,21 +56,21 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfSelect
 
 // Of returns the hostname of a node, "" if it has none.
 func (n *Names) Of(node string) string {
-	named := node
-	groupBy := n.localService.Spec.GroupBy
-	if groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 {
-		group, isSelected := n.label(node, groupBy)
-		if !isSelected {
+	groupBy, group := n.localService.Spec.GroupBy, ""
+	// The pods on a node whose name is a hostname as it is may have it before the node is known.
+	if groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 || naming.Hostname(node) != node {
+		var isNamed bool
+		if group, isNamed = n.label(node, groupBy); !isNamed {
 			return ""
 		}
-		if groupBy != "" {
-			named = group
-		}
 	}
-	if named == "" {
+	switch {
+	case groupBy != "" && group == "", node == "":
 		return ""
+	case groupBy != "":
+		return naming.GroupHostname(group)
 	}
-	return naming.Hostname(named)
+	return naming.Hostname(node)
 }
 
 // Count returns how many names some nodes have.

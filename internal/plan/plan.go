@@ -26,7 +26,8 @@ const (
 	Delete Action = "Delete"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
-	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted.
+	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted, or that of another node
+	// that wants the same name.
 	Conflict Action = "Conflict"
 )
 
@@ -39,8 +40,10 @@ type Change struct {
 	Name string
 	// Node is the name of the node that the Service is, or was, for; "" in mode Hostnames.
 	Node string
-	// Current is the Service as the cache has it, nil for Create.
+	// Current is the Service as the cache has it, nil for Create, and for a Conflict with a Rival.
 	Current Service
+	// Rival is the node that has the name, for a Conflict between two nodes; "" for one with somebody else's Service.
+	Rival string
 	// Fields are the names of the fields that differ, for Update, Adopt and Replace.
 	Fields []string
 	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
@@ -90,13 +93,16 @@ func Compute(in Input) Plan {
 	}
 	wanted := 0 // Services in Owned that are wanted
 	var name []byte
-	selectsNothing := in.selectsNothing()
+	selectsNothing, rivals := in.selectsNothing(), Rivals(in.localService(), in.Nodes)
 	for _, template := range in.Templates {
 		if selectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both are created when a node is first selected, and kept from then on.
 		}
 		c := comparison{template, map[SharedContent]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
+			if _, isRival := rivals[node]; isRival {
+				continue
+			}
 			name = template.appendName(name[:0], node)
 			current, owned := in.Owned[string(name)]
 			if owned {
@@ -125,9 +131,15 @@ func Compute(in Input) Plan {
 		// A finalizer keeps the first Service to be replaced: until one is in place, no other that serves is deleted.
 		delete(plan.Changes, Replace)
 	}
+	for node, holder := range rivals {
+		plan.Changes[Conflict] = append(plan.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
+			Name: nameOfNode(in.localService(), node), Node: node, Rival: holder})
+	}
 	for action, changes := range plan.Changes {
 		if action != Create {
-			slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
+			slices.SortFunc(changes, func(a, b Change) int {
+				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
+			})
 		}
 	}
 	if plan.IsHostnames {

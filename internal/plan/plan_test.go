@@ -143,8 +143,11 @@ func FuzzCompute(f *testing.F) {
 					t.Fatalf("%s %s, which is not ours", change.Action, change.Name)
 				}
 			case Conflict:
-				if holder(after, live, change.Node) == Ours {
+				if change.Rival == "" && holder(after, live, change.Node) == Ours {
 					t.Fatalf("%s is ours, but reported as a conflict", change.Name)
+				}
+				if change.Rival != "" && (change.Node != "e.f" || change.Rival != "e-f") {
+					t.Fatalf("node %s has the name of %s", change.Rival, change.Node)
 				}
 			case Create:
 				if live != nil {

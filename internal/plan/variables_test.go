@@ -15,7 +15,7 @@ func TestVariables(t *testing.T) {
 	for name, c := range map[string]struct{ value, node, want string }{
 		"name":           {"$(NODE_NAME).example.com", "node2", "node2.example.com"},
 		"dotted name":    {"$(NODE_NAME)", dotted, dotted},
-		"DNS label":      {"$(NODE_DNS_LABEL).example.com", dotted, "ip-10-0-0-3-ec2-internal-kzjq6nuiht.example.com"},
+		"DNS label":      {"$(NODE_DNS_LABEL).example.com", dotted, "ip-10-0-0-3-ec2-internal.example.com"},
 		"label as it is": {"$(NODE_DNS_LABEL)", "node2", "node2"},
 		"twice":          {"$(NODE_NAME),$(NODE_NAME)", "n", "n,n"},
 		"escape":         {"$$(NODE_NAME)", "n", "$(NODE_NAME)"},

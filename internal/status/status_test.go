@@ -88,6 +88,12 @@ func TestStatus(t *testing.T) {
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (owner: LocalService other). ` +
 				"Create this LocalService under another name: owners create their Services again$"},
+		"two nodes that want one name": {found{Nodes: 3, InPlace: 2, Changes: byAction(rival("x.y"))}, outcome{},
+			"False NameTaken", "False NameTaken", "NameTaken", `^1 node has no name: x.y (demo-x-y is the name of node ` +
+				"x-y). Select only one of the nodes that want one name, or rename a node$"},
+		"a conflict, and nodes that want one name": {found{Nodes: 6, InPlace: 2, Changes: byAction(rival("x.y"),
+			conflicts("demo-b")[0], rival("x.y.z"))}, outcome{}, "False NameTaken", "False NameTaken", "NameTaken",
+			"under another name: a Service cannot be renamed. 2 nodes have no name: x.y ("},
 		"waiting": {found{Nodes: 3, InPlace: 2, Changes: byAction(waiting...)}, outcome{}, "False WaitingForDeletion",
 			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
 		"refused": {found{Nodes: 3, InPlace: 1}, outcome{Refused: []error{quota, quota}, More: true},
@@ -297,6 +303,11 @@ func conflicts(names ...string) []plan.Change {
 			Current: plan.FromAPI(objects.ForeignService(name), "vm/rack")})
 	}
 	return out
+}
+
+// rival is a conflict between a node and x-y.
+func rival(node string) plan.Change {
+	return plan.Change{Action: plan.Conflict, Name: "demo-x-y", Node: node, Rival: "x-y"}
 }
 
 // owned is a conflict with a Service of another LocalService.

@@ -114,9 +114,47 @@ func truncate(s string, length int) string {
 	return s[:length] + "…"
 }
 
-// summarizeConflicts names the first few of the Services whose name is taken and who controls them, counts all, and
-// says what to do. To delete a Service with an owner, which may be another LocalService, would not help.
+// summarizeConflicts says which names are taken, and what to do.
 func summarizeConflicts(conflicts []plan.Change) string {
+	var taken, rivals []plan.Change
+	for _, conflict := range conflicts {
+		if conflict.Rival != "" {
+			rivals = append(rivals, conflict)
+		} else {
+			taken = append(taken, conflict)
+		}
+	}
+	var parts []string
+	if len(taken) > 0 {
+		parts = append(parts, summarizeTaken(taken))
+	}
+	if len(rivals) > 0 {
+		parts = append(parts, summarizeRivals(rivals))
+	}
+	return strings.Join(parts, ". ")
+}
+
+// summarizeRivals names the first few of the nodes whose name another node has, and counts all.
+func summarizeRivals(rivals []plan.Change) string {
+	var list []string
+	for _, rival := range rivals[:min(len(rivals), namesInMessage)] {
+		list = append(list, fmt.Sprintf("%s (%s is the name of node %s)", rival.Node, rival.Name, rival.Rival))
+	}
+	names := strings.Join(list, ", ")
+	if more := len(rivals) - namesInMessage; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	verb := "have"
+	if len(rivals) == 1 {
+		verb = "has"
+	}
+	return fmt.Sprintf("%s %s no name: %s. Select only one of the nodes that want one name, or rename a node",
+		Count(len(rivals), "node"), verb, names)
+}
+
+// summarizeTaken names the first few of the Services whose name is taken and who controls them, counts all, and says
+// what to do. To delete a Service with an owner, which may be another LocalService, would not help.
+func summarizeTaken(conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
 	advise := func(them string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {

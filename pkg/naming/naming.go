@@ -27,11 +27,9 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 
 // ServiceName returns the name of the Service that the LocalService named localService has for the node named node.
 //
-// It is <localService>-<node> where that is a valid Service name (a DNS label of RFC 1035: at most 63 lower case
-// letters, digits and '-'). Otherwise, for a node name that has dots or is too long, it is
-// <localService>-<readable>-<hash>: readable is as much of the node's name as fits, with '-' for each other character,
-// and hash is of the whole name. The result is always a valid Service name. Two nodes share one only if the name of one
-// is the hashed form of the other's.
+// It is <localService>-<node>, with '-' for each '.' in the node's name. If that has more than 63 characters, it is
+// <localService>-<readable>-<hash>: readable is as much of the node's name as fits, and hash is of the whole name. The
+// result is always a valid Service name. Two nodes may want one name, such as a.b and a-b: Precedes says which has it.
 func ServiceName(localService, node string) string {
 	var onStack [validation.DNS1035LabelMaxLength]byte
 	return string(AppendServiceName(onStack[:0], localService, node))
@@ -41,10 +39,25 @@ func ServiceName(localService, node string) string {
 // each.
 func AppendServiceName(dst []byte, localService, node string) []byte {
 	name := append(append(append(dst, localService...), '-'), node...)
-	if isDNS1035Label(name[len(dst):]) {
+	own := name[len(dst):]
+	for i := len(localService) + 1; i < len(own); i++ {
+		if own[i] == '.' {
+			own[i] = '-'
+		}
+	}
+	if isDNS1035Label(own) {
 		return name
 	}
 	return append(dst, hashedServiceName(localService, node)...)
+}
+
+// Precedes reports whether, of two nodes that want one name, the first has it: the one whose own name it is, without a
+// change, or otherwise the first by name. The other one has no name.
+func Precedes(node, other string) bool {
+	if isOwn := !strings.Contains(node, "."); isOwn != !strings.Contains(other, ".") {
+		return isOwn
+	}
+	return node < other
 }
 
 // hashedServiceName returns the name of a Service where <localService>-<node> is not valid.
@@ -69,15 +82,25 @@ func withHash(readable, whole string) string {
 	return readable + "-" + hash(whole)
 }
 
-// Hostname returns the hostname that a node, or with groupBy the value of a node label, has in a LocalService with
-// mode: Hostnames: the value itself where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case
-// letters, digits and '-'). Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid
-// hostname. Two values share one only if one of them is the hashed form of the other.
-func Hostname(value string) string {
-	if isLabel(value, false) {
-		return value
+// Hostname returns the hostname that a node has in a LocalService with mode: Hostnames: the node's name, with '-' for
+// each '.', where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case letters, digits and '-').
+// Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname. Two nodes may want one:
+// Precedes says which has it.
+func Hostname(node string) string {
+	return labelOrHash(strings.ReplaceAll(node, ".", "-"), node)
+}
+
+// GroupHostname returns the hostname of a group of nodes in a LocalService with mode: Hostnames and groupBy, by the
+// value of their label: the value itself where that is a valid hostname. Otherwise, also for one with dots, it is
+// <readable>-<hash>. Two values share a hostname only if one of them is the hashed form of the other.
+func GroupHostname(value string) string { return labelOrHash(value, value) }
+
+// labelOrHash returns a name that is a DNS label or, if it is none, a readable part of it and the hash of the whole.
+func labelOrHash(name, whole string) string {
+	if isLabel(name, false) {
+		return name
 	}
-	return withHash(cut(sanitize(value), validation.DNS1123LabelMaxLength-1-hashLength), value)
+	return withHash(cut(sanitize(name), validation.DNS1123LabelMaxLength-1-hashLength), whole)
 }
 
 // NodeLabelValue returns the value of the node label for the node named node: the name itself where that is a valid

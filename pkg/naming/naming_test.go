@@ -22,9 +22,9 @@ func TestNamesGolden(t *testing.T) {
 		{"a", "b-c", "a-b-c", "b-c"},
 		{"a-b", "c", "a-b-c", "c"}, // The first owner keeps a-b-c; the other LocalService reports a conflict.
 		{"demo", "1", "demo-1", "1"},
-		{"cache", "ip-10-0-0-3.ec2.internal", "cache-ip-10-0-0-3-ec2-internal-kzjq6nuiht", "ip-10-0-0-3.ec2.internal"},
-		{"cache", "ip-10-0-0-3-ec2.internal", "cache-ip-10-0-0-3-ec2-internal-n3wnyjhiwi", "ip-10-0-0-3-ec2.internal"},
-		{"cache", "worker-0.cluster.example.com", "cache-worker-0-cluster-example-com-myzakto4iy",
+		{"cache", "ip-10-0-0-3.ec2.internal", "cache-ip-10-0-0-3-ec2-internal", "ip-10-0-0-3.ec2.internal"},
+		{"cache", "ip-10-0-0-3-ec2.internal", "cache-ip-10-0-0-3-ec2-internal", "ip-10-0-0-3-ec2.internal"},
+		{"cache", "worker-0.cluster.example.com", "cache-worker-0-cluster-example-com",
 			"worker-0.cluster.example.com"},
 		{"x", strings.Repeat("n", 61), "x-" + strings.Repeat("n", 61), strings.Repeat("n", 61)},
 		{"x", strings.Repeat("n", 62), "x-nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-rdn2nwpnq7",
@@ -50,18 +50,39 @@ func TestNamesGolden(t *testing.T) {
 
 // TestHostnamesGolden holds the hostnames of a release.
 func TestHostnamesGolden(t *testing.T) {
-	for value, want := range map[string]string{
-		"k8s03":                    "k8s03",
-		"1":                        "1",
-		"eu-west-1a":               "eu-west-1a",
-		"ip-10-0-0-3.ec2.internal": "ip-10-0-0-3-ec2-internal-kzjq6nuiht",
-		"Rack_12":                  "rack-12-c7qh6quoaa",
-		"-":                        "hfz6aixjgi",
-		node63:                     node63,
-		node63 + "n":               "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo",
+	const hashed63 = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo"
+	for _, c := range []struct{ value, hostname, group string }{
+		{"k8s03", "k8s03", "k8s03"},
+		{"1", "1", "1"},
+		{"eu-west-1a", "eu-west-1a", "eu-west-1a"},
+		{"ip-10-0-0-3.ec2.internal", "ip-10-0-0-3-ec2-internal", "ip-10-0-0-3-ec2-internal-kzjq6nuiht"},
+		{"Rack_12", "rack-12-c7qh6quoaa", "rack-12-c7qh6quoaa"}, // Only a label can have such a value.
+		{"-", "hfz6aixjgi", "hfz6aixjgi"},
+		{node63, node63, node63},
+		{node63 + "n", hashed63, hashed63},
 	} {
-		if got := Hostname(value); got != want {
-			t.Errorf("Hostname(%q) = %q, want %q", value, got, want)
+		if got := Hostname(c.value); got != c.hostname {
+			t.Errorf("Hostname(%q) = %q, want %q", c.value, got, c.hostname)
+		}
+		if got := GroupHostname(c.value); got != c.group {
+			t.Errorf("GroupHostname(%q) = %q, want %q", c.value, got, c.group)
+		}
+	}
+}
+
+// TestPrecedes: of two nodes that want one name, exactly one has it.
+func TestPrecedes(t *testing.T) {
+	for _, c := range []struct{ first, second string }{
+		{"x-y", "x.y"}, // its own name
+		{"x-y-z", "x-y.z"},
+		{"x-y.z", "x.y-z"}, // the first by name
+		{"x-y.z", "x.y.z"},
+	} {
+		if Hostname(c.first) != Hostname(c.second) || ServiceName("s", c.first) != ServiceName("s", c.second) {
+			t.Errorf("%s and %s want different names", c.first, c.second)
+		}
+		if !Precedes(c.first, c.second) || Precedes(c.second, c.first) {
+			t.Errorf("%s and %s: want the first to precede", c.first, c.second)
 		}
 	}
 }
@@ -76,8 +97,8 @@ func TestNamesAllocations(t *testing.T) {
 	}
 }
 
-// FuzzServiceName: for every input, the name is valid, and two nodes or two LocalServices share one only if the
-// plain form <localService>-<node> is ambiguous.
+// FuzzServiceName: for every input, the name is valid, and two nodes or two LocalServices share one only if the plain
+// form <localService>-<node>, with dashes for dots, is ambiguous.
 func FuzzServiceName(f *testing.F) {
 	f.Add("demo", "z9", "demo", "z-9")
 	f.Add("a", "b-c", "a-b", "c")
@@ -93,53 +114,20 @@ func FuzzServiceName(f *testing.F) {
 				t.Fatalf("ServiceName returned %q: %v", n, errs)
 			}
 		}
-		plain1, plain2 := ls1+"-"+node1, ls2+"-"+node2
+		plain1, plain2 := plain(ls1, node1), plain(ls2, node2)
 		if n1 == n2 && (ls1 != ls2 || node1 != node2) && plain1 != plain2 && (n1 != plain1 || n2 != plain2) &&
 			!(node1 == node2 && n1 != plain1 && n2 != plain2) {
 			t.Fatalf("(%q, %q) and (%q, %q) share the name %q", ls1, node1, ls2, node2, n1)
 		}
-		if n := ServiceName(ls1, node2); node1 != node2 && n == n1 {
+		if n := ServiceName(ls1, node2); node1 != node2 && n == n1 && plain(ls1, node1) != plain(ls1, node2) {
 			t.Fatalf("the nodes %q and %q share the name %q", node1, node2, n)
 		}
-		if want := ls1 + "-" + node1; len(validation.IsDNS1035Label(want)) == 0 && n1 != want {
+		if len(validation.IsDNS1035Label(plain1)) == 0 && n1 != plain1 {
 			t.Fatalf("ServiceName(%q, %q) = %q, want the plain form", ls1, node1, n1)
 		}
 	})
 }
 
-// FuzzNodeLabelValue: for every input, the value is valid, and two nodes never share one.
-func FuzzNodeLabelValue(f *testing.F) {
-	f.Add("node2", "node-2")
-	f.Add("a.b", "a-b")
-	f.Add("", "-")
-	f.Add(node253, node253[:252])
-	f.Fuzz(func(t *testing.T, node1, node2 string) {
-		v1, v2 := NodeLabelValue(node1), NodeLabelValue(node2)
-		if errs := validation.IsValidLabelValue(v1); len(errs) > 0 || v1 == "" {
-			t.Fatalf("NodeLabelValue(%q) = %q: %v", node1, v1, errs)
-		}
-		if node1 != node2 && v1 == v2 {
-			t.Fatalf("the nodes %q and %q share the value %q", node1, node2, v1)
-		}
-		if len(node1) <= 63 && len(validation.IsDNS1123Subdomain(node1)) == 0 && v1 != node1 {
-			t.Fatalf("NodeLabelValue(%q) = %q, want the name itself", node1, v1)
-		}
-	})
-}
-
-// FuzzHostname: for every input, the hostname is valid, and two values never share one.
-func FuzzHostname(f *testing.F) {
-	f.Add("a.b", "a-b")
-	f.Add("Rack_12", "rack-12")
-	f.Add("", "-")
-	f.Fuzz(func(t *testing.T, a, b string) {
-		for _, value := range []string{a, b} {
-			if problems := validation.IsDNS1123Label(Hostname(value)); len(problems) > 0 {
-				t.Errorf("Hostname(%q) = %q: %v", value, Hostname(value), problems)
-			}
-		}
-		if a != b && Hostname(a) == Hostname(b) && Hostname(a) != a && Hostname(b) != b {
-			t.Errorf("%q and %q share %q", a, b, Hostname(a))
-		}
-	})
+func plain(localService, node string) string {
+	return localService + "-" + strings.ReplaceAll(node, ".", "-")
 }

@@ -98,7 +98,7 @@ func TestOneLineForACause(t *testing.T) {
 		}
 	}))
 	taken := m.Columns["default/app-00"]
-	taken.Status, taken.Problem, taken.Cause = "NameTaken", "one is taken", "name taken by another Service"
+	taken.Status, taken.Problem, taken.Cause = "NameTaken", "one is taken", "name taken by another Service or node"
 	server := serve(t, m)
 	page := browser.Open(t, server.URL(), 1280, 800)
 	const first = "1 name|name taken by another Service|app-00|n0000|delete it"

@@ -30,7 +30,7 @@ func (v *view) newHostnames() *hostnames {
 	h := &hostnames{outdated: map[string]bool{}, stale: map[string][]string{}}
 	h.Names = plan.NamesOf(v.LocalService, v.nodeLabelKey, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
-		return set[key], found && plan.Selects(v.LocalService, set)
+		return set[key], found && plan.Selects(v.LocalService, set) && v.rivals[node] == ""
 	}, func(name string) plan.Service {
 		if service := v.services[name]; service != nil {
 			return plan.FromAPI(service, v.nodeLabelKey)
@@ -143,7 +143,8 @@ func nodesWithHostname(in Input) map[string]labels.Set {
 			}
 		}
 	}
-	hostnames := plan.NewNames(ls, func(string, string) (string, bool) { return "", false })
+	isKnown := len(ls.Spec.NodeSelector) == 0 && ls.Spec.GroupBy == ""
+	hostnames := plan.NewNames(ls, func(string, string) (string, bool) { return "", isKnown })
 	for _, pod := range in.Pods {
 		if node := pod.Spec.NodeName; hostnames.Of(node) != "" {
 			nodes[node] = nil

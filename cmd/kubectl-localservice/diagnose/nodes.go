@@ -68,7 +68,7 @@ func Nodes(in Input) *NodeList {
 	names := v.names()
 	if v.quota != nil && v.hostnames == nil {
 		for _, n := range names {
-			if v.services[plan.ServiceName(in.LocalService.Name, v.purpose, n.node)] == nil {
+			if n.rival == "" && v.services[plan.ServiceName(in.LocalService.Name, v.purpose, n.node)] == nil {
 				v.quota.waiting++
 			}
 		}
@@ -187,6 +187,8 @@ type view struct {
 	tolerated map[corev1.Taint]bool
 	// waiting is whether something waits for the controller, and its status does not say why.
 	waiting bool
+	// rivals are the nodes whose name another one has, and which.
+	rivals map[string]string
 	// saidByStatus is whether the problem of the current name is the one that the status is about.
 	saidByStatus bool
 }
@@ -203,6 +205,7 @@ func newView(in Input) *view {
 		stale:        map[string][]string{},
 		tolerated:    map[corev1.Taint]bool{},
 		quota:        quotaOf(in.LocalService),
+		rivals:       plan.Rivals(in.LocalService, slices.Collect(maps.Keys(in.Nodes))),
 	}
 	for _, service := range in.Services {
 		v.services[service.Name] = service
@@ -292,6 +295,7 @@ type name struct {
 	nodes    []string // the node, or those of the group
 	hostname string   // with mode Hostnames; "" for a node that has no name
 	pods     []*corev1.Pod
+	rival    string // the node that has the name that this one wants, "" for none
 }
 
 // names returns the names of the nodes, in order. Nodes without a name come last.
@@ -299,7 +303,7 @@ func (v *view) names() []name {
 	var names []name
 	groups := map[string]int{}
 	for _, node := range slices.Sorted(maps.Keys(v.Nodes)) {
-		n := name{node: node, nodes: []string{node}, pods: v.pods[node]}
+		n := name{node: node, nodes: []string{node}, pods: v.pods[node], rival: v.rivals[node]}
 		if v.hostnames != nil {
 			n.hostname = v.hostnames.Of(node)
 		}
@@ -326,7 +330,7 @@ func (v *view) names() []name {
 func (v *view) node(name *name) Node {
 	v.saidByStatus = false
 	n := newNode(name.node, name.hostname)
-	if v.hostnames == nil || name.hostname != "" {
+	if name.rival == "" && (v.hostnames == nil || name.hostname != "") {
 		n.Service = plan.ServiceName(v.LocalService.Name, v.purpose, name.node)
 		n.DNSName = n.Name() + "." + v.LocalService.Namespace + ".svc." + v.ClusterDomain
 	}
@@ -335,9 +339,13 @@ func (v *view) node(name *name) Node {
 		n.Pods = append(n.Pods, Pod{Name: pod.Name, Ready: why.word == "", NodeLabel: pod.Labels[v.nodeLabelKey],
 			Reason: why.word, Message: why.text})
 	}
-	if n.Service != "" {
+	switch {
+	case name.rival != "":
+		n.Reason, n.Message = NameConflict, "the name is that of node "+name.rival+
+			": select only one of the two nodes, or rename one"
+	case n.Service != "":
 		n.Reason, n.Message = v.serviceProblem(v.purpose, n.Node)
-	} else {
+	default:
 		n.Reason = NodeWithoutName
 		n.Message = "the node has no label " + v.LocalService.Spec.GroupBy + ", so that it has no name"
 	}

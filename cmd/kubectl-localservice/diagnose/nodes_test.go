@@ -233,3 +233,24 @@ func TestNodeLabelKey(t *testing.T) {
 		}
 	}
 }
+
+// TestRivals: of two nodes that want one name, the one without it is reported, in both modes.
+func TestRivals(t *testing.T) {
+	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {
+		ls := localService(changes...)
+		in := Input{LocalService: ls, Nodes: map[string]labels.Set{"x.y": {}, "x-y": {}}, AllNodes: true}
+		items := Nodes(in).Items
+		var holder, other Node
+		for _, item := range items {
+			if item.Node == "x-y" {
+				holder = item
+			} else {
+				other = item
+			}
+		}
+		if holder.Reason == NameConflict || holder.Service == "" || other.Reason != NameConflict || other.Service != "" ||
+			other.Message != "the name is that of node x-y: select only one of the two nodes, or rename one" {
+			t.Errorf("%s: %+v", ls.Spec.Mode, items)
+		}
+	}
+}

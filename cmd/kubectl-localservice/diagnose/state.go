@@ -33,7 +33,7 @@ func (n *Node) State() State {
 // causes are the texts for the reasons. Other reasons speak for themselves.
 var causes = map[Reason]string{
 	NodeWithoutName:       "no label that spec.groupBy names",
-	NameConflict:          "name taken by another Service",
+	NameConflict:          "name taken by another Service or node",
 	ServiceMissing:        "no Service",
 	ServiceTerminating:    "Service is being deleted",
 	ServiceOutdated:       "Service out of date",

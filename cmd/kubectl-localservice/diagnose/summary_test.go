@@ -29,7 +29,7 @@ func TestSummary(t *testing.T) {
 			slice("n2", endpoint("b", "10.0.0.2", true), endpoint("c", "10.0.0.3", false)),
 			slice("n4", endpoint("d", "10.0.0.4", true))}}
 	want := Summary{Nodes: 4, Answering: 2, Status: "NameTaken", Problem: "taken",
-		Cause: "name taken by another Service"}
+		Cause: "name taken by another Service or node"}
 	if got := Nodes(in).Summary; got != want {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
@@ -319,10 +319,10 @@ func TestStatusCause(t *testing.T) {
 		reason, message string
 		services        []*corev1.Service
 	}{
-		"name taken by another Service": {v1alpha1.ReasonNameTaken, "", other("demo-n1", nil)},
-		`quota "q" is used up`:          {v1alpha1.ReasonWriteFailed, quota, nil},
-		"WriteFailed":                   {v1alpha1.ReasonWriteFailed, "denied", nil},
-		"WritingServices":               {v1alpha1.ReasonWritingServices, "", nil},
+		"name taken by another Service or node": {v1alpha1.ReasonNameTaken, "", other("demo-n1", nil)},
+		`quota "q" is used up`:                  {v1alpha1.ReasonWriteFailed, quota, nil},
+		"WriteFailed":                           {v1alpha1.ReasonWriteFailed, "denied", nil},
+		"WritingServices":                       {v1alpha1.ReasonWritingServices, "", nil},
 	} {
 		in := Input{LocalService: localService(readyCondition(c.reason, c.message)), Nodes: nodes("n1"),
 			Services: c.services}

@@ -21,10 +21,10 @@ const (
 	finalizer = "example.com/simulated"
 )
 
-// Where things happen. Some names are prefixes of others, and one is no valid Service name.
+// Where things happen. Some names are prefixes of others, and two nodes want the same names.
 var (
 	namespaces = []string{"a", "b"}
-	nodes      = []string{"n0", "n1", "n2", "n0-n1", "n3.example.com", "n4"}
+	nodes      = []string{"n0", "n1", "n2", "n0-n1", "n0.n1", "n3.example.com", "n4"}
 )
 
 // actions are what a step can do to the objects of the API server, by its Do. An action that fails, for example because

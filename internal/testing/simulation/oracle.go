@@ -81,11 +81,11 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		}
 	}
-	nodes, services := len(names), len(names)-conflicts
+	nodes, services, rivals := len(names), len(names)-conflicts, o.rivals(ls)
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		nodes, ready = o.checkHostnames(ls, conflicts)
 	}
-	o.checkStatus(ls, nodes, services, ready, conflicts)
+	o.checkStatus(ls, nodes+rivals, services, ready, conflicts+rivals)
 }
 
 // checkService compares a Service with what the API server would make from the wanted one.

@@ -89,12 +89,33 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 		}
 		return names // They are created when a node is selected for the first time.
 	}
-	for _, node := range s.nodes {
-		if isSelected(ls, node) {
-			names[naming.ServiceName(ls.Name, node.Name)] = node.Name
+	for _, node := range s.inOrder() {
+		name := naming.ServiceName(ls.Name, node.Name)
+		if _, isTaken := names[name]; !isTaken && isSelected(ls, node) {
+			names[name] = node.Name
 		}
 	}
 	return names
+}
+
+// inOrder returns the nodes in the order in which they get a name that several want: first those without dots.
+func (s *snapshot) inOrder() []*corev1.Node {
+	return slices.SortedFunc(slices.Values(s.nodes), func(a, b *corev1.Node) int {
+		return cmp.Or(cmp.Compare(min(strings.Count(a.Name, "."), 1), min(strings.Count(b.Name, "."), 1)),
+			cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// rivals returns how many selected nodes do not have the name that they want, because another one has it.
+func (s *snapshot) rivals(ls *v1alpha1.LocalService) (n int) {
+	names := map[string]bool{}
+	for _, node := range s.nodes {
+		if ls.Spec.GroupBy == "" && isSelected(ls, node) {
+			names[strings.ReplaceAll(node.Name, ".", "-")] = true
+			n++
+		}
+	}
+	return n - len(names)
 }
 
 // sourceName returns the name of the Service that selects the pods in mode Hostnames. The other one has the name of its
@@ -109,7 +130,7 @@ func hostname(ls *v1alpha1.LocalService, node *corev1.Node) string {
 	case node.Labels[ls.Spec.GroupBy] == "":
 		return ""
 	}
-	return naming.Hostname(node.Labels[ls.Spec.GroupBy])
+	return naming.GroupHostname(node.Labels[ls.Spec.GroupBy])
 }
 
 // serviceOf returns a Service that a LocalService wants.
@@ -202,12 +223,16 @@ func isEndpoint(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
 // endpoints returns what a LocalService publishes in mode Hostnames, and for each name whether anything answers.
 func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[string]bool) {
 	published, answers = map[string]bool{}, map[string]bool{}
-	keepsAll := s.selectsNothing(ls) && len(s.names(ls)) > 0
-	for _, node := range s.nodes {
+	keepsAll, holders := s.selectsNothing(ls) && len(s.names(ls)) > 0, map[string]string{}
+	for _, node := range s.inOrder() {
 		name := hostname(ls, node)
 		if name == "" || !isSelected(ls, node) && !keepsAll {
 			continue
 		}
+		if holders[name] != "" && ls.Spec.GroupBy == "" {
+			continue
+		}
+		holders[name] = node.Name
 		answers[name] = answers[name] || len(s.answering(ls, node.Name)) > 0
 		for _, pod := range s.pods {
 			if pod.Spec.NodeName == node.Name && selects(ls, pod) && isPublished(pod) {

@@ -265,7 +265,7 @@ const (
 	// VariableNodeName stands for the name of the Service's node.
 	VariableNodeName = "$(NODE_NAME)"
 	// VariableNodeDNSLabel stands for the name of the node as a DNS label: the hostname that the node has with mode:
-	// Hostnames. It is the name itself, or if that has dots or is too long, a readable part and a hash.
+	// Hostnames. It is the name with '-' for each '.', or if that is too long, a readable part and a hash.
 	VariableNodeDNSLabel = "$(NODE_DNS_LABEL)"
 )
 

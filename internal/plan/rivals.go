@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// Rivals returns the nodes that do not have the name that a LocalService would give them, because another one of the
+// nodes has it, such as x.y beside x-y; and which node that is. See naming.Precedes.
+func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
+	longest := validation.DNS1123LabelMaxLength
+	switch {
+	case ls.Spec.GroupBy != "":
+		return nil // Nodes share the name of their group.
+	case ls.Spec.Mode != v1alpha1.ModeHostnames:
+		longest -= len(ls.Name) + 1
+	}
+	if !slices.ContainsFunc(nodes, func(node string) bool { return strings.Contains(node, ".") || len(node) > longest }) {
+		return nil // All have their own names.
+	}
+	holders, others := make(map[string]string, len(nodes)), []string(nil)
+	for _, node := range nodes {
+		name := nameOfNode(ls, node)
+		holder, isTaken := holders[name]
+		switch {
+		case !isTaken:
+			holders[name] = node
+		case naming.Precedes(node, holder):
+			holders[name], others = node, append(others, holder)
+		default:
+			others = append(others, node)
+		}
+	}
+	rivals := make(map[string]string, len(others))
+	for _, node := range others {
+		rivals[node] = holders[nameOfNode(ls, node)]
+	}
+	return rivals
+}
+
+// nameOfNode returns the name that a LocalService gives a node unless another one has it: that of its Service, or in
+// mode Hostnames its hostname.
+func nameOfNode(ls *v1alpha1.LocalService, node string) string {
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		return naming.Hostname(node)
+	}
+	return naming.ServiceName(ls.Name, node)
+}
