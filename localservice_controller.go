@@ -89,10 +89,10 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	for ls := range c.caches.LocalServices.All() {
-		was := before != nil && plan.Selects(ls, before.Labels)
-		is := after != nil && plan.Selects(ls, after.Labels)
+		was := before != nil && plan.Selects(ls, before.GetName(), before.Labels)
+		is := after != nil && plan.Selects(ls, after.GetName(), after.Labels)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
-		// While its nodeSelector matches no node, a LocalService keeps its Services, each until the node is gone.
+		// While it selects no node, a LocalService keeps its Services, each until the node is gone.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
 			return c.caches.Services.Get(ls.Namespace, name) != nil

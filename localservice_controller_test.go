@@ -832,7 +832,7 @@ func TestUnselected(t *testing.T) {
 		})
 		expect(t, "writes after a mistake", []string{kept}, c.writes())
 		expect(t, "events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so the ` +
-			"Services of nodes that exist are kept, and their names still work (2). Correct spec.nodeSelector or the " +
+			"Services of nodes that exist are kept, and their names still work (2). Correct that or the " +
 			"labels of the nodes"}, c.recorded())
 		stop()
 		c.start()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -71,8 +72,8 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 	f.BoolVar(&flags.headless, "headless", false, "Make headless Services (clusterIP: None): the names lead to the "+
 		"pods' own addresses and ports.")
 	f.StringVar(&flags.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
-	f.StringVar(&flags.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as disk=ssd; all "+
-		"nodes by default.")
+	f.StringVar(&flags.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as "+
+		"disk=ssd,!node-role.kubernetes.io/control-plane, as in kubectl get nodes -l; all nodes by default.")
 	f.StringVar(&flags.dryRun, "dry-run", dryRunNone, "none, client (only print the object) or server (send it, but "+
 		"do not store it).")
 	f.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
@@ -142,11 +143,8 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 	if ls.Spec.Selector, err = labels.ConvertSelectorToLabelsMap(f.selector); err != nil {
 		return nil, fmt.Errorf("--selector: %w", err)
 	}
-	if ls.Spec.NodeSelector, err = labels.ConvertSelectorToLabelsMap(f.nodeSelector); err != nil {
+	if err := selectNodes(&ls.Spec, f.nodeSelector); err != nil {
 		return nil, fmt.Errorf("--node-selector: %w", err)
-	}
-	if len(ls.Spec.NodeSelector) == 0 {
-		ls.Spec.NodeSelector = nil
 	}
 	if f.headless {
 		ls.Spec.ClusterIP = corev1.ClusterIPNone
@@ -162,6 +160,39 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 		ls.Spec.Ports = append(ls.Spec.Ports, port)
 	}
 	return ls, nil
+}
+
+// operators are those of a label selector that nodeSelector cannot say, as they are called in nodeSelectorTerms.
+var operators = map[selection.Operator]corev1.NodeSelectorOperator{
+	selection.In: corev1.NodeSelectorOpIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
+	selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.Exists: corev1.NodeSelectorOpExists,
+	selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist, selection.GreaterThan: corev1.NodeSelectorOpGt,
+	selection.LessThan: corev1.NodeSelectorOpLt,
+}
+
+// selectNodes makes a LocalService select the nodes that a label selector selects.
+func selectNodes(spec *v1alpha1.LocalServiceSpec, text string) error {
+	requirements, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return err
+	}
+	var term v1alpha1.NodeSelectorTerm
+	for _, r := range requirements {
+		operator, isExpression := operators[r.Operator()]
+		if isExpression {
+			term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key(),
+				Operator: operator, Values: r.Values().List()})
+			continue
+		}
+		if spec.NodeSelector == nil {
+			spec.NodeSelector = map[string]string{}
+		}
+		spec.NodeSelector[r.Key()], _ = r.Values().PopAny()
+	}
+	if len(term.MatchExpressions) > 0 {
+		spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
+	}
+	return nil
 }
 
 // parsePort reads [name=]port[:target][/protocol].

@@ -53,6 +53,29 @@ spec:
     app: cache
     tier: a
 `,
+		"--selector app=cache --node-selector disk=ssd,!node-role.kubernetes.io/control-plane,zone!=c,cpus>4 -o yaml": `
+apiVersion: localservice.dev/v1alpha1
+kind: LocalService
+metadata:
+  name: cache
+spec:
+  nodeSelector:
+    disk: ssd
+  nodeSelectorTerms:
+  - matchExpressions:
+    - key: cpus
+      operator: Gt
+      values:
+      - "4"
+    - key: node-role.kubernetes.io/control-plane
+      operator: DoesNotExist
+    - key: zone
+      operator: NotIn
+      values:
+      - c
+  selector:
+    app: cache
+`,
 		"--selector app=cache":         "\nlocalservice.localservice.dev/cache created (dry run)\n",
 		"--selector app=cache -o name": "\nlocalservice.localservice.dev/cache\n",
 	} {
@@ -94,7 +117,7 @@ func TestCreateErrors(t *testing.T) {
 			"Usage: kubectl localservice create NAME",
 		"create x":              `required flag(s) "selector" not set`,
 		"create x --selector a": "--selector: ",
-		"create x --selector a=b --node-selector c":     "--node-selector: ",
+		"create x --selector a=b --node-selector c=d=e": "--node-selector: ",
 		"create x --selector a=b --port 0":              "--port 0: it must be [name=]port",
 		"create x --selector a=b --port 65536":          "--port 65536: it must be",
 		"create x --selector a=b --port 80:":            "--port 80:: it must be",

@@ -124,7 +124,7 @@ func TestNoNodes(t *testing.T) {
 		return true, &corev1.NodeList{}, nil
 	})
 	const wantErr = `No node matches spec.nodeSelector "disk=ssd", and the controller keeps 3 Services of nodes that ` +
-		"exist, whose names still work. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes " +
+		"exist, whose names still work. Correct that or the labels of the nodes: kubectl get nodes " +
 		"--show-labels\n" +
 		"LocalService default/demo: nodes 0, answering 0/0, status WritingServices.\n"
 	code, stdout, stderr := f.run(t, "nodes", "demo")

@@ -48,6 +48,8 @@ func (s *source) concerns(object metav1.Object, ls *v1alpha1.LocalService) bool 
 		return strings.HasPrefix(object.GetName(), ls.Name)
 	case otherSlices:
 		return strings.HasPrefix(object.GetLabels()[discoveryv1.LabelServiceName], ls.Name)
+	case "nodes":
+		return plan.Selects(ls, object.GetName(), labels.Set(object.GetLabels()))
 	}
 	return selectorOf(s.labels(ls)).Matches(labels.Set(object.GetLabels()))
 }

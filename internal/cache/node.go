@@ -56,7 +56,7 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 	all := n.watched.of(metav1.NamespaceAll).GetStore().List() // Its length saves most allocations of a plan.
 	names := make([]string, 0, len(all))
 	for _, obj := range all {
-		if node := obj.(*Node); plan.Selects(ls, node.Labels) {
+		if node := obj.(*Node); plan.Selects(ls, node.name, node.Labels) {
 			names = append(names, node.GetName())
 		}
 	}
@@ -69,13 +69,15 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfNamed {
 	selectsNone := sync.OnceValue(func() bool { // In mode Services, nobody asks.
 		for node := range n.All() {
-			if plan.Selects(ls, node.Labels) {
+			if plan.Selects(ls, node.name, node.Labels) {
 				return false
 			}
 		}
 		return true
 	})
-	isNamed := func(node *Node) bool { return node != nil && (plan.Selects(ls, node.Labels) || selectsNone()) }
+	isNamed := func(node *Node) bool {
+		return node != nil && (plan.Selects(ls, node.name, node.Labels) || selectsNone())
+	}
 	return func(name, key string) (value string, _ bool) {
 		node := n.Get("", name)
 		if !isNamed(node) || key == "" && n.hasRival(name, isNamed) {

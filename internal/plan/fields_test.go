@@ -14,7 +14,7 @@ import (
 // Fields of a LocalService that a Service does not have, and fields of a Service that a LocalService ignores on
 // purpose.
 var (
-	onlyOfLocalServices = []string{"groupBy", "mode", "nodeSelector", "serviceMetadata"}
+	onlyOfLocalServices = []string{"groupBy", "mode", "nodeSelector", "nodeSelectorTerms", "serviceMetadata"}
 	onlyOfServices      = []string{
 		"clusterIPs", "healthCheckNodePort", // allocated by the API server
 		"externalName",                  // cannot name anything on a node
@@ -59,7 +59,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 		}
 	}
 	for _, field := range jsonNames(reflect.TypeFor[v1alpha1.LocalServiceSpec]()) {
-		if !used[field] && !slices.Contains([]string{"groupBy", "mode", "nodeSelector"}, field) {
+		if !used[field] && !slices.Contains([]string{"groupBy", "mode", "nodeSelector", "nodeSelectorTerms"}, field) {
 			t.Errorf("no spec uses %s", field)
 		}
 	}

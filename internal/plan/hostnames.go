@@ -58,7 +58,7 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfNamed,
 func (n *Names) Of(node string) string {
 	groupBy, group := n.localService.Spec.GroupBy, ""
 	// The pods on a node whose name is a hostname as it is may have it before the node is known.
-	if groupBy != "" || len(n.localService.Spec.NodeSelector) > 0 || naming.Hostname(node) != node {
+	if groupBy != "" || HasNodeSelector(n.localService) || naming.Hostname(node) != node {
 		var isNamed bool
 		if group, isNamed = n.label(node, groupBy); !isNamed {
 			return ""

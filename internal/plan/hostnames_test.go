@@ -100,7 +100,7 @@ func TestHostnamesOf(t *testing.T) {
 			ls := localService(c.edit...)
 			h := NewNames(ls, func(name, key string) (string, bool) {
 				set, found := nodes[name]
-				return set[key], found && Selects(ls, set)
+				return set[key], found && Selects(ls, name, set)
 			})
 			var selected []string
 			for i, node := range []string{"a", "b.c", "d", "e", "f", "new", ""} {
@@ -108,7 +108,7 @@ func TestHostnamesOf(t *testing.T) {
 				if want := c.want[i]; got != want {
 					t.Errorf("%q has %q, want %q", node, got, want)
 				}
-				if set, found := nodes[node]; found && Selects(ls, set) {
+				if set, found := nodes[node]; found && Selects(ls, node, set) {
 					selected = append(selected, node)
 				}
 			}

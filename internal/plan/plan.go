@@ -5,8 +5,6 @@ package plan
 import (
 	"cmp"
 	"slices"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Action is what a plan does about one Service.
@@ -63,7 +61,7 @@ type Plan struct {
 	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published.
 	IsHostnames bool
 	Copies      Copies
-	// Unselected is set if the nodeSelector matches no node.
+	// Unselected is set if the LocalService chooses among the nodes, and selects none.
 	Unselected *Unselected
 }
 
@@ -76,7 +74,7 @@ type Input struct {
 	Owned map[string]Service
 	// Lookup returns the Service with a name that is not in Owned, or nil if the name is free.
 	Lookup func(name string) Service
-	// NodeExists reports whether a node exists. It is asked only if the nodeSelector matches no node.
+	// NodeExists reports whether a node exists. It is asked only if Unselected is set.
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
@@ -135,19 +133,24 @@ func Compute(in Input) Plan {
 		plan.Changes[Conflict] = append(plan.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
 			Name: nameOfNode(in.localService(), node), Node: node, Rival: holder})
 	}
-	for action, changes := range plan.Changes {
-		if action != Create {
-			slices.SortFunc(changes, func(a, b Change) int {
-				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
-			})
-		}
-	}
+	plan.sort()
 	if plan.IsHostnames {
 		plan.Nodes = in.Names.Count(in.Nodes)
 		// Pods may be known before their nodes.
 		plan.Ready = min(in.Names.Count(plan.Copies.ready.UnsortedList()), plan.Nodes)
 	}
 	return plan
+}
+
+// sort sorts the changes but for creations.
+func (p *Plan) sort() {
+	for action, changes := range p.Changes {
+		if action != Create {
+			slices.SortFunc(changes, func(a, b Change) int {
+				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
+			})
+		}
+	}
 }
 
 // unwanted returns the deletions of the owned Services that are not wanted.
@@ -204,29 +207,4 @@ func (c *comparison) of(current Service, node string) (action Action, fields []s
 		return Adopt, fields
 	}
 	return Update, fields
-}
-
-// Labels are the labels of an object, such as labels.Set.
-type Labels interface {
-	Lookup(key string) (value string, exists bool)
-}
-
-// Selects reports whether a LocalService gives a node a name, by the node's labels.
-func Selects[L Labels](ls *v1alpha1.LocalService, node L) bool {
-	return subset(ls.Spec.NodeSelector, node)
-}
-
-// SelectsPod reports whether a pod with these labels is one of the pods that a LocalService's Services select, if it
-// is on the right node.
-func SelectsPod[L Labels](ls *v1alpha1.LocalService, pod L) bool {
-	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, pod)
-}
-
-func subset[L Labels](want map[string]string, have L) bool {
-	for key, value := range want {
-		if got, ok := have.Lookup(key); !ok || got != value {
-			return false
-		}
-	}
-	return true
 }

@@ -100,7 +100,7 @@ func TestSelects(t *testing.T) {
 				ls.Spec.NodeSelector, ls.Spec.Selector = c.selector, c.selector
 			})
 			have := labels.Set{"a": "1", "b": ""}
-			if node, pod := Selects(ls, have), SelectsPod(ls, have); node != c.node || pod != c.pod {
+			if node, pod := Selects(ls, "n", have), SelectsPod(ls, have); node != c.node || pod != c.pod {
 				t.Errorf("node: %v, want %v; pod: %v, want %v", node, c.node, pod, c.pod)
 			}
 		})

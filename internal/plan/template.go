@@ -158,7 +158,7 @@ func (t *Template) appendName(dst []byte, node string) []byte {
 
 // Wants reports whether the LocalService wants a Service with a name for a node with labels.
 func (t *Template) Wants(node string, labels Labels, name string) bool {
-	return t.purpose == ForNode && Selects(t.owner, labels) && t.name(node) == name
+	return t.purpose == ForNode && Selects(t.owner, node, labels) && t.name(node) == name
 }
 
 // validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it

@@ -6,7 +6,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Unselected describes what a plan keeps because the nodeSelector matches no node. Most likely that is a mistake, so
+// Unselected describes what a plan keeps because no node is selected. Most likely that is a mistake, so
 // nothing of a node that still exists is deleted. It depends on no flag and remembers nothing: the same caches give the
 // same plan at the next sync, after a restart, and to the next leader.
 type Unselected struct {
@@ -14,9 +14,9 @@ type Unselected struct {
 	Kept int
 }
 
-// selectsNothing reports whether the LocalService has a nodeSelector that matches no node.
+// selectsNothing reports whether the LocalService chooses among the nodes, and selects none.
 func (in *Input) selectsNothing() bool {
-	return len(in.Nodes) == 0 && len(in.localService().Spec.NodeSelector) > 0
+	return len(in.Nodes) == 0 && HasNodeSelector(in.localService())
 }
 
 // keepUnselected returns which deletions remain in the plan of a LocalService that selects no node: those of Services

@@ -204,8 +204,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}
-	message := fmt.Sprintf("no node matches spec.nodeSelector %q",
-		truncate(labels.FormatLabels(ls.Spec.NodeSelector), causeLength))
+	message := "no node matches " + truncate(plan.NodeSelection(ls), causeLength)
 	switch {
 	case r.IsHostnames && r.InPlace+r.Stored() > 0:
 		message += ", so no name is removed: every node has its name"
@@ -216,7 +215,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 		message += fmt.Sprintf(", so the Services of nodes that exist are kept, and their names still work (%d)",
 			r.Unselected.Kept)
 	}
-	return message + ". Correct spec.nodeSelector or the labels of the nodes"
+	return message + ". Correct that or the labels of the nodes"
 }
 
 // isStalled reports whether the reason of Ready stays until somebody edits something. A write that the API server

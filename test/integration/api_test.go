@@ -166,6 +166,20 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		{"clusterIP: None, ports: [{port: 1, targetPort: a--b}]", quoted},
 		{"clusterIP: None, ports: [{port: 1, targetPort: a_b}]", quoted},
 		{"clusterIP: None, ports: [{port: 1, targetPort: a234567890123456}]", "spec.ports[0].targetPort: Too long"},
+		{terms("[]"), "spec.nodeSelectorTerms", "should have at least 1 items"},
+		{terms("[{}]"), "spec.nodeSelectorTerms[0]", "matches no node, as on a pod; add one, or remove the term"},
+		{expression("{key: a, operator: In}"), "the operators In and NotIn need values; add one"},
+		{expression("{key: a, operator: Exists, values: [b]}"), "look at the key only; remove values"},
+		{expression("{key: a, operator: Gt, values: [b]}"), "Gt and Lt compare whole numbers"},
+		{expression(`{key: a, operator: Lt, values: ["1", "2"]}`), "values must have one, in quotes"},
+		{expression("{key: a, operator: Equals, values: [b]}"), `supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"`},
+		{expression("{key: a b, operator: Exists}"), "no label can have this key"},
+		{expression("{key: a, operator: In, values: [a b]}"), "no label can have one of these values"},
+		{expression("{operator: Exists}"), "matchExpressions[0].key: Required value"},
+		{terms("[{matchFields: [{key: spec.unschedulable, operator: In, values: [a]}]}]"),
+			`supported values: "metadata.name"`},
+		{terms("[{matchFields: [{key: metadata.name, operator: Exists}]}]"), `supported values: "In", "NotIn"`},
+		{terms("[{matchFields: [{key: metadata.name, operator: In, values: [a, b]}]}]"), "must have at most 1 item"},
 		{"clusterIP: None, nodeselector: {disk: ssd}", `unknown field "spec.nodeselector"`},
 		{"clusterIP: None, ports: [{port: 1, hostPort: 1}]", `unknown field "spec.ports[0].hostPort"`},
 		{"clusterIP: None, externalIPs: [192.0.2.1]", `unknown field "spec.externalIPs"`},
@@ -190,6 +204,11 @@ func TestBadSpecsAreRefused(t *testing.T) {
 func annotation(value string) string {
 	return "clusterIP: None, serviceMetadata: {annotations: {a: " + value + "}}"
 }
+
+// terms returns the fields of a spec with nodeSelectorTerms, and expression those with one expression.
+func terms(list string) string { return "clusterIP: None, nodeSelectorTerms: " + list }
+
+func expression(e string) string { return terms("[{matchExpressions: [" + e + "]}]") }
 
 // ports returns the fields of a spec with many ports.
 func ports(n int) string {
@@ -232,6 +251,8 @@ func TestGoodSpecs(t *testing.T) {
 		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true",
 		"mode: Hostnames, trafficDistribution: PreferClose",
 		ports(100),
+		terms("[" + strings.Repeat("{matchExpressions: ["+strings.Repeat("{key: a, operator: In, values: ["+
+			strings.Repeat(strings.Repeat("a", 63)+",", 32)+"]},", 16)+"]},", 16) + "]"),
 		annotation(strings.Repeat("a", 49_999)),
 		annotation(strings.Repeat("a", 4_987) + v1alpha1.VariableNodeName),
 		annotation(strings.Repeat(v1alpha1.VariableNodeName, 16)),

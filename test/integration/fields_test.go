@@ -75,7 +75,7 @@ func TestEveryFieldSetChangedUnset(t *testing.T) {
 	t.Parallel()
 	for _, name := range apiFields(reflect.TypeFor[v1alpha1.LocalServiceSpec]()) {
 		// These select nodes, and decide which Services exist.
-		isOther := slices.Contains([]string{"nodeSelector", "mode", "groupBy"}, name)
+		isOther := slices.Contains([]string{"nodeSelector", "nodeSelectorTerms", "mode", "groupBy"}, name)
 		if _, found := fieldWalks[name]; !found && !isOther {
 			t.Errorf("spec.%s has no walk", name)
 		}

@@ -30,7 +30,7 @@ func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node strin
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	for _, own := range []string{"selector", "nodeSelector", "serviceMetadata", "mode"} {
+	for _, own := range []string{"selector", "nodeSelector", "nodeSelectorTerms", "serviceMetadata", "mode"} {
 		delete(want, own)
 	}
 	// A second family may have been added to the requested one.

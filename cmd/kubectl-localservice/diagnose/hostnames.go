@@ -30,7 +30,7 @@ func (v *view) newHostnames() *hostnames {
 	h := &hostnames{outdated: map[string]bool{}, stale: map[string][]string{}}
 	h.Names = plan.NamesOf(v.LocalService, v.nodeLabelKey, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
-		return set[key], found && plan.Selects(v.LocalService, set) && v.rivals[node] == ""
+		return set[key], found && v.rivals[node] == ""
 	}, func(name string) plan.Service {
 		if service := v.services[name]; service != nil {
 			return plan.FromAPI(service, v.nodeLabelKey)
@@ -139,11 +139,11 @@ func nodesWithHostname(in Input) map[string]labels.Set {
 		}
 		for _, e := range slice.Endpoints {
 			if e.NodeName != nil && e.Hostname != nil {
-				nodes[*e.NodeName] = labels.Merge(ls.Spec.NodeSelector, labels.Set{ls.Spec.GroupBy: *e.Hostname})
+				nodes[*e.NodeName] = labels.Set{ls.Spec.GroupBy: *e.Hostname}
 			}
 		}
 	}
-	isKnown := len(ls.Spec.NodeSelector) == 0 && ls.Spec.GroupBy == ""
+	isKnown := !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == ""
 	hostnames := plan.NewNames(ls, func(string, string) (string, bool) { return "", isKnown })
 	for _, pod := range in.Pods {
 		if node := pod.Spec.NodeName; hostnames.Of(node) != "" {

@@ -47,7 +47,7 @@ func published(ls *v1alpha1.LocalService, nodes map[string]labels.Set, endpoints
 	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
 	names := plan.NewNames(ls, func(node, key string) (string, bool) {
 		set, found := nodes[node]
-		return set[key], found && plan.Selects(ls, set)
+		return set[key], found && plan.Selects(ls, node, set)
 	})
 	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
 	names.Slices = map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -48,10 +48,10 @@ func summarize(ls *v1alpha1.LocalService, items []Node) Summary {
 
 // noNodes says why a LocalService has no name: which selector matched nothing, and what is still there.
 func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
-	if len(ls.Spec.NodeSelector) == 0 {
+	if !plan.HasNodeSelector(ls) {
 		return "There is no node."
 	}
-	message := fmt.Sprintf("No node matches spec.nodeSelector %q", labels.Set(ls.Spec.NodeSelector))
+	message := "No node matches " + plan.NodeSelection(ls)
 	kept := 0
 	for _, service := range services {
 		if metav1.IsControlledBy(service, ls) {
@@ -65,7 +65,7 @@ func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist, whose names still work",
 			status.Count(kept, "Service"))
 	}
-	return message + ". Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"
+	return message + ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
 }
 
 // statusCause is the cause of a problem that the status is about: in the words for a name that is taken, or for the

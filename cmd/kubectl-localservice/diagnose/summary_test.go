@@ -64,15 +64,15 @@ func TestMessage(t *testing.T) {
 	}{
 		"without nodes": {Input{LocalService: localService(), AllNodes: true}, "There is no node."},
 		"selector": {Input{LocalService: localService(selecting), AllNodes: true},
-			`No node matches spec.nodeSelector "disk=sdd". Correct spec.nodeSelector or the labels of the nodes: ` +
+			`No node matches spec.nodeSelector "disk=sdd". Correct that or the labels of the nodes: ` +
 				"kubectl get nodes --show-labels"},
 		"Service kept": {Input{LocalService: localService(selecting), AllNodes: true,
 			Services: append(other("demo-n2", nil), service("n1"))},
 			`No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, ` +
-				"whose names still work. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes " +
+				"whose names still work. Correct that or the labels of the nodes: kubectl get nodes " +
 				"--show-labels"},
 		"names kept": {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published ` +
-			"name. Correct spec.nodeSelector or the labels of the nodes: kubectl get nodes --show-labels"},
+			"name. Correct that or the labels of the nodes: kubectl get nodes --show-labels"},
 		"nodes not listed":  {Input{LocalService: localService(selecting)}, ""},
 		"spec not observed": {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
 		"clients need another port": {onNode(func(ls *v1alpha1.LocalService) {

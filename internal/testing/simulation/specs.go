@@ -33,9 +33,19 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"only-ready":  func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = false },
 	"ssd":         func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} },
 	"hdd":         func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = map[string]string{"disk": "hdd"} },
-	"all-nodes":   func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector = nil },
-	"app-demo":    func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo"} },
-	"app-other":   func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "other"} },
+	"all-nodes":   func(s *v1alpha1.LocalServiceSpec) { s.NodeSelector, s.NodeSelectorTerms = nil, nil },
+	"not-east": func(s *v1alpha1.LocalServiceSpec) {
+		s.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{{MatchExpressions: []v1alpha1.NodeLabelRequirement{
+			{Key: "zone", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"east"}},
+			{Key: "disk", Operator: corev1.NodeSelectorOpExists}}}}
+	},
+	"n0-or-no-disk": func(s *v1alpha1.LocalServiceSpec) {
+		s.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{{MatchFields: []v1alpha1.NodeFieldRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n0"}}}},
+			{MatchExpressions: []v1alpha1.NodeLabelRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpDoesNotExist}}}}
+	},
+	"app-demo":  func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo"} },
+	"app-other": func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "other"} },
 	"ipv6": func(s *v1alpha1.LocalServiceSpec) {
 		s.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} // The cluster has no IPv6: every creation is refused.
 	},

@@ -17,9 +17,10 @@ func (s *snapshot) mayStay(ls *v1alpha1.LocalService, service *corev1.Service) b
 	return isWanted || s.isKept(ls, service)
 }
 
-// selectsNothing reports whether a nodeSelector matches no node: then nothing of a node that exists is deleted.
+// selectsNothing reports whether a LocalService chooses among the nodes, and selects none: then nothing of a node that
+// exists is deleted.
 func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
-	return len(ls.Spec.NodeSelector) > 0 &&
+	return len(ls.Spec.NodeSelector)+len(ls.Spec.NodeSelectorTerms) > 0 &&
 		!slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool { return isSelected(ls, node) })
 }
 

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -68,9 +71,21 @@ func (s *snapshot) owner(object Object) *v1alpha1.LocalService {
 	return s.locals[i]
 }
 
-// isSelected reports whether a node has a name in a LocalService.
+// isSelected reports whether a node has a name in a LocalService: whether the scheduler would place a pod there whose
+// nodeSelector and required node affinity are the same.
 func isSelected(ls *v1alpha1.LocalService, node *corev1.Node) bool {
-	return labels.SelectorFromSet(ls.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: ls.Spec.NodeSelector}}
+	if len(ls.Spec.NodeSelectorTerms) > 0 {
+		var terms []corev1.NodeSelectorTerm
+		encoded, err := json.Marshal(ls.Spec.NodeSelectorTerms)
+		utilruntime.Must(err)
+		utilruntime.Must(json.Unmarshal(encoded, &terms))
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+	}
+	isSelected, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	utilruntime.Must(err)
+	return isSelected
 }
 
 // names returns the names of the Services that a LocalService wants, with their nodes.

@@ -40,6 +40,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &localservicev1alpha1.LocalServiceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LocalServiceStatus"):
 		return &localservicev1alpha1.LocalServiceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeFieldRequirement"):
+		return &localservicev1alpha1.NodeFieldRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeLabelRequirement"):
+		return &localservicev1alpha1.NodeLabelRequirementApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NodeSelectorTerm"):
+		return &localservicev1alpha1.NodeSelectorTermApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServiceMetadata"):
 		return &localservicev1alpha1.ServiceMetadataApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ServicePort"):

@@ -38,6 +38,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.LocalServiceList":      schema_pkg_apis_localservice_v1alpha1_LocalServiceList(ref),
 		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.LocalServiceSpec":      schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref),
 		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.LocalServiceStatus":    schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref),
+		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeFieldRequirement":  schema_pkg_apis_localservice_v1alpha1_NodeFieldRequirement(ref),
+		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeLabelRequirement":  schema_pkg_apis_localservice_v1alpha1_NodeLabelRequirement(ref),
+		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeSelectorTerm":      schema_pkg_apis_localservice_v1alpha1_NodeSelectorTerm(ref),
 		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServiceMetadata":       schema_pkg_apis_localservice_v1alpha1_ServiceMetadata(ref),
 		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServicePort":           schema_pkg_apis_localservice_v1alpha1_ServicePort(ref),
 		"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.SessionAffinityConfig": schema_pkg_apis_localservice_v1alpha1_SessionAffinityConfig(ref),
@@ -417,6 +420,24 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 					},
+					"nodeSelectorTerms": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "nodeSelectorTerms select the nodes that get a Service, as in the required node affinity of a pod (requiredDuringSchedulingIgnoredDuringExecution): one of the terms must match. If there is a nodeSelector, it must match, too.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeSelectorTerm"),
+									},
+								},
+							},
+						},
+					},
 					"serviceMetadata": {
 						SchemaProps: spec.SchemaProps{
 							Description: "serviceMetadata is added to every generated Service, in addition to the controller's own labels.",
@@ -428,7 +449,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 			},
 		},
 		Dependencies: []string{
-			"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServiceMetadata", "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServicePort", "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.SessionAffinityConfig"},
+			"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeSelectorTerm", "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServiceMetadata", "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServicePort", "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.SessionAffinityConfig"},
 	}
 }
 
@@ -448,7 +469,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 					},
 					"nodes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "nodes is the number of nodes that spec.nodeSelector selects; with groupBy, of groups of them. Each has a name.",
+							Description: "nodes is the number of selected nodes; with groupBy, of groups of them. Each has a name.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -503,6 +524,155 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 		},
 		Dependencies: []string{
 			v1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_localservice_v1alpha1_NodeFieldRequirement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeFieldRequirement is about the name of a node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key is metadata.name: nodes have no other field to select by.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "operator is In or NotIn.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"values": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "values has the one name to compare with, as on a pod. For several nodes, use several terms.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"key", "operator", "values"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_localservice_v1alpha1_NodeLabelRequirement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeLabelRequirement is about one label of a node.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key of the label.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operator": {
+						SchemaProps: spec.SchemaProps{
+							Description: "operator is In (the label has one of the values), NotIn (it has none of them, or the node has no such label), Exists, DoesNotExist, Gt or Lt (the label is a whole number greater or less than the value).",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"values": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "values to compare the label with: at least one for In and NotIn, one for Gt and Lt, otherwise none.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"key", "operator"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_localservice_v1alpha1_NodeSelectorTerm(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeSelectorTerm selects nodes: all of its expressions and fields must match.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"matchExpressions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "matchExpressions are about the labels of a node.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeLabelRequirement"),
+									},
+								},
+							},
+						},
+					},
+					"matchFields": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "matchFields are about the name of a node.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeFieldRequirement"),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeFieldRequirement", "github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.NodeLabelRequirement"},
 	}
 }
 

@@ -33,8 +33,8 @@ const (
 	ReasonHostnamesNotPermitted = "HostnamesNotPermitted"
 	// ReasonNoEndpointSlices: Kubernetes has not published the pods of mode Hostnames yet.
 	ReasonNoEndpointSlices = "NoEndpointSlices"
-	// ReasonNoNodesSelected: no node matches spec.nodeSelector, or has the label that spec.groupBy names. While no node
-	// matches spec.nodeSelector, Services of nodes that exist, and published names, are kept.
+	// ReasonNoNodesSelected: no node matches spec.nodeSelector and spec.nodeSelectorTerms, or has the label that
+	// spec.groupBy names. While no node matches, Services of nodes that exist, and published names, are kept.
 	ReasonNoNodesSelected = "NoNodesSelected"
 	// ReasonWritingServices: Services are being created, changed or deleted.
 	ReasonWritingServices = "WritingServices"

@@ -111,6 +111,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: nodeSelectorTerms
+      type:
+        list:
+          elementType:
+            namedType: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.NodeSelectorTerm
+          elementRelationship: atomic
     - name: ports
       type:
         list:
@@ -173,6 +179,55 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 0
+- name: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.NodeFieldRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+      default: ""
+    - name: operator
+      type:
+        scalar: string
+      default: ""
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.NodeLabelRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+      default: ""
+    - name: operator
+      type:
+        scalar: string
+      default: ""
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.NodeSelectorTerm
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.NodeLabelRequirement
+          elementRelationship: atomic
+    - name: matchFields
+      type:
+        list:
+          elementType:
+            namedType: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.NodeFieldRequirement
+          elementRelationship: atomic
 - name: com.github.localservice-dev.local-service-controller.pkg.apis.localservice.v1alpha1.ServiceMetadata
   map:
     fields:

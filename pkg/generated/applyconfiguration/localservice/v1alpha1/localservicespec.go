@@ -80,6 +80,10 @@ type LocalServiceSpecApplyConfiguration struct {
 	// nodeSelector selects the nodes that get a Service, by the nodes' labels; all pairs must match. An empty one
 	// selects every node.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// nodeSelectorTerms select the nodes that get a Service, as in the required node affinity of a pod
+	// (requiredDuringSchedulingIgnoredDuringExecution): one of the terms must match. If there is a nodeSelector, it must
+	// match, too.
+	NodeSelectorTerms []NodeSelectorTermApplyConfiguration `json:"nodeSelectorTerms,omitempty"`
 	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
 	ServiceMetadata *ServiceMetadataApplyConfiguration `json:"serviceMetadata,omitempty"`
 }
@@ -251,6 +255,19 @@ func (b *LocalServiceSpecApplyConfiguration) WithNodeSelector(entries map[string
 	}
 	for k, v := range entries {
 		b.NodeSelector[k] = v
+	}
+	return b
+}
+
+// WithNodeSelectorTerms adds the given value to the NodeSelectorTerms field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NodeSelectorTerms field.
+func (b *LocalServiceSpecApplyConfiguration) WithNodeSelectorTerms(values ...*NodeSelectorTermApplyConfiguration) *LocalServiceSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithNodeSelectorTerms")
+		}
+		b.NodeSelectorTerms = append(b.NodeSelectorTerms, *values[i])
 	}
 	return b
 }

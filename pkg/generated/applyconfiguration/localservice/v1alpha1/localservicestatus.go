@@ -29,7 +29,7 @@ import (
 type LocalServiceStatusApplyConfiguration struct {
 	// observedGeneration is the metadata.generation that the rest of this status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// nodes is the number of nodes that spec.nodeSelector selects; with groupBy, of groups of them. Each has a name.
+	// nodes is the number of selected nodes; with groupBy, of groups of them. Each has a name.
 	Nodes *int32 `json:"nodes,omitempty"`
 	// services is the number of Services that are in place and up to date: one for each node, or with mode: Hostnames
 	// two, one that selects the pods, and one that has the names.

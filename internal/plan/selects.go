@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Labels are the labels of an object, such as labels.Set.
+type Labels interface {
+	Lookup(key string) (value string, exists bool)
+}
+
+// SelectsPod reports whether a pod with these labels is one of the pods that a LocalService's Services select, if it
+// is on the right node.
+func SelectsPod[L Labels](ls *v1alpha1.LocalService, pod L) bool {
+	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, pod)
+}
+
+func subset[L Labels](want map[string]string, have L) bool {
+	for key, value := range want {
+		if got, ok := have.Lookup(key); !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// HasNodeSelector reports whether a LocalService chooses among the nodes.
+func HasNodeSelector(ls *v1alpha1.LocalService) bool {
+	return len(ls.Spec.NodeSelector)+len(ls.Spec.NodeSelectorTerms) > 0
+}
+
+// Selects reports whether a LocalService gives a node a name, by the node's labels and name. The terms mean what they
+// mean in a pod's node affinity. Package nodeaffinity of Kubernetes, against which this is tested, compiles them and
+// needs a map of each node's labels. This runs for each node in each sync, and for each LocalService when a node joins.
+func Selects[L Labels](ls *v1alpha1.LocalService, node string, have L) bool {
+	if !subset(ls.Spec.NodeSelector, have) {
+		return false
+	}
+	terms := ls.Spec.NodeSelectorTerms
+	if len(terms) == 0 {
+		return true
+	}
+	for i := range terms {
+		if matchesTerm(&terms[i], node, have) {
+			return true
+		}
+	}
+	return false
+}
+
+func matchesTerm[L Labels](term *v1alpha1.NodeSelectorTerm, node string, have L) bool {
+	for i := range term.MatchExpressions {
+		e := &term.MatchExpressions[i]
+		value, exists := have.Lookup(e.Key)
+		if !matches(e.Operator, e.Values, value, exists) {
+			return false
+		}
+	}
+	for i := range term.MatchFields {
+		if f := &term.MatchFields[i]; !matches(f.Operator, f.Values, node, true) {
+			return false
+		}
+	}
+	return len(term.MatchExpressions)+len(term.MatchFields) > 0
+}
+
+func matches(operator corev1.NodeSelectorOperator, values []string, value string, exists bool) bool {
+	switch operator {
+	case corev1.NodeSelectorOpIn:
+		return exists && slices.Contains(values, value)
+	case corev1.NodeSelectorOpNotIn:
+		return !exists || !slices.Contains(values, value)
+	case corev1.NodeSelectorOpExists:
+		return exists
+	case corev1.NodeSelectorOpDoesNotExist:
+		return !exists
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		have, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || len(values) != 1 {
+			return false
+		}
+		limit, err := strconv.ParseInt(values[0], 10, 64)
+		return err == nil && (have > limit) == (operator == corev1.NodeSelectorOpGt) && have != limit
+	}
+	return false
+}
+
+// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`.
+func NodeSelection(ls *v1alpha1.LocalService) string {
+	var parts []string
+	if len(ls.Spec.NodeSelector) > 0 {
+		parts = append(parts, fmt.Sprintf("spec.nodeSelector %q", labels.FormatLabels(ls.Spec.NodeSelector)))
+	}
+	var terms []string
+	for i := range ls.Spec.NodeSelectorTerms {
+		term := &ls.Spec.NodeSelectorTerms[i]
+		var all []string
+		for _, e := range term.MatchExpressions {
+			all = append(all, describe(e.Key, e.Operator, e.Values))
+		}
+		for _, f := range term.MatchFields {
+			all = append(all, describe(f.Key, f.Operator, f.Values))
+		}
+		terms = append(terms, strings.Join(all, ","))
+	}
+	if len(terms) > 0 {
+		parts = append(parts, fmt.Sprintf("spec.nodeSelectorTerms %q", strings.Join(terms, " or ")))
+	}
+	return strings.Join(parts, " and ")
+}
+
+func describe(key string, operator corev1.NodeSelectorOperator, values []string) string {
+	list := strings.Join(values, ",")
+	switch operator {
+	case corev1.NodeSelectorOpIn:
+		return key + " in (" + list + ")"
+	case corev1.NodeSelectorOpNotIn:
+		return key + " notin (" + list + ")"
+	case corev1.NodeSelectorOpDoesNotExist:
+		return "!" + key
+	case corev1.NodeSelectorOpGt:
+		return key + ">" + list
+	case corev1.NodeSelectorOpLt:
+		return key + "<" + list
+	}
+	return key // Exists
+}
