@@ -483,7 +483,7 @@ func withNodes(n int, objects ...simulation.Object) []simulation.Object {
 
 // testService returns the Service of a node as the controller has created it.
 func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
-	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey, nil)
 	if err != nil {
 		panic(err) // A mistake in the test.
 	}

@@ -33,7 +33,7 @@ func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHost
 // TestHostnamesSync: a sync of an EndpointSlice makes the one write that it needs.
 func TestHostnamesSync(t *testing.T) {
 	ls, source := testLocalService(hostnamesMode), sourceName+"-1"
-	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
 			return c.caches.Services.Get(ls.Namespace, name) != nil
 		}
-		if was != is || isHostnames || after == nil && hasKeptService() {
+		differs := was && is && plan.DiffersFor(ls, before.Labels, after.Labels)
+		if was != is || differs || isHostnames || after == nil && hasKeptService() {
 			c.nodeEvents.Add(1)
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
 		}
@@ -161,7 +162,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	owned := c.caches.Services.Owned(ls)
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
 		later, err := c.statuses.Write(ctx, ls, status.OfInvalid(ls, err), false)
 		if later > 0 {

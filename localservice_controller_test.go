@@ -193,6 +193,53 @@ func TestNodeEvents(t *testing.T) {
 	})
 }
 
+// TestNodeLabelVariables: Services follow the labels of nodes for which variables stand. Without such a label, a Service
+// is not written, and one that exists stays as it is.
+func TestNodeLabelVariables(t *testing.T) {
+	ls := testLocalService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "in-$(NODE_LABEL['zone'])"}}
+	})
+	inCluster(t, func(t *testing.T, c *cluster) {
+		zones := func(want ...string) {
+			t.Helper()
+			var got []string
+			for name, service := range c.services() {
+				got = append(got, name+" "+service.Labels["zone"])
+			}
+			slices.Sort(got)
+			expect(t, "zones", want, got)
+		}
+		const one, both = "False NodeLabelMissing 0/2, 1 Services", "True NoPodsReady 0/2, 2 Services"
+		c.start()
+		zones("demo-node1 in-a")
+		c.wantReady(one)
+		expect(t, "events", []string{"Normal ServicesWritten created 1: demo-node1", "Warning NodeLabelMissing " +
+			"1 Service is not written, because spec.serviceMetadata has a variable for a label that the node does not " +
+			"have: node2 (zone). Label the node, or select only nodes that have the label"}, c.recorded())
+		for _, step := range []struct {
+			node, label  string
+			writes       []string // of Services
+			ready, first string   // the label of the Service of node1
+		}{
+			{"node2", "zone=b", []string{"create services demo-node2"}, both, "in-a"},
+			{"node1", "zone=c", []string{"update services demo-node1"}, both, "in-c"},
+			{"node1", "disk=ssd", []string{}, one, "in-c"},
+			{"node1", "zone=d", []string{"update services demo-node1"}, both, "in-d"},
+		} {
+			c.writes()
+			c.label(step.node, step.label)
+			settle()
+			zones("demo-node1 "+step.first, "demo-node2 in-b")
+			c.wantReady(step.ready)
+			written := slices.DeleteFunc(c.writes(), func(w string) bool { return strings.Contains(w, "/status") })
+			expect(t, step.node+" "+step.label, step.writes, written)
+		}
+		c.label("node1", "zone=d", "other=1")
+		settle()
+		expect(t, "writes after another label", nil, c.writes())
+	}, ls, testNode("node1", "zone=a"), testNode("node2"))
+}
+
 // TestServiceEvents: external changes of Services are repaired, and a name is used once it is free.
 func TestServiceEvents(t *testing.T) {
 	change := func(c *cluster, change func(*corev1.Service)) { edit(c, "demo-node1", change) }

@@ -80,7 +80,7 @@ func service(name, node string) *corev1.Service {
 }
 
 func templates(ls *v1alpha1.LocalService) plan.Templates {
-	all, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey)
+	all, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -16,8 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxAnnotationLength is such that the annotations of a Service have less than the 256 KiB that the API allows.
-const maxAnnotationLength = 50000
+const (
+	// maxAnnotationLength is such that the annotations of a Service have less than the 256 KiB that the API allows.
+	maxAnnotationLength = 50000
+	// maxVariableLabelLength leaves room for the key of a node's label in a variable, which stands for something shorter.
+	maxVariableLabelLength = 200
+)
 
 func main() {
 	if err := run(os.Stdin, os.Stdout); err != nil {
@@ -52,8 +56,11 @@ func finish(name string, value any) {
 		if values, ok := value["additionalProperties"].(map[string]any); ok {
 			values["maxLength"] = content.LabelValueMaxLength
 			values["default"] = "" // Otherwise the API server drops a key without a value: the selector selects more.
-			if name == "annotations" {
+			switch name {
+			case "annotations":
 				values["maxLength"] = maxAnnotationLength
+			case "labels":
+				values["maxLength"] = maxVariableLabelLength
 			}
 		}
 		if value["x-kubernetes-int-or-string"] == true { // a port: without bounds, it may be one that nobody can decode

@@ -45,7 +45,7 @@ func TestReadLocalService(t *testing.T) {
 				t.Fatal(err)
 			}
 			isBad := c.says != ""
-			_, problem := plan.NewTemplates(ls, nodeLabelKey)
+			_, problem := plan.NewTemplates(ls, nodeLabelKey, nil)
 			if plan.IsUnreadable(ls) != isBad || isBad && !strings.Contains(problem.Error(), c.says) {
 				t.Errorf("unreadable: %t, %v", plan.IsUnreadable(ls), problem)
 			}

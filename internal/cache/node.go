@@ -63,6 +63,22 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 	return names
 }
 
+// Labels returns the labels of nodes, each as it is when it is first asked for.
+func (n *Nodes) Labels() plan.NodeLabels {
+	known := map[string]*Node{}
+	return func(name, key string) (value string, exists bool) {
+		node, isKnown := known[name]
+		if !isKnown {
+			node = n.Get("", name)
+			known[name] = node
+		}
+		if node == nil {
+			return "", false
+		}
+		return node.Labels.Lookup(key)
+	}
+}
+
 // Named returns the labels of the nodes that have names in mode Hostnames: those that a LocalService selects. While it
 // selects none, these are all nodes, so that published names stay and follow the pods. Of two nodes that want one name,
 // only one has it.

@@ -93,3 +93,24 @@ func TestNamedRivals(t *testing.T) {
 	show(t, c.Nodes.Store, node("x.y-z", "b"))
 	expect("others are not selected", inB, "x-y.z")
 }
+
+// TestLabelsStay: for one sync, the labels of a node stay as they were when they were first read.
+func TestLabelsStay(t *testing.T) {
+	c := newCaches(t)
+	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "a"}))
+	before := c.Nodes.Labels()
+	expect := func(labels func(node, key string) (string, bool), node, key, want string, exists bool) {
+		t.Helper()
+		if got, has := labels(node, key); got != want || has != exists {
+			t.Errorf("label %s of %s: %q, %t; want %q, %t", key, node, got, has, want, exists)
+		}
+	}
+	expect(before, "one", "zone", "a", true)
+	expect(before, "two", "zone", "", false)
+	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "b", "disk": "ssd"}))
+	show(t, c.Nodes.Store, testNode(t, "two", map[string]string{"zone": "b"}))
+	expect(before, "one", "zone", "a", true)
+	expect(before, "one", "disk", "", false)
+	expect(before, "two", "zone", "", false)
+	expect(c.Nodes.Labels(), "two", "zone", "b", true)
+}

@@ -29,7 +29,7 @@ func trimmed(t *testing.T, full *corev1.Service) *Service {
 
 func wholeOf(t *testing.T, ls *v1alpha1.LocalService, node string) *corev1.Service {
 	t.Helper()
-	templates, err := plan.NewTemplates(ls, nodeLabelKey)
+	templates, err := plan.NewTemplates(ls, nodeLabelKey, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func template(t testing.TB, ls *v1alpha1.LocalService) *Template {
 
 func templates(t testing.TB, ls *v1alpha1.LocalService) Templates {
 	t.Helper()
-	templates, err := NewTemplates(ls, nodeLabelKey)
+	templates, err := NewTemplates(ls, nodeLabelKey, nil)
 	if err != nil {
 		t.Fatalf("NewTemplates: %v", err)
 	}
@@ -144,6 +144,5 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 // actionOn returns the action of a template for the Service of a node.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
 	c := comparison{t, map[SharedContent]difference{}}
-	action, _ := c.of(kept(live), node)
-	return action
+	return c.of(kept(live), node).Action
 }

@@ -24,6 +24,9 @@ const (
 	Delete Action = "Delete"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
+	// Withhold writes no Service, and leaves one alone that exists, because the node lacks a label for which a variable
+	// stands.
+	Withhold Action = "Withhold"
 	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted, or that of another node
 	// that wants the same name.
 	Conflict Action = "Conflict"
@@ -42,6 +45,8 @@ type Change struct {
 	Current Service
 	// Rival is the node that has the name, for a Conflict between two nodes; "" for one with somebody else's Service.
 	Rival string
+	// Label is the key of the label that the node lacks, for Withhold.
+	Label string
 	// Fields are the names of the fields that differ, for Update, Adopt and Replace.
 	Fields []string
 	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
@@ -111,9 +116,9 @@ func Compute(in Input) Plan {
 			} else {
 				current = in.Lookup(string(name))
 			}
-			if action, fields := c.of(current, node); action != "" {
-				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template,
-					Name: string(name), Node: node, Current: current, Fields: fields})
+			if change := c.of(current, node); change.Action != "" {
+				change.Template, change.Name, change.Node, change.Current = template, string(name), node, current
+				plan.Changes[change.Action] = append(plan.Changes[change.Action], change)
 			} else {
 				plan.InPlace++
 			}
@@ -178,18 +183,21 @@ type comparison struct {
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the current Service of a node, "" for nothing, and the names of the fields that differ.
-func (c *comparison) of(current Service, node string) (action Action, fields []string) {
+// of returns what to do about the current Service of a node, and why. Its Action is "" for nothing.
+func (c *comparison) of(current Service, node string) Change {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
+	label := c.missingLabel(node)
 	switch {
-	case holder == Nobody:
-		return Create, nil
 	case holder == Predecessor:
-		return Wait, nil
+		return Change{Action: Wait}
 	case holder == Foreign:
-		return Conflict, nil
+		return Change{Action: Conflict}
+	case label != "":
+		return Change{Action: Withhold, Label: label}
+	case holder == Nobody:
+		return Change{Action: Create}
 	case current.Terminating():
-		return Wait, nil
+		return Change{Action: Wait}
 	}
 	content := current.Content()
 	diff, isCompared := c.compared[content]
@@ -197,14 +205,14 @@ func (c *comparison) of(current Service, node string) (action Action, fields []s
 		diff = c.compare(content.Get(), node)
 		c.compared[content] = diff
 	}
-	fields = diff.fields(current.Node() == node)
+	fields := diff.fields(current.Node() == node)
 	switch {
 	case len(fields) == 0:
-		return "", nil
+		return Change{}
 	case diff.isImmutable:
-		return Replace, fields
+		return Change{Action: Replace, Fields: fields}
 	case holder == Orphan:
-		return Adopt, fields
+		return Change{Action: Adopt, Fields: fields}
 	}
-	return Update, fields
+	return Change{Action: Update, Fields: fields}
 }

@@ -46,16 +46,18 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 // of its two Services.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService. The error says what is wrong with a spec that the API's own
-// validation accepted, in words for the LocalService's author.
-func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string) (Templates, error) {
+// NewTemplates returns the templates of a LocalService, in which variables stand for labels of nodes. The error says what
+// is wrong with a spec that the API's own validation accepted, in words for the LocalService's author.
+func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, labels NodeLabels) (Templates, error) {
 	if err := validate(ls, nodeLabelKey); err != nil {
 		return nil, err
 	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		return Templates{newTemplate(ls, Source, nodeLabelKey), newTemplate(ls, Published, nodeLabelKey)}, nil
 	}
-	return Templates{newTemplate(ls, ForNode, nodeLabelKey)}, nil
+	t := newTemplate(ls, ForNode, nodeLabelKey)
+	t.nodeLabels, t.labelVariables = labels, labelVariables(ls)
+	return Templates{t}, nil
 }
 
 // nodes returns the selected nodes if each has its own Service, otherwise "" alone.
@@ -87,6 +89,9 @@ type Template struct {
 	nodeLabelKey string
 	want         Content
 	hasVariables bool // the wanted Content depends on the node: see wantFor
+	nodeLabels   NodeLabels
+	// labelVariables are the keys of the labels of nodes for which variables stand.
+	labelVariables []string
 }
 
 // unreadableKey is the key of an annotation that no object of an API server can have.
@@ -179,6 +184,9 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 			"use nodeSelector to choose nodes", nodeLabelKey)
 	}
 	if m := ls.Spec.ServiceMetadata; m != nil {
+		if err := validateVariables(m); err != nil {
+			return err
+		}
 		for _, key := range []string{nodeLabelKey, v1alpha1.OwnerLabelKey, v1alpha1.HostnamesLabelKey} {
 			if _, found := m.Labels[key]; found {
 				return fmt.Errorf("spec.serviceMetadata.labels names %s, which belongs to the controller: remove "+

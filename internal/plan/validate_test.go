@@ -26,19 +26,39 @@ func TestNewTemplateRefuses(t *testing.T) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
 				Labels: map[string]string{v1alpha1.HostnamesLabelKey: "x"}}
 		}, v1alpha1.HostnamesLabelKey},
+		"variable for a label that no node can have": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+				Annotations: map[string]string{"a": "$$( $(NODE_LABEL['a b'])"}}
+		}, `annotations has in a a variable for the label "a b", which no node can have: write $(NODE_LABEL['key'])`},
+		"variable without quotes": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+				Annotations: map[string]string{"a": "$(NODE_LABEL['a']) $(NODE_LABEL[b])"}}
+		}, `for the label "$(NODE_LABEL[b])"`},
+		"variable that does not end": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "$(NODE_LABEL['b"}}
+		}, `labels has in a a variable for the label "$(NODE_LABEL['b"`},
+		"no value of a label beside a variable": {func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "in: $(NODE_LABEL['b'])"}}
+		}, `labels has in a the value "in: $(NODE_LABEL['b'])", which no label can have`},
 		"node label also": {func(ls *v1alpha1.LocalService) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"vm/rack": "x"}}
 		}, "vm/rack"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewTemplates(localService(c.edit), nodeLabelKey); err == nil ||
+			if _, err := NewTemplates(localService(c.edit), nodeLabelKey, nil); err == nil ||
 				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want an error about %q", err, c.says)
 			}
 		})
 	}
+	escaped := localService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{"a": "$$(NODE_LABEL['b"}}
+	})
+	if _, err := NewTemplates(escaped, nodeLabelKey, nil); err != nil {
+		t.Errorf("an escape: %v", err)
+	}
 	longest := localService(func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 52) })
-	if _, err := NewTemplates(longest, nodeLabelKey); err != nil {
+	if _, err := NewTemplates(longest, nodeLabelKey, nil); err != nil {
 		t.Errorf("52 characters: %v", err)
 	}
 }

@@ -1,8 +1,13 @@
 package plan
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -21,27 +26,153 @@ func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 	return false
 }
 
-// wantFor returns what the Service of a node should be.
+// NodeLabels returns the value of a label of a node, and whether the node exists and has the label. For as long as a
+// plan is made and carried out, the answer stays the same.
+type NodeLabels func(node, key string) (value string, exists bool)
+
+// wantFor returns what the Service of a node should be. The node has all labels for which variables stand.
 func (t *Template) wantFor(node string) *Content {
 	if !t.hasVariables {
 		return &t.want
 	}
-	variables := strings.NewReplacer(
-		"$$(", "$(", // the escape, as in the args of a container
-		v1alpha1.VariableNodeName, node,
-		v1alpha1.VariableNodeDNSLabel, naming.Hostname(node),
-	)
+	label := func(key string) string {
+		value, _ := t.nodeLabels(node, key)
+		return value
+	}
 	want := t.want
-	want.Labels = expand(t.want.Labels, t.owner.Spec.ServiceMetadata.Labels, variables)
-	want.Annotations = expand(t.want.Annotations, t.owner.Spec.ServiceMetadata.Annotations, variables)
+	want.Labels = expandAll(t.want.Labels, t.owner.Spec.ServiceMetadata.Labels, node, label)
+	want.Annotations = expandAll(t.want.Annotations, t.owner.Spec.ServiceMetadata.Annotations, node, label)
 	return &want
 }
 
-// expand returns a copy of all, with the variables expanded in the values that the LocalService's author has given.
-func expand(all, given map[string]string, variables *strings.Replacer) map[string]string {
+// missingLabel returns the key of a label for which a variable stands and which a node does not have, "" if it has all.
+func (t *Template) missingLabel(node string) string {
+	for _, key := range t.labelVariables {
+		if _, exists := t.nodeLabels(node, key); !exists {
+			return key
+		}
+	}
+	return ""
+}
+
+// MissingLabel returns the key of a label for which a variable in a LocalService stands and which a node does not have,
+// "" if it has all.
+func MissingLabel[L Labels](ls *v1alpha1.LocalService, node L) string {
+	for _, key := range labelVariables(ls) {
+		if _, exists := node.Lookup(key); !exists {
+			return key
+		}
+	}
+	return ""
+}
+
+// DiffersFor reports whether variables in a LocalService stand for other values after the labels of a node have changed.
+func DiffersFor[L Labels](ls *v1alpha1.LocalService, before, after L) bool {
+	return slices.ContainsFunc(labelVariables(ls), func(key string) bool {
+		was, had := before.Lookup(key)
+		is, has := after.Lookup(key)
+		return was != is || had != has
+	})
+}
+
+// expandAll returns a copy of all, with the variables expanded in the values that the LocalService's author has given.
+func expandAll(all, given map[string]string, node string, label func(key string) string) map[string]string {
 	expanded := maps.Clone(all)
 	for key, value := range given {
-		expanded[key] = variables.Replace(value)
+		expanded[key] = expand(value, node, label)
 	}
 	return expanded
+}
+
+// expand replaces the variables in a value, and escapes, as in the args of a container. What is neither stays.
+func expand(value, node string, label func(key string) string) string {
+	var out strings.Builder
+	for {
+		start := strings.IndexByte(value, '$')
+		if start < 0 {
+			out.WriteString(value)
+			return out.String()
+		}
+		out.WriteString(value[:start])
+		value = value[start:]
+		key, length := labelVariable(value)
+		switch {
+		case strings.HasPrefix(value, "$$("):
+			out.WriteString("$(")
+			length = len("$$(")
+		case strings.HasPrefix(value, v1alpha1.VariableNodeName):
+			out.WriteString(node)
+			length = len(v1alpha1.VariableNodeName)
+		case strings.HasPrefix(value, v1alpha1.VariableNodeDNSLabel):
+			out.WriteString(naming.Hostname(node))
+			length = len(v1alpha1.VariableNodeDNSLabel)
+		case length > 0:
+			out.WriteString(label(key))
+		default:
+			out.WriteByte('$')
+			length = 1
+		}
+		value = value[length:]
+	}
+}
+
+const labelVariableBegins = "$(NODE_LABEL["
+
+// labelVariable returns the key and the length of a variable for a label of a node with which a value begins, 0 if it
+// begins with none. The key of a variable that is not complete is none that a label can have.
+func labelVariable(value string) (key string, length int) {
+	rest, found := strings.CutPrefix(value, labelVariableBegins+"'")
+	if !found && !strings.HasPrefix(value, labelVariableBegins) {
+		return "", 0
+	}
+	key, _, ends := strings.Cut(rest, "'])")
+	if !found || !ends {
+		return value, len(value)
+	}
+	return key, len(v1alpha1.VariableNodeLabel) - len("key") + len(key)
+}
+
+// labelVariables returns the keys of the labels of nodes for which variables in a LocalService stand, sorted.
+func labelVariables(ls *v1alpha1.LocalService) []string {
+	m := ls.Spec.ServiceMetadata
+	if m == nil || ls.Spec.Mode == v1alpha1.ModeHostnames {
+		return nil
+	}
+	var keys []string
+	for _, values := range []map[string]string{m.Labels, m.Annotations} {
+		for _, value := range values {
+			if strings.Contains(value, labelVariableBegins) {
+				expand(value, "", func(key string) string {
+					keys = append(keys, key)
+					return ""
+				})
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// validateVariables finds mistakes in variables that the API's own validation accepts.
+func validateVariables(m *v1alpha1.ServiceMetadata) (err error) {
+	find := func(field, name, value string, isLabel bool) {
+		expanded := expand(value, "n", func(key string) string {
+			if len(content.IsLabelKey(key)) > 0 {
+				err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata.%s has in %s a variable for the label %q, which no "+
+					"node can have: write %s", field, name, key, v1alpha1.VariableNodeLabel))
+			}
+			return "v"
+		})
+		if isLabel && strings.Contains(value, labelVariableBegins) && len(content.IsLabelValue(expanded)) > 0 {
+			err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata.%s has in %s the value %q, which no label can have: "+
+				"beside variables, it may have letters, digits, '-', '_' and '.'", field, name, value))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
+		find("labels", name, m.Labels[name], true)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Annotations)) {
+		find("annotations", name, m.Annotations[name], false)
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -21,13 +22,22 @@ func TestVariables(t *testing.T) {
 		"escape":         {"$$(NODE_NAME)", "n", "$(NODE_NAME)"},
 		"unknown":        {"$(POD) $(NODE_NAME", "n", "$(POD) $(NODE_NAME"}, // accepted by an older definition
 		"dollars":        {"a$$b$", "n", "a$$b$"},
+		"label":          {"in $(NODE_LABEL['zone']).", "n", "in eu."},
+		"labels":         {"$(NODE_LABEL['a.b/c'])$(NODE_LABEL['zone'])$(NODE_LABEL['empty'])", "n", "1eu"},
+		"escaped label":  {"$$(NODE_LABEL['zone'])", "n", "$(NODE_LABEL['zone'])"},
 		"not again":      {"$$($(NODE_NAME)", "NODE_NAME)", "$(NODE_NAME)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			metadata := map[string]string{"note": c.value}
-			tmpl := template(t, localService(func(ls *v1alpha1.LocalService) {
+			ls := localService(func(ls *v1alpha1.LocalService) {
 				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: metadata, Annotations: metadata}
-			}))
+			})
+			tmpl := newTemplate(ls, ForNode, nodeLabelKey)
+			tmpl.labelVariables = labelVariables(ls)
+			tmpl.nodeLabels = func(node, key string) (string, bool) {
+				value, exists := map[string]string{"zone": "eu", "a.b/c": "1", "empty": ""}[key]
+				return value, exists && node == "n"
+			}
 			service := tmpl.Service(c.node)
 			if service.Labels["note"] != c.want || service.Annotations["note"] != c.want {
 				t.Errorf("label %q, annotation %q, want %q", service.Labels["note"], service.Annotations["note"],
@@ -59,5 +69,47 @@ func TestVariablesOfOtherNode(t *testing.T) {
 	}
 	if !strings.Contains(string(patch), `"note":"node2"`) {
 		t.Errorf("patch %s, want the name of node2", patch)
+	}
+}
+
+// TestMissingLabel: nothing is written for a node without a label for which a variable stands, whatever there is, and
+// nothing is deleted. Names that others have are reported as such.
+func TestMissingLabel(t *testing.T) {
+	ls := localService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "$(NODE_LABEL['zone'])"},
+			Annotations: map[string]string{"a": "$(NODE_LABEL['rack'])", "b": "$$(NODE_LABEL['other'])"}}
+	})
+	have := map[string]labels.Set{"all": {"zone": "a", "rack": "1"}, "empty": {"zone": "", "rack": "1"},
+		"none": {}, "zone": {"zone": "a"}}
+	ts, err := NewTemplates(ls, nodeLabelKey, func(node, key string) (string, bool) { return have[node].Lookup(key) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, set := range have {
+		want := map[string]string{"none": "rack", "zone": "rack"}[node]
+		if got := MissingLabel(ls, set); got != want || ts[0].missingLabel(node) != want {
+			t.Errorf("%s lacks %q, want %q", node, got, want)
+		}
+	}
+	all := []string{"all", "empty", "none", "zone"}
+	if diff := cmp.Diff([]string{"Create demo-all", "Create demo-empty", "Withhold demo-none", "Withhold demo-zone"},
+		actions(Compute(newCluster().input(ts[0], all...)))); diff != "" {
+		t.Errorf("nothing exists (-want +got):\n%s", diff)
+	}
+	c := newCluster(foreign("demo-zone"), stored(ts[0].Service("none")))
+	plan := Compute(c.input(ts[0], "none", "zone"))
+	if diff := cmp.Diff([]string{"Withhold demo-none", "Conflict demo-zone"}, actions(plan)); diff != "" ||
+		plan.InPlace > 0 || plan.Changes[Withhold][0].Label != "rack" {
+		t.Errorf("%d in place, (-want +got):\n%s", plan.InPlace, diff)
+	}
+	for key, want := range map[string]bool{"zone": true, "rack": true, "other": false} {
+		for _, after := range []labels.Set{{}, {key: ""}, {key: "b"}} {
+			if got := DiffersFor(ls, labels.Set{key: "a"}, after); got != want {
+				t.Errorf("%s becomes %v: %t, want %t", key, after, got, want)
+			}
+		}
+	}
+	if DiffersFor(ls, have["all"], have["all"]) || DiffersFor(localService(), have["all"], have["none"]) {
+		t.Error("nothing has changed, or nothing depends on it")
 	}
 }

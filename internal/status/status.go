@@ -138,6 +138,8 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Changes[plan.Conflict])
+	case len(r.Changes[plan.Withhold]) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonNodeLabelMissing, summarizeWithheld(r.Changes[plan.Withhold])
 	case r.isContested().Status == metav1.ConditionTrue:
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.isContested().Message
 	case len(r.Changes[plan.Wait]) > 0:
@@ -219,7 +221,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 }
 
 // isStalled reports whether the reason of Ready stays until somebody edits something. A write that the API server
-// refuses may succeed the next time, so it does not count.
+// refuses may succeed the next time, and a new node may get its labels in a moment, so these do not count.
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
 	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
@@ -318,7 +320,8 @@ func needsAttention(c *metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,
-			v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNoNodesSelected}, c.Reason)
+			v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNoNodesSelected,
+			v1alpha1.ReasonNodeLabelMissing}, c.Reason)
 	}
 	return false
 }

@@ -136,20 +136,38 @@ func summarizeConflicts(conflicts []plan.Change) string {
 
 // summarizeRivals names the first few of the nodes whose name another node has, and counts all.
 func summarizeRivals(rivals []plan.Change) string {
-	var list []string
-	for _, rival := range rivals[:min(len(rivals), namesInMessage)] {
-		list = append(list, fmt.Sprintf("%s (%s is the name of node %s)", rival.Node, rival.Name, rival.Rival))
-	}
-	names := strings.Join(list, ", ")
-	if more := len(rivals) - namesInMessage; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
 	verb := "have"
 	if len(rivals) == 1 {
 		verb = "has"
 	}
 	return fmt.Sprintf("%s %s no name: %s. Select only one of the nodes that want one name, or rename a node",
-		Count(len(rivals), "node"), verb, names)
+		Count(len(rivals), "node"), verb, firstOf(rivals, func(rival *plan.Change) string {
+			return fmt.Sprintf("%s (%s is the name of node %s)", rival.Node, rival.Name, rival.Rival)
+		}))
+}
+
+// summarizeWithheld names the first few of the nodes that lack a label, and counts all.
+func summarizeWithheld(withheld []plan.Change) string {
+	verb := "are"
+	if len(withheld) == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%s %s not written, because spec.serviceMetadata has a variable for a label that the node does "+
+		"not have: %s. Label the node, or select only nodes that have the label", Count(len(withheld), "Service"), verb,
+		firstOf(withheld, func(change *plan.Change) string { return fmt.Sprintf("%s (%s)", change.Node, change.Label) }))
+}
+
+// firstOf describes the first few of some changes, and counts the rest.
+func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
+	var list []string
+	for i := range changes[:min(len(changes), namesInMessage)] {
+		list = append(list, describe(&changes[i]))
+	}
+	names := strings.Join(list, ", ")
+	if more := len(changes) - namesInMessage; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return names
 }
 
 // summarizeTaken names the first few of the Services whose name is taken and who controls them, counts all, and says
@@ -163,21 +181,16 @@ func summarizeTaken(conflicts []plan.Change) string {
 		return fmt.Sprintf(". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService "+
 			"under another name: a Service cannot be renamed", them)
 	}
-	var list []string
-	for i := range conflicts[:min(len(conflicts), namesInMessage)] {
+	names := firstOf(conflicts, func(conflict *plan.Change) string {
 		owner := "no owner"
-		if isOwned(conflicts[i]) {
-			controller := conflicts[i].Current.Controller()
+		if isOwned(*conflict) {
+			controller := conflict.Current.Controller()
 			owner = "owner: " + truncate(controller.Description(), controllerLength)
 		}
-		list = append(list, fmt.Sprintf("%q (%s)", conflicts[i].Name, owner))
-	}
+		return fmt.Sprintf("%q (%s)", conflict.Name, owner)
+	})
 	if len(conflicts) == 1 {
-		return fmt.Sprintf("Service %s already exists", list[0]) + advise("it")
-	}
-	names := strings.Join(list, ", ")
-	if more := len(conflicts) - namesInMessage; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
+		return fmt.Sprintf("Service %s already exists", names) + advise("it")
 	}
 	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + advise("them")
 }

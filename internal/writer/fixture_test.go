@@ -100,7 +100,7 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
 		Refusals: NewRefusals(), Shuffle: inOrder}
 	f.services = NewServices(f.deps, concurrency)
-	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey); err != nil {
+	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey, nil); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -122,7 +122,7 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 		mu.Lock()
 		accepted++
 		mu.Unlock()
-		templates, err := plan.NewTemplates(ls, nodeLabel)
+		templates, err := plan.NewTemplates(ls, nodeLabel, nil)
 		if err != nil {
 			t.Errorf("spec %d is accepted, and invalid: %v", i, err)
 			return nil

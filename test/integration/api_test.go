@@ -145,6 +145,12 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		{"clusterIP: None, serviceMetadata: {annotations: {service.kubernetes.io/topology-mode: Auto, " +
 			"service.kubernetes.io/topology-aware-hints: Disabled}}", "contradict each other; remove the second one"},
 		{annotation(`"${NODE_NAME}"`), "which nothing replaces; the variables are written $(NODE_NAME)"},
+		{annotation(`"$(NODE_LABEL[zone])"`), "that is not complete; it is written $(NODE_LABEL['key'])"},
+		{annotation(`"$(NODE_LABEL['zone)"`), "that is not complete; it is written $(NODE_LABEL['key'])"},
+		{annotation("$(NODE_ZONE)"), "with $( that begins no variable"},
+		{label("$(NODE_LABEL[zone])"), "begins no variable"},
+		{label("$(NODE_LABEL['zone)"), "begins no variable"},
+		{label("$(NODE_LABEL['zone'])-$(NODE)"), "begins no variable"},
 		{annotation(`"{{ .Values.node }}"`), "which nothing replaces; the variables are written $(NODE_NAME)"},
 		{ports(101), "spec.ports", "must have at most 100 items"},
 		{"clusterIP: None, serviceMetadata: {annotations: {a/: b}}",
@@ -205,6 +211,11 @@ func annotation(value string) string {
 	return "clusterIP: None, serviceMetadata: {annotations: {a: " + value + "}}"
 }
 
+// label returns the fields of a spec with a label that has a value.
+func label(value string) string {
+	return `clusterIP: None, serviceMetadata: {labels: {a: "` + value + `"}}`
+}
+
 // terms returns the fields of a spec with nodeSelectorTerms, and expression those with one expression.
 func terms(list string) string { return "clusterIP: None, nodeSelectorTerms: " + list }
 
@@ -256,6 +267,8 @@ func TestGoodSpecs(t *testing.T) {
 		annotation(strings.Repeat("a", 49_999)),
 		annotation(strings.Repeat("a", 4_987) + v1alpha1.VariableNodeName),
 		annotation(strings.Repeat(v1alpha1.VariableNodeName, 16)),
+		annotation("\"$$(NODE_LABEL[ $(NODE_LABEL['topology.kubernetes.io/zone'])\""),
+		label("in-$(NODE_LABEL['" + strings.Repeat("a.", 60) + "com/zone']).$(NODE_DNS_LABEL)"),
 	} {
 		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
 			t.Errorf("%.200s: %v", fields, err)

@@ -67,7 +67,7 @@ func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
 }
 
 func templates(ls *v1alpha1.LocalService) plan.Templates {
-	all, err := plan.NewTemplates(ls, nodeLabel)
+	all, err := plan.NewTemplates(ls, nodeLabel, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -76,6 +76,10 @@ func TestStatusReasons(t *testing.T) {
 			"services=1,services.nodeports=1, used: services=3,services.nodeports=0, limited: services=3,"+
 			"services.nodeports=9; each is tried again within two minutes")),
 			ServiceMissing, `quota "svc.a" is used up (3 of 3): raise it; 1 Service waits`, none},
+		"missing, because the node lacks a label": {of(func(ls *v1alpha1.LocalService) {
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "$(NODE_LABEL['zone'])"}}
+		}), ServiceMissing, "no Service; the node has no label zone, for which spec.serviceMetadata has a variable: label " +
+			"the node", none},
 		"missing, LocalService deleted": {of(func(ls *v1alpha1.LocalService) {
 			ls.DeletionTimestamp = new(metav1.Now())
 		}), ServiceMissing, "the LocalService is being deleted", none},

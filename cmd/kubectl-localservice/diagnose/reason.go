@@ -41,6 +41,10 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 		return ServiceMissing, v.quota.message()
 	}
 	if service == nil {
+		if label := v.missingLabel(node); label != "" && purpose == plan.ForNode {
+			return ServiceMissing, fmt.Sprintf("no Service; the node has no label %s, for which spec.serviceMetadata has a "+
+				"variable: label the node", label)
+		}
 		if purpose == plan.ForNode {
 			return ServiceMissing, v.whyUnwritten("no Service", "created it")
 		}
@@ -77,6 +81,14 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 	return "", ""
 }
 
+// missingLabel returns the key of a label that a node needs for its Service, and does not have; "" for none.
+func (v *view) missingLabel(node string) string {
+	if set := v.Nodes[node]; set != nil {
+		return plan.MissingLabel(v.LocalService, set)
+	}
+	return ""
+}
+
 // whyUnwritten says why the controller has not written what a problem needs, as far as the LocalService's status says:
 // its write was refused, or it has not acted yet.
 func (v *view) whyUnwritten(problem, written string) string {
@@ -100,7 +112,7 @@ func isRefused(ls *v1alpha1.LocalService) bool {
 	}
 	switch ready.Reason {
 	case v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
-		v1alpha1.ReasonContested, v1alpha1.ReasonWaiting:
+		v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonNodeLabelMissing:
 		return true
 	}
 	return false

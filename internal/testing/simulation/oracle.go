@@ -70,8 +70,7 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			o.fail("a Service is missing", "%s, which LocalService %s wants", key, ls.Name)
 		case !metav1.IsControlledBy(service, ls):
 			conflicts++
-			if metav1.GetControllerOf(service) == nil && service.Labels[v1alpha1.OwnerLabelKey] == ls.Name &&
-				node != "" && service.Spec.Selector[rack] == naming.NodeLabelValue(node) {
+			if isOrphan(ls, service, node) {
 				o.fail("an orphan is not adopted", "%s", key)
 			}
 		default:
@@ -81,16 +80,30 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		}
 	}
-	nodes, services, rivals := len(names), len(names)-conflicts, o.rivals(ls)
+	nodes, services, rivals, withheld := len(names), len(names)-conflicts, o.rivals(ls), 0
+	for name, node := range o.withheld(ls) {
+		service := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
+		if nodes++; service == nil || metav1.IsControlledBy(service, ls) || isOrphan(ls, service, node) {
+			withheld++
+		} else {
+			conflicts++
+		}
+	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		nodes, ready = o.checkHostnames(ls, conflicts)
 	}
-	o.checkStatus(ls, nodes+rivals, services, ready, conflicts+rivals)
+	o.checkStatus(ls, nodes+rivals, services, ready, conflicts+rivals, withheld)
+}
+
+// isOrphan reports whether a Service was generated for a node of a LocalService, and nothing controls it.
+func isOrphan(ls *v1alpha1.LocalService, service *corev1.Service, node string) bool {
+	return metav1.GetControllerOf(service) == nil && service.Labels[v1alpha1.OwnerLabelKey] == ls.Name &&
+		node != "" && service.Spec.Selector[rack] == naming.NodeLabelValue(node)
 }
 
 // checkService compares a Service with what the API server would make from the wanted one.
 func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, node string) {
-	name, want := keyOf(have), serviceOf(ls, have.Name, node)
+	name, want := keyOf(have), o.serviceOf(ls, have.Name, node)
 	have = have.DeepCopy()
 	for _, s := range []*corev1.Service{want, have} {
 		s.Spec.ClusterIPs, s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, nil, nil
@@ -148,7 +161,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 	return len(answers), ready
 }
 
-func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts int) {
+func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts, withheld int) {
 	status, text := ls.Status, fmt.Sprintf("%d/%d", ready, nodes)
 	if status.ObservedGeneration != ls.Generation {
 		o.fail("a status of another generation", "%s: %d, not %d", ls.Name, status.ObservedGeneration, ls.Generation)
@@ -156,11 +169,11 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	}
 	isHostnames, isConflicted := ls.Spec.Mode == v1alpha1.ModeHostnames, conflicts > 0
 	if int(status.Nodes) != nodes || int(status.Services) != services ||
-		!(isHostnames && isConflicted) && status.Ready != text {
+		!(isHostnames && isConflicted) && withheld == 0 && status.Ready != text {
 		o.fail("a status with other numbers", "%s: %d nodes, %d Services, ready %s, instead of %d, %d, %s", ls.Name,
 			status.Nodes, status.Services, status.Ready, nodes, services, text)
 	}
-	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0,
+	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && withheld == 0 && nodes > 0,
 		v1alpha1.ConditionConflicted: isConflicted,
 		v1alpha1.ConditionContested:  false, v1alpha1.ConditionStalled: isConflicted}
 	if !isConflicted {

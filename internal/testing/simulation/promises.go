@@ -62,6 +62,9 @@ func (g *guard) follow(w Write) {
 	switch w.Verb() {
 	case "create":
 		g.traces[w.Key] = trace{by: w.By, at: time.Now(), uid: w.After.GetUID()}
+		if g.isSlow() {
+			delete(g.traces, w.Key) // The replica may have given up before the answer came: it does not know.
+		}
 	case "delete":
 		g.traces[w.Key] = trace{by: w.By, at: time.Now()}
 	}
@@ -115,10 +118,7 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 }
 
 func (s *snapshot) hasName(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool {
-		isNamed := isSelected(ls, node) || s.selectsNothing(ls)
-		return node.Name == pod.Spec.NodeName && isNamed && hostname(ls, node) != ""
-	})
+	return s.hostnames(ls)[pod.Spec.NodeName] != ""
 }
 
 func publishes(slice *discoveryv1.EndpointSlice, address string) bool {

@@ -28,6 +28,10 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "of-$(NODE_DNS_LABEL)"},
 			Annotations: map[string]string{"example.com/note": "$(NODE_NAME) is not $$(NODE_NAME)"}}
 	},
+	"node-labels": func(s *v1alpha1.LocalServiceSpec) {
+		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "in-$(NODE_LABEL['zone'])"},
+			Annotations: map[string]string{"example.com/note": "$(NODE_NAME): $(NODE_LABEL['disk']), $$(NODE_LABEL['zone'])"}}
+	},
 	"no-metadata": func(s *v1alpha1.LocalServiceSpec) { s.ServiceMetadata = nil },
 	"not-ready":   func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = true },
 	"only-ready":  func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = false },

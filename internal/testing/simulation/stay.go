@@ -24,11 +24,12 @@ func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
 		!slices.ContainsFunc(s.nodes, func(node *corev1.Node) bool { return isSelected(ls, node) })
 }
 
-// isKept reports whether a Service that no node wants has to stay because its LocalService selects nothing, or has a
-// spec that is invalid.
+// isKept reports whether a Service that no node wants has to stay: its LocalService selects nothing, or has a spec that
+// is invalid, or its node lacks a label for which a variable stands.
 func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	return s.isInvalid(ls) || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
+	_, isWithheld := s.withheld(ls)[service.Name]
+	return s.isInvalid(ls) || isWithheld || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
 }
 
 func (s *snapshot) hasNode(name string) bool {

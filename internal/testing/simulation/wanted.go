@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -104,13 +105,56 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 		}
 		return names // They are created when a node is selected for the first time.
 	}
-	for _, node := range s.inOrder() {
-		name := naming.ServiceName(ls.Name, node.Name)
-		if _, isTaken := names[name]; !isTaken && isSelected(ls, node) {
+	for name, node := range s.holders(ls) {
+		if hasLabels(ls, node) {
 			names[name] = node.Name
 		}
 	}
 	return names
+}
+
+// withheld returns the names of the Services that are not written, with their nodes: a node lacks a label for which a
+// variable stands.
+func (s *snapshot) withheld(ls *v1alpha1.LocalService) map[string]string {
+	names := map[string]string{}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames || s.isInvalid(ls) {
+		return names
+	}
+	for name, node := range s.holders(ls) {
+		if !hasLabels(ls, node) {
+			names[name] = node.Name
+		}
+	}
+	return names
+}
+
+// holders returns the nodes that have names in mode Services, by their names.
+func (s *snapshot) holders(ls *v1alpha1.LocalService) map[string]*corev1.Node {
+	holders := map[string]*corev1.Node{}
+	for _, node := range s.inOrder() {
+		name := naming.ServiceName(ls.Name, node.Name)
+		if holders[name] == nil && isSelected(ls, node) {
+			holders[name] = node
+		}
+	}
+	return holders
+}
+
+var labelVariables = regexp.MustCompile(`\$\(NODE_LABEL\['([^']*)'\]\)`)
+
+// hasLabels reports whether a node has all labels for which variables stand.
+func hasLabels(ls *v1alpha1.LocalService, node *corev1.Node) bool {
+	m := ls.Spec.ServiceMetadata
+	if m == nil {
+		return true
+	}
+	values := append(slices.Collect(maps.Values(m.Labels)), slices.Collect(maps.Values(m.Annotations))...)
+	for _, variable := range labelVariables.FindAllStringSubmatch(strings.ReplaceAll(fmt.Sprint(values), "$$(", ""), -1) {
+		if _, exists := node.Labels[variable[1]]; !exists {
+			return false
+		}
+	}
+	return true
 }
 
 // inOrder returns the nodes in the order in which they get a name that several want: first those without dots.
@@ -149,40 +193,49 @@ func hostname(ls *v1alpha1.LocalService, node *corev1.Node) string {
 }
 
 // serviceOf returns a Service that a LocalService wants.
-func serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OwnerLabelKey: ls.Name},
+func (s *snapshot) serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OwnerLabelKey: ls.Name},
 		Annotations: map[string]string{}}}
-	s.Spec = corev1.ServiceSpec{Type: ls.Spec.Type, ClusterIP: ls.Spec.ClusterIP, Selector: selectorOf(ls, node),
+	service.Spec = corev1.ServiceSpec{Type: ls.Spec.Type, ClusterIP: ls.Spec.ClusterIP, Selector: selectorOf(ls, node),
 		SessionAffinity:          ls.Spec.SessionAffinity,
 		PublishNotReadyAddresses: ls.Spec.PublishNotReadyAddresses}
 	for _, p := range ls.Spec.Ports {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol,
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol,
 			TargetPort: p.TargetPort})
 	}
 	if node != "" {
-		s.Labels[rack], s.Annotations[v1alpha1.NodeAnnotationKey] = naming.NodeLabelValue(node), node
+		service.Labels[rack], service.Annotations[v1alpha1.NodeAnnotationKey] = naming.NodeLabelValue(node), node
 	} else {
-		s.Spec.ClusterIP = corev1.ClusterIPNone
+		service.Spec.ClusterIP = corev1.ClusterIPNone
 	}
 	if name == ls.Name {
-		s.Spec.Selector = nil
+		service.Spec.Selector = nil
 	}
 	if m := ls.Spec.ServiceMetadata; m != nil && name != sourceName(ls.Name) {
-		maps.Copy(s.Labels, expand(m.Labels, node))
-		maps.Copy(s.Annotations, expand(m.Annotations, node))
+		maps.Copy(service.Labels, s.expand(m.Labels, node))
+		maps.Copy(service.Annotations, s.expand(m.Annotations, node))
 	}
-	defaultService(s)
-	return s
+	defaultService(service)
+	return service
 }
 
-// expand replaces the variables in serviceMetadata with the name of a node.
-func expand(metadata map[string]string, node string) map[string]string {
+// expand replaces the variables in serviceMetadata with the name and the labels of a node.
+func (s *snapshot) expand(metadata map[string]string, node string) map[string]string {
+	labels := map[string]string{}
+	for _, other := range s.nodes {
+		if other.Name == node {
+			labels = other.Labels
+		}
+	}
 	out := map[string]string{}
 	for key, value := range metadata {
 		parts := strings.Split(value, "$$(") // an escape, in which no variable begins
 		for i, part := range parts {
 			part = strings.ReplaceAll(part, "$(NODE_NAME)", node)
-			parts[i] = strings.ReplaceAll(part, "$(NODE_DNS_LABEL)", naming.Hostname(node))
+			part = strings.ReplaceAll(part, "$(NODE_DNS_LABEL)", naming.Hostname(node))
+			parts[i] = labelVariables.ReplaceAllStringFunc(part, func(variable string) string {
+				return labels[labelVariables.FindStringSubmatch(variable)[1]]
+			})
 		}
 		out[key] = strings.Join(parts, "$(")
 	}
@@ -238,16 +291,12 @@ func isEndpoint(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
 // endpoints returns what a LocalService publishes in mode Hostnames, and for each name whether anything answers.
 func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[string]bool) {
 	published, answers = map[string]bool{}, map[string]bool{}
-	keepsAll, holders := s.selectsNothing(ls) && len(s.names(ls)) > 0, map[string]string{}
-	for _, node := range s.inOrder() {
-		name := hostname(ls, node)
-		if name == "" || !isSelected(ls, node) && !keepsAll {
+	names := s.hostnames(ls)
+	for _, node := range s.nodes {
+		name := names[node.Name]
+		if name == "" {
 			continue
 		}
-		if holders[name] != "" && ls.Spec.GroupBy == "" {
-			continue
-		}
-		holders[name] = node.Name
 		answers[name] = answers[name] || len(s.answering(ls, node.Name)) > 0
 		for _, pod := range s.pods {
 			if pod.Spec.NodeName == node.Name && selects(ls, pod) && isPublished(pod) {
@@ -256,4 +305,18 @@ func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[
 		}
 	}
 	return published, answers
+}
+
+// hostnames returns the hostnames that nodes have in a LocalService with mode Hostnames.
+func (s *snapshot) hostnames(ls *v1alpha1.LocalService) map[string]string {
+	keepsAll := s.selectsNothing(ls) && len(s.names(ls)) > 0
+	names, isTaken := map[string]string{}, map[string]bool{}
+	for _, node := range s.inOrder() {
+		name := hostname(ls, node)
+		if name == "" || !isSelected(ls, node) && !keepsAll || isTaken[name] && ls.Spec.GroupBy == "" {
+			continue
+		}
+		names[node.Name], isTaken[name] = name, true
+	}
+	return names
 }
