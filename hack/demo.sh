@@ -71,23 +71,23 @@ all_labelled() { [[ $(kubectl get pod -l "kind=$app,vm/rack" -o name | wc -l) ==
 all_named() { [[ $(kubectl get -n hostnames localservice "$app" -o 'jsonpath={.status.ready}') == 3/3 ]]; }
 ask_by_hostname() {
     local answer
-    answer=$(bin/playground run -n hostnames -- curl -sS --max-time 10 "http://$1.$app:8080") || return
+    answer=$(bin/playground run -n hostnames -- curl -sS --max-time 10 "http://${1/./-}.$app:8080") || return
     printf '%s\n' "$answer"
-    [[ $answer == 'hello  this message from '*/"$1" ]] || die "http://$1.$app:8080 was answered from a wrong node"
+    [[ $answer == 'hello  this message from '*/"$1" ]] || die "http://${1/./-}.$app:8080 was answered from a wrong node"
 }
 # ask_each sends a request to every node's name, and prints the answers.
 ask_each() {
     local node answer
-    for node in k8s01 k8s02 k8s03; do
-        await "http://$app-$node:8080 does not answer" ask "$node"
-        say "\$ bin/playground run -- curl -s http://$app-$node:8080"
-        answer=$(ask "$node") || die "http://$app-$node:8080 does not answer any more"
+    for node in k8s01 k8s02 k8s03.lab; do
+        await "http://$app-${node/./-}:8080 does not answer" ask "$node"
+        say "\$ bin/playground run -- curl -s http://$app-${node/./-}:8080"
+        answer=$(ask "$node") || die "http://$app-${node/./-}:8080 does not answer any more"
         printf '%s\n' "$answer"
         [[ $answer == 'hello  this message from '*/"$node" ]] ||
-            die "http://$app-$node:8080 was answered from a wrong node"
+            die "http://$app-${node/./-}:8080 was answered from a wrong node"
     done
 }
-ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-$1:8080"; }
+ask() { bin/playground run -- curl -sS --max-time 10 "http://$app-${1/./-}:8080"; }
 
 [[ $(uname -s) == Linux ]] || die 'the cluster needs Linux: its nodes are namespaces of the machine it runs on'
 command -v go >/dev/null || die 'please install Go first: https://go.dev/doc/install'
@@ -111,7 +111,8 @@ bin/playground preflight >/dev/null
 
 say 'Starting a cluster of three nodes'
 export no_proxy='*' KUBECACHEDIR=$tmp/kubectl # The cluster is on this machine, and must leave no files.
-coproc up { exec bin/playground up --die-with-parent --image "localhost/$app:1=bin/$app" 2>&1; }
+coproc up { exec bin/playground up --die-with-parent --nodes k8s01,k8s02,k8s03.lab \
+    --image "localhost/$app:1=bin/$app" 2>&1; }
 # shellcheck disable=SC2154 # coproc sets it
 cluster=$up_PID
 exec {progress}<&"${up[0]}"
@@ -138,21 +139,22 @@ await 'there are nodes without a pod that is ready' all_ready
 show 'kubectl get LocalService'
 show 'kubectl get service -l owner'
 show "kubectl get pod -l kind=$app -L vm/rack"
-show 'kubectl get pod -l vm/rack=k8s03'
+show 'kubectl get pod -l vm/rack=k8s03.lab'
 
+say 'The dot in the name of k8s03.lab becomes a dash'
 ask_each
 
 say 'Now only nodes with the label disk=ssd are to have a Service: k8s01 and k8s02'
 show 'kubectl label node k8s01 k8s02 disk=ssd'
 show "kubectl patch localservice $app --type=merge -p '{\"spec\":{\"nodeSelector\":{\"disk\":\"ssd\"}}}'"
-await 'the Service of k8s03 is still there' has_services 2
+await 'the Service of k8s03.lab is still there' has_services 2
 show 'kubectl get service -l owner'
-say 'k8s03 gets the label, and its Service is back'
-show 'kubectl label node k8s03 disk=ssd'
-await 'the Service of k8s03 is not back' has_services 3
+say 'k8s03.lab gets the label, and its Service is back'
+show 'kubectl label node k8s03.lab disk=ssd'
+await 'the Service of k8s03.lab is not back' has_services 3
 show 'kubectl get service -l owner'
-await "http://$app-k8s03:8080 does not answer" ask k8s03
-show "bin/playground run -- curl -s http://$app-k8s03:8080"
+await "http://$app-k8s03-lab:8080 does not answer" ask k8s03.lab
+show "bin/playground run -- curl -s http://$app-k8s03-lab:8080"
 
 say 'The same with one Service for all nodes, in which each has a hostname'
 show 'kubectl create -f artifacts/examples/hostnames.yaml'
@@ -161,9 +163,9 @@ show "kubectl wait -n hostnames --for=condition=Ready localservice/$app --timeou
 await 'there are nodes without a pod that is ready' all_named
 show 'kubectl get -n hostnames localservice,service'
 say 'One of the Services has the names, and the other selects the pods'
-for node in k8s01 k8s02 k8s03; do
-    await "http://$node.$app:8080 does not answer" ask_by_hostname "$node"
-    say "\$ bin/playground run -n hostnames -- curl -s http://$node.$app:8080"
+for node in k8s01 k8s02 k8s03.lab; do
+    await "http://${node/./-}.$app:8080 does not answer" ask_by_hostname "$node"
+    say "\$ bin/playground run -n hostnames -- curl -s http://${node/./-}.$app:8080"
     ask_by_hostname "$node"
 done
 

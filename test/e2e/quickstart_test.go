@@ -29,7 +29,7 @@ func quickStart(t *testing.T) {
 	}
 	r := newReader(t, "artifacts/deploy/install.yaml", install)
 	ready := []string{"…", "ready: KUBECONFIG=/tmp/playground-…/kubeconfig"}
-	if err := r.start("bin/playground up --nodes k8s01,k8s02", ready); err != nil {
+	if err := r.start("bin/playground up --nodes control-plane,k8s01,k8s02", ready); err != nil {
 		t.Fatal(err)
 	}
 	controller := framework.ControllerProgram.MustPath(t)
@@ -41,6 +41,15 @@ func quickStart(t *testing.T) {
 		}
 	}
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, "kubeconfig"))
+	const role = "node-role.kubernetes.io/control-plane"
+	for _, args := range [][]string{{"label", "node", "control-plane", role + "="},
+		{"taint", "node", "control-plane", role + ":NoSchedule"}} {
+		mark := exec.CommandContext(t.Context(), framework.PlaygroundProgram.MustPath(t), append([]string{"kubectl"}, args...)...)
+		mark.Env = r.env
+		if output, err := mark.CombinedOutput(); err != nil {
+			t.Fatalf("making a control plane of a node: %v\n%s", err, output)
+		}
+	}
 	r.read("docs/quickstart.md", 10)
 }
 

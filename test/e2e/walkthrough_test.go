@@ -61,7 +61,7 @@ var (
 	address = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
 	// Kubernetes generates names from these characters: no vowels, and none that looks like another.
 	podName  = regexp.MustCompile(`(-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
-	nodeName = regexp.MustCompile(`\bk8s\d\d\b`)
+	nodeName = regexp.MustCompile(`\bk8s\d\d([.-]lab)?\b`)
 )
 
 // normalize replaces what differs from one run to the next. Which pods are on which node is one of these things, unless
