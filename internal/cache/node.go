@@ -109,6 +109,6 @@ func (n *Nodes) hasRival(name string, among func(*Node) bool) bool {
 	hostname := naming.Hostname(name)
 	others := append(n.byIndex(metav1.NamespaceAll, byHostname, hostname), n.Get("", hostname))
 	return slices.ContainsFunc(others, func(other *Node) bool {
-		return other != nil && other.name != name && naming.Precedes(other.name, name) && among(other)
+		return other != nil && other.name < name && among(other)
 	})
 }

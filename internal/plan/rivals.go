@@ -11,7 +11,7 @@ import (
 )
 
 // Rivals returns the nodes that do not have the name that a LocalService would give them, because another one of the
-// nodes has it, such as x.y beside x-y; and which node that is. See naming.Precedes.
+// nodes has it, such as x.y beside x-y; and which node that is. See naming.ServiceName.
 func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 	longest := validation.DNS1123LabelMaxLength
 	switch {
@@ -30,7 +30,7 @@ func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 		switch {
 		case !isTaken:
 			holders[name] = node
-		case naming.Precedes(node, holder):
+		case node < holder:
 			holders[name], others = node, append(others, holder)
 		default:
 			others = append(others, node)

@@ -29,7 +29,10 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 //
 // It is <localService>-<node>, with '-' for each '.' in the node's name. If that has more than 63 characters, it is
 // <localService>-<readable>-<hash>: readable is as much of the node's name as fits, and hash is of the whole name. The
-// result is always a valid Service name. Two nodes may want one name, such as a.b and a-b: Precedes says which has it.
+// result is always a valid Service name.
+//
+// Two nodes may want one name, such as a-b and a.b. Then the first of them has it, in the order of strings: if there is
+// one whose own name it is, it is that one, because '-' comes before '.'. The other has no Service.
 func ServiceName(localService, node string) string {
 	var onStack [validation.DNS1035LabelMaxLength]byte
 	return string(AppendServiceName(onStack[:0], localService, node))
@@ -49,15 +52,6 @@ func AppendServiceName(dst []byte, localService, node string) []byte {
 		return name
 	}
 	return append(dst, hashedServiceName(localService, node)...)
-}
-
-// Precedes reports whether, of two nodes that want one name, the first has it: the one whose own name it is, without a
-// change, or otherwise the first by name. The other one has no name.
-func Precedes(node, other string) bool {
-	if isOwn := !strings.Contains(node, "."); isOwn != !strings.Contains(other, ".") {
-		return isOwn
-	}
-	return node < other
 }
 
 // hashedServiceName returns the name of a Service where <localService>-<node> is not valid.
@@ -84,8 +78,8 @@ func withHash(readable, whole string) string {
 
 // Hostname returns the hostname that a node has in a LocalService with mode: Hostnames: the node's name, with '-' for
 // each '.', where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case letters, digits and '-').
-// Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname. Two nodes may want one:
-// Precedes says which has it.
+// Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname. Of two nodes that want one,
+// the first has it, as with Services.
 func Hostname(node string) string {
 	return labelOrHash(strings.ReplaceAll(node, ".", "-"), node)
 }

@@ -70,19 +70,15 @@ func TestHostnamesGolden(t *testing.T) {
 	}
 }
 
-// TestPrecedes: of two nodes that want one name, exactly one has it.
-func TestPrecedes(t *testing.T) {
-	for _, c := range []struct{ first, second string }{
-		{"x-y", "x.y"}, // its own name
-		{"x-y-z", "x-y.z"},
-		{"x-y.z", "x.y-z"}, // the first by name
-		{"x-y.z", "x.y.z"},
-	} {
-		if Hostname(c.first) != Hostname(c.second) || ServiceName("s", c.first) != ServiceName("s", c.second) {
-			t.Errorf("%s and %s want different names", c.first, c.second)
+// TestOwnNameComesFirst: of nodes that want one name, the one whose own name it is comes first in the order of strings.
+func TestOwnNameComesFirst(t *testing.T) {
+	for _, c := range []struct{ own, other string }{{"x-y", "x.y"}, {"x-y-z", "x-y.z"}, {"x-y-z", "x.y-z"},
+		{Hostname(node253), node253}, {Hostname(node63 + "n"), node63 + "n"}} {
+		if Hostname(c.own) != Hostname(c.other) {
+			t.Errorf("%s and %s want different names", c.own, c.other)
 		}
-		if !Precedes(c.first, c.second) || Precedes(c.second, c.first) {
-			t.Errorf("%s and %s: want the first to precede", c.first, c.second)
+		if c.own >= c.other {
+			t.Errorf("%s comes before %s, whose own name both want", c.other, c.own)
 		}
 	}
 }
