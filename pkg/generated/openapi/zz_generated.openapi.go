@@ -680,7 +680,7 @@ func schema_pkg_apis_localservice_v1alpha1_ServiceMetadata(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at most 63 characters). $$( stands for $(.",
+				Description: "ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a value stands for the name of the Service's node, $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node. $$( stands for $(.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"labels": {

@@ -22,8 +22,8 @@ package v1alpha1
 // with apply.
 //
 // ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
-// value stands for the name of the Service's node, and $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
-// most 63 characters). $$( stands for $(.
+// value stands for the name of the Service's node, $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
+// most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node. $$( stands for $(.
 type ServiceMetadataApplyConfiguration struct {
 	// labels to put on every generated Service. The controller's own labels (owner and the node label) cannot be
 	// set here.
