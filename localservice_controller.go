@@ -184,13 +184,14 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	names := namesOf(c.caches, ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
-		Templates:  templates,
-		Nodes:      c.caches.Nodes.Selected(ls),
-		Owned:      owned,
-		Lookup:     func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
-		NodeExists: func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
-		Ready:      c.caches.ReadyServices(ls),
-		Names:      names,
+		Templates:   templates,
+		Nodes:       c.caches.Nodes.Selected(ls),
+		Owned:       owned,
+		Lookup:      func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists:  func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
+		Ready:       c.caches.ReadyServices(ls),
+		PortNumbers: c.caches.PortNumbers(ls),
+		Names:       names,
 	})
 }
 

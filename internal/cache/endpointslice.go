@@ -2,13 +2,11 @@ package cache
 
 import (
 	"slices"
-	"strings"
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -20,14 +18,10 @@ type EndpointSlice struct {
 	Service      string                // name of the Service
 	localService unique.Handle[string] // from the label that the slice has from its Service
 	Ready        bool                  // at least one endpoint is ready
-	ports        unique.Handle[string] // the names, each with a comma after it
+	ports        unique.Handle[string] // see portsOf
 }
 
 func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) {
-	var ports []string
-	for _, port := range full.Ports {
-		ports = append(ports, ptr.Deref(port.Name, "")+",")
-	}
 	return &EndpointSlice{
 		Identity:     identityOf(full),
 		Service:      full.Labels[discoveryv1.LabelServiceName],
@@ -35,7 +29,7 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return plan.IsReady(&e)
 		}),
-		ports: unique.Make(strings.Join(ports, "")),
+		ports: portsOf(full),
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unique"
@@ -78,7 +79,7 @@ func TestReadyServices(t *testing.T) {
 			show(t, caches.EndpointSlices, slice)
 			if len(c.others) > 0 { // of other pods
 				other := *slice
-				other.name, other.ports = "demo-a-y", unique.Make(strings.Join(c.others, ",")+",")
+				other.name, other.ports = "demo-a-y", unique.Make(strings.Join(c.others, "=80,")+"=80,")
 				show(t, caches.EndpointSlices, &other)
 			}
 			for _, clusterIP := range []string{"", "None"} {
@@ -101,6 +102,44 @@ func TestReadyServices(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPortNumbers: the numbers of named ports come from EndpointSlices, in both modes. Clients of cluster IPs need none.
+func TestPortNumbers(t *testing.T) {
+	c := newCaches(t)
+	for i, ports := range []map[string]int32{{"http": 8080, "dns": 53}, {"http": 9090}, {}} {
+		full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("demo-", i),
+			Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}},
+			Endpoints: []discoveryv1.Endpoint{{}}}
+		for name, number := range ports {
+			full.Ports = append(full.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
+		}
+		slice, err := trimEndpointSlice(full)
+		full.Name, full.Labels[v1alpha1.OwnerLabelKey] = "names-"+full.Name, "names"
+		named, nameErr := trimHostnameSlice(full)
+		if err := errors.Join(err, nameErr); err != nil {
+			t.Fatal(err)
+		}
+		show(t, c.EndpointSlices, slice)
+		show(t, c.HostnameSlices, named)
+	}
+	for name, edit := range map[string]func(ls *v1alpha1.LocalService){
+		"demo":  func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "None" },
+		"names": func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }} {
+		ls := objects.LocalService(edit)
+		ls.Name = name
+		if got := c.PortNumbers(ls); got != nil {
+			t.Errorf("%s without a named port: %v", name, got)
+		}
+		ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")}}
+		if got := c.PortNumbers(ls); got["http"] != 9090 || got["dns"] != 53 {
+			t.Errorf("%s: %v", name, got)
+		}
+		ls.Spec.ClusterIP, ls.Spec.Mode = "", ""
+		if got := c.PortNumbers(ls); got != nil {
+			t.Errorf("%s with a cluster IP: %v", name, got)
+		}
 	}
 }
 

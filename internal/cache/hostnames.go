@@ -24,7 +24,8 @@ type HostnameSlice struct {
 	manager      unique.Handle[string]
 	localService unique.Handle[string]
 	sum          plan.SliceSum
-	packed       string // the addresses as compressed protobuf; empty for a copy
+	ports        unique.Handle[string] // see portsOf
+	packed       string                // the addresses as compressed protobuf; empty for a copy
 }
 
 func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) {
@@ -36,6 +37,7 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		controller:   unique.Make(controller),
 		manager:      unique.Make(manager),
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
+		ports:        portsOf(full),
 	}
 	var err error
 	if s.sum, err = plan.SumOf(full); err != nil {

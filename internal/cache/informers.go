@@ -183,30 +183,6 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 	return keys
 }
 
-// ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint, and of
-// their named ports, each at some endpoint.
-func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
-	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String())
-	ready := make(map[string]bool, len(objs))
-	for _, slice := range objs {
-		ready[slice.Service] = true
-	}
-	named := plan.NamedPorts(ls)
-	if len(named) == 0 {
-		return ready
-	}
-	ports := map[string]string{} // by Service; pods with other ports are in other EndpointSlices
-	for _, slice := range objs {
-		ports[slice.Service] += slice.ports.Value()
-	}
-	maps.DeleteFunc(ready, func(service string, _ bool) bool {
-		return slices.ContainsFunc(named, func(name string) bool {
-			return !strings.Contains(","+ports[service], ","+name+",")
-		})
-	})
-	return ready
-}
-
 // Selecting returns the LocalServices that select a pod. It compares only those that share a label with the pod, so
 // that a namespace may have thousands of them.
 func (c *Caches) Selecting(p *Pod) iter.Seq[*v1alpha1.LocalService] {

@@ -66,6 +66,8 @@ type Plan struct {
 	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published.
 	IsHostnames bool
 	Copies      Copies
+	// PortNumbers are those that the pods have.
+	PortNumbers PortNumbers
 	// Unselected is set if the LocalService chooses among the nodes, and selects none.
 	Unselected *Unselected
 }
@@ -83,6 +85,8 @@ type Input struct {
 	NodeExists func(node string) bool
 	// Ready has the names of the Services with a ready endpoint.
 	Ready map[string]bool
+	// PortNumbers are the numbers that the pods have for ports whose targetPort is a name, if clients have to know.
+	PortNumbers PortNumbers
 	// Names are the names of mode Hostnames, and what is published of them.
 	Names *Names
 }
@@ -90,7 +94,7 @@ type Input struct {
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
-		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{}}
+		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{}, PortNumbers: in.PortNumbers}
 	if missing := len(in.Nodes) - len(in.Owned); missing > 0 {
 		plan.Changes[Create] = make([]Change, 0, missing)
 	}

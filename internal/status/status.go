@@ -159,10 +159,10 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.answering(ls, "name") + translating(ls)
+		c.Message = "every name is published" + r.answering(ls, "name") + r.translating(ls)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
-		c.Message = "every selected node has its Service" + r.answering(ls, "node") + translating(ls)
+		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls)
 	}
 	if c.Status == metav1.ConditionTrue && r.Ready == 0 {
 		c.Reason = v1alpha1.ReasonNoPodsReady
@@ -190,8 +190,8 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 }
 
 // translating says on which other ports clients find the pods.
-func translating(ls *v1alpha1.LocalService) string {
-	ports := plan.TranslatedPorts(ls, nil)
+func (r *report) translating(ls *v1alpha1.LocalService) string {
+	ports := plan.TranslatedPorts(ls, r.PortNumbers)
 	if ports == "" {
 		return ""
 	}

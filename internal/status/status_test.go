@@ -199,11 +199,14 @@ func sliceError(why string) error {
 // TestStatusNamesPorts: the message says where the pods have other ports, which a headless Service does not translate.
 func TestStatusNamesPorts(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
-	ls.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
-	status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3}, &plan.Outcome{})
-	got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
-	if want := "every selected node has its Service; clients must connect to port 81 "; !strings.HasPrefix(got, want) {
-		t.Errorf("the message of Ready is %q, want %q", got, want)
+	for _, target := range []intstr.IntOrString{intstr.FromInt32(81), intstr.FromString("web")} {
+		ls.Spec.Ports[0].TargetPort = target
+		numbers := plan.PortNumbers{ls.Spec.Ports[0].Name: 81}
+		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: numbers}, &plan.Outcome{})
+		got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
+		if want := "every selected node has its Service; clients must connect to port 81 "; !strings.HasPrefix(got, want) {
+			t.Errorf("the message of Ready is %q, want %q", got, want)
+		}
 	}
 }
 

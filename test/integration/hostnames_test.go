@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -203,4 +204,34 @@ func TestHostnamesDeletion(t *testing.T) {
 		list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{})
 		return errors.Join(err, framework.Equal("EndpointSlices", len(list.Items), 0))
 	})
+}
+
+// TestForeignEndpoints tests that the plugin names what else publishes under a name, and the command that ends it.
+func TestForeignEndpoints(t *testing.T) {
+	t.Parallel()
+	s := newPublishingScene(t, "foreign")
+	node := s.AddNodes("a")[0]
+	s.CreateReady("demo", framework.WithHostnames)
+	s.run("own", node, "10.9.9.1")
+	foreign := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "demo-left", Labels: map[string]string{
+		discoveryv1.LabelServiceName: "demo", discoveryv1.LabelManagedBy: "example.com"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.9"}}}}
+	_, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Create(s.Ctx(), foreign, metav1.CreateOptions{})
+	s.Must(err)
+	end := "delete endpointslice demo-left -n " + s.Namespace
+	says := func(want bool) {
+		s.Eventually(fmt.Sprintf("the plugin says how to end it: %t", want), func(ctx context.Context) error {
+			stdout, stderr, err := framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + s.Kubeconfig}, "nodes", "demo",
+				"--namespace", s.Namespace)
+			if err != nil {
+				return err
+			}
+			is := strings.Contains(stdout+stderr, "Something else publishes 192.0.2.9 under this name, too. If nothing needs "+
+				"it, delete it: kubectl "+end)
+			return framework.Equal("it says so in "+stdout+stderr, is, want)
+		})
+	}
+	says(true)
+	s.MustKubectl(strings.Fields(end)...)
+	says(false)
 }

@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 	env := map[string]string{"NAMESPACE": "default", "LOCALSERVICE": "cache", "NODE": "node2"}
 	var out bytes.Buffer
 	err := run(t.Context(), client, func(key string) string { return env[key] }, &out)
-	const want = "node1.cache.default.svc:8080\nnode4-example-com-agagi4ezec.cache.default.svc:8080\n"
+	const want = "node1.cache.default.svc:8080\nnode4-example-com.cache.default.svc:8080\n"
 	if err != nil || out.String() != want {
 		t.Errorf("it prints %q, %v; want %q", out.String(), err, want)
 	}

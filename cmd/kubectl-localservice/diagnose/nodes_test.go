@@ -105,7 +105,7 @@ func TestStatusReasons(t *testing.T) {
 			pod("b", "n1", unlabelled)), PodsUnlabelled, "vm/rack=n1: b;", one},
 		"pods not ready": {with(services, unready, pod("d", "n1", crash), pod("c", "n1", crash),
 			pod("b", "n1", notReady(running)), pod("a", "n1", crash), pod("e", "n1", crash)), PodsNotReady,
-			"a: CrashLoopBackOff; b: container app runs, but its readiness probe fails; c: CrashLoopBackOff; 2 more",
+			"a: CrashLoopBackOff; b: container app runs, but its readiness probe does not succeed; c: CrashLoopBackOff; 2 more",
 			Endpoints{0, 1}},
 		"one of two pods not ready": {with(services, published(endpoint("a", "10.0.0.1", true),
 			endpoint("b", "10.0.0.2", false)), pod("a", "n1"), pod("b", "n1", crash)), PodsNotReady,

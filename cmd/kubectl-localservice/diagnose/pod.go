@@ -68,7 +68,7 @@ func whyNotReady(pod *corev1.Pod) trouble {
 		case c.Started != nil && !*c.Started:
 			return trouble{word, "container " + c.Name + " runs, but its startup probe has not succeeded"}
 		default:
-			return trouble{word, "container " + c.Name + " runs, but its readiness probe fails"}
+			return trouble{word, "container " + c.Name + " runs, but its readiness probe does not succeed"}
 		}
 	}
 	return trouble{word, cmp.Or(ready.Message, pod.Status.Reason)} // Readiness gates are in the message.

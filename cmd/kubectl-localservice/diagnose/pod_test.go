@@ -56,7 +56,7 @@ func TestWhyNotReady(t *testing.T) {
 			"exit code 1, 1 restart"},
 		"runs again": {unreadySince(10, crashing(again, &exit1, 5)), "CrashLoopBackOff", "exit code 1, 5 restarts"},
 		"was ready again": {unreadySince(30, crashing(again, &exit1, 5)), unready,
-			"container app runs, but its readiness probe fails"},
+			"container app runs, but its readiness probe does not succeed"},
 		"out of memory": {notReady(oom), "OOMKilled", "OOMKilled"},
 		"out of memory, and waits": {crashing(waiting("CrashLoopBackOff"), &oom, 2), "OOMKilled",
 			"OOMKilled, 2 restarts"},
@@ -67,7 +67,7 @@ func TestWhyNotReady(t *testing.T) {
 		"bad configuration": {notReady(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 			Reason: "CreateContainerConfigError", Message: `secret "s" not found`}}), "CreateContainerConfigError",
 			`secret "s" not found`},
-		"readiness probe": {notReady(running), unready, "container app runs, but its readiness probe fails"},
+		"readiness probe": {notReady(running), unready, "container app runs, but its readiness probe does not succeed"},
 		"startup probe": {func(p *corev1.Pod) {
 			notReady(running)(p)
 			p.Status.ContainerStatuses[0].Started = new(false)

@@ -1,0 +1,75 @@
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unique"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// portsOf returns the ports of an EndpointSlice, each as name=number, with a comma after it. Most have the same.
+func portsOf(full *discoveryv1.EndpointSlice) unique.Handle[string] {
+	var ports strings.Builder
+	for _, port := range full.Ports {
+		fmt.Fprintf(&ports, "%s=%d,", ptr.Deref(port.Name, ""), ptr.Deref(port.Port, 0))
+	}
+	return unique.Make(ports.String())
+}
+
+// ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint, and of
+// their named ports, each at some endpoint.
+func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
+	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String())
+	ready := make(map[string]bool, len(objs))
+	for _, slice := range objs {
+		ready[slice.Service] = true
+	}
+	named := plan.NamedPorts(ls)
+	if len(named) == 0 {
+		return ready
+	}
+	ports := map[string]string{} // by Service; pods with other ports are in other EndpointSlices
+	for _, slice := range objs {
+		ports[slice.Service] += slice.ports.Value()
+	}
+	maps.DeleteFunc(ready, func(service string, _ bool) bool {
+		return slices.ContainsFunc(named, func(name string) bool {
+			return !strings.Contains(","+ports[service], ","+name+"=")
+		})
+	})
+	return ready
+}
+
+// PortNumbers returns the numbers that the pods of a headless LocalService have for ports whose targetPort is a name: the
+// greatest of each, if they differ.
+func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
+	if plan.HasClusterIPs(ls) || !slices.ContainsFunc(ls.Spec.Ports, func(port v1alpha1.ServicePort) bool {
+		return port.TargetPort.StrVal != ""
+	}) {
+		return nil
+	}
+	published := map[unique.Handle[string]]bool{}
+	for _, slice := range c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String()) {
+		published[slice.ports] = true
+	}
+	for _, slice := range c.HostnameSlices.byIndex(ls.Namespace, byLocalService, KeyOf(ls).String()) {
+		published[slice.ports] = true
+	}
+	numbers := plan.PortNumbers{}
+	for ports := range published {
+		for port := range strings.SplitSeq(strings.TrimSuffix(ports.Value(), ","), ",") {
+			name, text, _ := strings.Cut(port, "=")
+			number, _ := strconv.ParseInt(text, 10, 32) // It was written by portsOf.
+			numbers[name] = max(int32(number), numbers[name])
+		}
+	}
+	return numbers
+}
