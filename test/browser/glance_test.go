@@ -101,7 +101,7 @@ func TestOneLineForACause(t *testing.T) {
 	taken.Status, taken.Problem, taken.Cause = "NameTaken", "one is taken", "name taken by another Service or node"
 	server := serve(t, m)
 	page := browser.Open(t, server.URL(), 1280, 800)
-	const first = "1 name|name taken by another Service|app-00|n0000|delete it"
+	const first = "1 name|name taken by another Service or node|app-00|n0000|delete it"
 	lines := `document.querySelectorAll("#causes li").length`
 	firstLine := causes + `.split("\n")[0]`
 	last := `[...document.querySelectorAll("#causes button")].at(-1).innerText`
