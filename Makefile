@@ -24,6 +24,8 @@ FOR ?= 1m
 export FOR SEED
 # FUZZTIME is how long `make fuzz` lets each fuzz test search.
 FUZZTIME ?= 30s
+# FOCUS selects some of the tests of `make test-conformance`, by their names.
+FOCUS ?=
 
 .PHONY: help
 help: ## List the targets
@@ -118,6 +120,16 @@ test-playground: build playground ## Test the cluster itself
 test-external-dns: build playground ## Have the real external-dns make a record for each node; 5 minutes the first time
 	CGO_ENABLED=0 go build -C hack/external-dns -ldflags '-s -w' -o ../../bin/external-dns sigs.k8s.io/external-dns
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./externaldns/...
+
+.PHONY: test-conformance
+test-conformance: build playground ## Run Kubernetes' own conformance tests with the controller installed (FOCUS=regexp)
+	@hack/packages.sh --conformance
+	@hack/conformance/build.sh
+	@cd test; for policies in true false; do \
+	  echo "== with admission policies: $$policies"; \
+	  CGO_ENABLED=0 go test -count=1 -timeout 2h -v ./conformance -focus '$(FOCUS)' -policies=$$policies | \
+	    grep --line-buffered -vE '^(=== |    --- PASS)'; \
+	done
 
 .PHONY: bench
 bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); an hour

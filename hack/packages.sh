@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs the missing Debian packages that the demo, the build and the tests need, or with --demo only those that the
-# demo needs; with --arm64 also the emulator. Without permission to install them, it prints the command that does.
+# demo needs; with --arm64 also the emulator; with --conformance also what Kubernetes' own tests call. Without
+# permission to install them, it prints the command that does.
 set -euo pipefail
 
 # Each command, and the package that contains it.
 needed=(make:make curl:curl nft:nftables crun:crun nsenter:util-linux)
 [[ ${1:-} == --demo ]] || needed+=(gcc:gcc git:git shellcheck:shellcheck chromium:chromium openssl:openssl
     busybox:busybox-static)
+[[ ${1:-} != --conformance ]] || needed+=(dig:bind9-dnsutils nc.openbsd:netcat-openbsd)
 [[ ${1:-} != --arm64 ]] || needed+=(qemu-aarch64-static:qemu-user-static)
 
 PATH=$PATH:/usr/sbin:/sbin

@@ -26,6 +26,9 @@ var (
 	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
 	// The real one, for the recipe with it.
 	ExternalDNSProgram = Program{"external-dns", "EXTERNAL_DNS_BIN", "test-external-dns"}
+	// Kubernetes' own tests, what runs them, and the images that they need.
+	ConformanceSuite = Program{"conformance/suite.test", "CONFORMANCE_SUITE", "test-conformance"}
+	GinkgoProgram    = Program{"conformance/ginkgo", "GINKGO_BIN", "test-conformance"}
 	// Debian's, for the tests of alerts.
 	PrometheusProgram = Program{"prometheus", "PROMETHEUS_BIN", "prometheus"}
 	PromtoolProgram   = Program{"promtool", "PROMTOOL_BIN", "prometheus"}
