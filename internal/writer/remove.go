@@ -40,13 +40,16 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 	if err := w.remove(ctx, change.Current); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	options := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
-	created, err := client.Create(ctx, successor, options)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		// A dry run does not find everything, such as an exhausted address range. ctx may have expired by now.
+	// Nothing has the name now, so the time that slow admission has taken in the steps before does not count.
+	create := func(service *corev1.Service) (*corev1.Service, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
-		restored, backErr := client.Create(ctx, template.Restored(change.Current), options)
+		return client.Create(ctx, service, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
+	}
+	created, err := create(successor)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		// A dry run does not find everything, such as an exhausted address range.
+		restored, backErr := create(template.Restored(change.Current))
 		if backErr != nil {
 			return nil, fmt.Errorf("%w; and the previous Service could not be restored: %w", err, backErr)
 		}

@@ -24,6 +24,11 @@ type slowAdmission struct {
 	until   time.Time
 }
 
+// SlowAdmission makes the admission of writes of a resource in a namespace take a while, for a time.
+func (s *APIServer) SlowAdmission(namespace, resource string, delay, during time.Duration) {
+	s.setSlow(namespace, slowAdmission{resource: resource, delay: delay, until: time.Now().Add(during)})
+}
+
 // setSlow makes the admission of writes in a namespace slow.
 func (s *APIServer) setSlow(namespace string, slow slowAdmission) {
 	s.mu.Lock()
