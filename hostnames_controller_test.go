@@ -38,7 +38,7 @@ func TestHostnamesSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := map[string]*corev1.Service{}
-	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, nil, func(name string) plan.Service {
+	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, objects.Named, func(name string) plan.Service {
 		for i := range templates {
 			s := objects.Stored(templates[i].Service(""))
 			stored[s.Name] = s

@@ -187,7 +187,11 @@ func selectNodes(spec *v1alpha1.LocalServiceSpec, text string) error {
 		if spec.NodeSelector == nil {
 			spec.NodeSelector = map[string]string{}
 		}
-		spec.NodeSelector[r.Key()], _ = r.Values().PopAny()
+		value, _ := r.Values().PopAny()
+		if other, isTwice := spec.NodeSelector[r.Key()]; isTwice && other != value {
+			return fmt.Errorf("no node has both %[1]s=%[2]s and %[1]s=%[3]s", r.Key(), other, value)
+		}
+		spec.NodeSelector[r.Key()] = value
 	}
 	if len(term.MatchExpressions) > 0 {
 		spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}

@@ -162,9 +162,13 @@ func (c *cluster) service(ctx context.Context, ls *v1alpha1.LocalService, node s
 	why := ""
 	switch {
 	case err == nil && metav1.IsControlledBy(found, ls):
-		// A person may type the name of a node with dashes for dots.
 		holder := cmp.Or(found.Annotations[v1alpha1.NodeAnnotationKey], node)
-		if holder == node || naming.Hostname(holder) == node {
+		if holder == node {
+			return found, nil
+		}
+		// A person may type the name of a node with dashes for dots, unless that is the name of another one.
+		_, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil && naming.Hostname(holder) == node {
 			return found, nil
 		}
 		why = ", because the name is that of node " + holder

@@ -94,8 +94,12 @@ func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfNamed {
 	isNamed := func(node *Node) bool {
 		return node != nil && (plan.Selects(ls, node.name, node.Labels) || selectsNone())
 	}
+	isTaken := func(hostname string) bool { return len(n.byIndex(metav1.NamespaceAll, byHostname, hostname)) > 0 }
 	return func(name, key string) (value string, _ bool) {
 		node := n.Get("", name)
+		if node == nil {
+			return "", plan.IsNamedUnknown(ls, name, isTaken)
+		}
 		if !isNamed(node) || key == "" && n.hasRival(name, isNamed) {
 			return "", false
 		}

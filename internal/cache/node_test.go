@@ -94,6 +94,23 @@ func TestNamedRivals(t *testing.T) {
 	expect("others are not selected", inB, "x-y.z")
 }
 
+// TestNamedUnknown: the pods on a node may be known before the node is, and longer. While all nodes have names, it has
+// its own, unless a node that is known has that.
+func TestNamedUnknown(t *testing.T) {
+	c := newCaches(t)
+	show(t, c.Nodes.Store, testNode(t, "x.y", nil))
+	selecting := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"a": "b"} })
+	grouping := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
+	for _, node := range []string{"new", "x-y", "new.example.com"} {
+		for ls, want := range map[*v1alpha1.LocalService]bool{objects.LocalService(): node == "new", selecting: false,
+			grouping: false} {
+			if _, got := c.Nodes.Named(ls)(node, ls.Spec.GroupBy); got != want {
+				t.Errorf("%s, selector %v, groupBy %q: %t, want %t", node, ls.Spec.NodeSelector, ls.Spec.GroupBy, got, want)
+			}
+		}
+	}
+}
+
 // TestLabelsStay: for one sync, the labels of a node stay as they were when they were first read.
 func TestLabelsStay(t *testing.T) {
 	c := newCaches(t)

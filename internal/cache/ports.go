@@ -48,8 +48,7 @@ func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
 	return ready
 }
 
-// PortNumbers returns the numbers that the pods of a headless LocalService have for ports whose targetPort is a name: the
-// greatest of each, if they differ.
+// PortNumbers returns the numbers that the pods of a headless LocalService have for ports whose targetPort is a name.
 func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
 	if plan.HasClusterIPs(ls) || !slices.ContainsFunc(ls.Spec.Ports, func(port v1alpha1.ServicePort) bool {
 		return port.TargetPort.StrVal != ""
@@ -65,10 +64,11 @@ func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
 	}
 	numbers := plan.PortNumbers{}
 	for ports := range published {
-		for port := range strings.SplitSeq(strings.TrimSuffix(ports.Value(), ","), ",") {
-			name, text, _ := strings.Cut(port, "=")
-			number, _ := strconv.ParseInt(text, 10, 32) // It was written by portsOf.
-			numbers[name] = max(int32(number), numbers[name])
+		for port := range strings.SplitSeq(ports.Value(), ",") {
+			if name, text, isPort := strings.Cut(port, "="); isPort {
+				number, _ := strconv.ParseInt(text, 10, 32) // It was written by portsOf.
+				numbers.Add(name, int32(number))
+			}
 		}
 	}
 	return numbers

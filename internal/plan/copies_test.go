@@ -135,7 +135,7 @@ func TestCopies(t *testing.T) {
 		})}, source, published, nil, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := NewNames(ls, nil)
+			names := NewNames(ls, objects.Named)
 			names.Source, names.Published, names.Slices = c.source, c.published, byName(c.slices...)
 			out := names.Copies()
 			var got []string
@@ -216,7 +216,7 @@ func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input 
 	ts := templates(t, ls)
 	in := newCluster(existing(t, ls, nil)...).input(ts[0], nodes...)
 	in.Templates = ts
-	in.Names = NamesOf(ls, nodeLabelKey, nil, func(name string) Service { return in.Owned[name] })
+	in.Names = NamesOf(ls, nodeLabelKey, objects.Named, func(name string) Service { return in.Owned[name] })
 	source := sourceSlice(in.Names.Source, "s1", nodes...)
 	in.Names.Slices = byName(source, copies(in.Names)(source))
 	return in

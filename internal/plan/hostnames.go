@@ -32,8 +32,15 @@ type Names struct {
 }
 
 // LabelOfNamed returns the value of a label of a node, "" if it has none or key is "", and whether the node has a name:
-// it exists, the LocalService selects it and, unless the name is that of a group, no other node has the name.
+// the LocalService selects it and, unless the name is that of a group, no other node has the name. The pods on a node
+// may be known before it is, and longer: see IsNamedUnknown.
 type LabelOfNamed func(node, key string) (value string, isNamed bool)
+
+// IsNamedUnknown reports whether a node that is not known has a name all the same: if all nodes have names, it has its
+// own, unless a known node has that.
+func IsNamedUnknown(ls *v1alpha1.LocalService, node string, isTaken func(hostname string) bool) bool {
+	return ls.Spec.GroupBy == "" && !HasNodeSelector(ls) && naming.Hostname(node) == node && !isTaken(node)
+}
 
 // NewNames returns the Names of a LocalService, without the Services that publish them.
 func NewNames(ls *v1alpha1.LocalService, label LabelOfNamed) *Names {
@@ -56,16 +63,13 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfNamed,
 
 // Of returns the hostname of a node, "" if it has none.
 func (n *Names) Of(node string) string {
-	groupBy, group := n.localService.Spec.GroupBy, ""
-	// The pods on a node whose name is a hostname as it is may have it before the node is known.
-	if groupBy != "" || HasNodeSelector(n.localService) || naming.Hostname(node) != node {
-		var isNamed bool
-		if group, isNamed = n.label(node, groupBy); !isNamed {
-			return ""
-		}
+	groupBy := n.localService.Spec.GroupBy
+	if node == "" {
+		return ""
 	}
+	group, isNamed := n.label(node, groupBy)
 	switch {
-	case groupBy != "" && group == "", node == "":
+	case !isNamed, groupBy != "" && group == "":
 		return ""
 	case groupBy != "":
 		return naming.GroupHostname(group)

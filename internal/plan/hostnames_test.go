@@ -100,7 +100,10 @@ func TestHostnamesOf(t *testing.T) {
 			ls := localService(c.edit...)
 			h := NewNames(ls, func(name, key string) (string, bool) {
 				set, found := nodes[name]
-				return set[key], found && Selects(ls, name, set)
+				if !found {
+					return "", IsNamedUnknown(ls, name, func(string) bool { return false })
+				}
+				return set[key], Selects(ls, name, set)
 			})
 			var selected []string
 			for i, node := range []string{"a", "b.c", "d", "e", "f", "new", ""} {

@@ -100,14 +100,15 @@ func Compute(in Input) Plan {
 	}
 	wanted := 0 // Services in Owned that are wanted
 	var name []byte
-	selectsNothing, rivals := in.selectsNothing(), Rivals(in.localService(), in.Nodes)
+	selectsNothing, withheld := in.selectsNothing(), in.Templates[0].withheld(in.Nodes)
+	rivals := Rivals(in.localService(), without(in.Nodes, withheld))
 	for _, template := range in.Templates {
 		if selectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both are created when a node is first selected, and kept from then on.
 		}
 		c := comparison{template, map[SharedContent]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
-			if _, isRival := rivals[node]; isRival {
+			if rivals[node] != "" || withheld[node] != "" {
 				continue
 			}
 			name = template.appendName(name[:0], node)
@@ -128,8 +129,9 @@ func Compute(in Input) Plan {
 			}
 		}
 	}
+	plan.withhold(&in, withheld)
 	if wanted < len(in.Owned) {
-		plan.Changes[Delete] = unwanted(in)
+		plan.Changes[Delete] = unwanted(in, withheld)
 	}
 	if selectsNothing {
 		plan.Changes[Delete], plan.Unselected = in.keepUnselected(plan.Changes[Delete])
@@ -163,11 +165,13 @@ func (p *Plan) sort() {
 }
 
 // unwanted returns the deletions of the owned Services that are not wanted.
-func unwanted(in Input) []Change {
+func unwanted(in Input, withheld map[string]string) []Change {
 	wanted := make(map[string]bool, len(in.Nodes))
 	for _, template := range in.Templates {
 		for _, node := range in.Templates.nodes(in.Nodes) {
-			wanted[template.name(node)] = true
+			if name := template.name(node); withheld[node] == "" || isOf(in.Owned[name], node) {
+				wanted[name] = true
+			}
 		}
 	}
 	var changes []Change
@@ -190,16 +194,13 @@ type comparison struct {
 // of returns what to do about the current Service of a node, and why. Its Action is "" for nothing.
 func (c *comparison) of(current Service, node string) Change {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
-	label := c.missingLabel(node)
 	switch {
+	case holder == Nobody:
+		return Change{Action: Create}
 	case holder == Predecessor:
 		return Change{Action: Wait}
 	case holder == Foreign:
 		return Change{Action: Conflict}
-	case label != "":
-		return Change{Action: Withhold, Label: label}
-	case holder == Nobody:
-		return Change{Action: Create}
 	case current.Terminating():
 		return Change{Action: Wait}
 	}

@@ -27,8 +27,20 @@ func NamedPorts(ls *v1alpha1.LocalService) (names []string) {
 	return names
 }
 
-// PortNumbers are the numbers that pods have for ports whose targetPort is a name, by the name of the port.
+// PortNumbers are the numbers that pods have for ports whose targetPort is a name, by the name of the port; Differs for
+// one that is not the same for all.
 type PortNumbers map[string]int32
+
+// Differs is no number of a port.
+const Differs = -1
+
+// Add adds the number that some pods have for a port.
+func (n PortNumbers) Add(name string, number int32) {
+	if known, isKnown := n[name]; isKnown && known != number {
+		number = Differs
+	}
+	n[name] = number
+}
 
 // TranslatedPorts says which ports have another number in the pods where the Services do not translate it, "" if none.
 // Of a targetPort that is a name, it knows only the numbers that it is given.
@@ -45,7 +57,12 @@ func TranslatedPorts(ls *v1alpha1.LocalService, named PortNumbers) string {
 		if target == 0 || target == port.Port {
 			continue
 		}
-		if text := fmt.Sprintf("%d (not %d)", target, port.Port); !slices.Contains(ports, text) {
+		text := fmt.Sprintf("%d (not %d)", target, port.Port)
+		if target == Differs {
+			text = fmt.Sprintf("%s of the pods, whose number differs (kubectl localservice url prints it)",
+				port.TargetPort.StrVal)
+		}
+		if !slices.Contains(ports, text) {
 			ports = append(ports, text) // A port may have two protocols.
 		}
 	}

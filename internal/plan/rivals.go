@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 	if !slices.ContainsFunc(nodes, func(node string) bool { return strings.Contains(node, ".") || len(node) > longest }) {
 		return nil // All have their own names.
 	}
+	if !mayClash(ls, nodes) {
+		return nil
+	}
 	holders, others := make(map[string]string, len(nodes)), []string(nil)
 	for _, node := range nodes {
 		name := nameOfNode(ls, node)
@@ -41,6 +45,20 @@ func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 		rivals[node] = holders[nameOfNode(ls, node)]
 	}
 	return rivals
+}
+
+// mayClash reports whether two nodes may want one name. It goes by hashes, as it runs for all nodes in each sync.
+func mayClash(ls *v1alpha1.LocalService, nodes []string) bool {
+	seen, name := make(map[uint64]struct{}, len(nodes)), []byte(nil)
+	for _, node := range nodes {
+		if ls.Spec.Mode == v1alpha1.ModeHostnames {
+			name = append(name[:0], naming.Hostname(node)...)
+		} else {
+			name = naming.AppendServiceName(name[:0], ls.Name, node)
+		}
+		seen[maphash.Bytes(seed, name)] = struct{}{}
+	}
+	return len(seen) < len(nodes)
 }
 
 // nameOfNode returns the name that a LocalService gives a node unless another one has it: that of its Service, or in

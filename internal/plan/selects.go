@@ -93,7 +93,11 @@ func matches(operator corev1.NodeSelectorOperator, values []string, value string
 	return false
 }
 
-// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`.
+// longestSelection is how many bytes a description of a node selection has.
+const longestSelection = 512
+
+// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`. What is
+// very long is cut.
 func NodeSelection(ls *v1alpha1.LocalService) string {
 	var parts []string
 	if len(ls.Spec.NodeSelector) > 0 {
@@ -114,7 +118,11 @@ func NodeSelection(ls *v1alpha1.LocalService) string {
 	if len(terms) > 0 {
 		parts = append(parts, fmt.Sprintf("spec.nodeSelectorTerms %q", strings.Join(terms, " or ")))
 	}
-	return strings.Join(parts, " and ")
+	text := strings.Join(parts, " and ")
+	if len(text) > longestSelection { // Labels have no characters of several bytes.
+		return text[:longestSelection] + "…"
+	}
+	return text
 }
 
 func describe(key string, operator corev1.NodeSelectorOperator, values []string) string {

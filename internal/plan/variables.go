@@ -45,16 +45,6 @@ func (t *Template) wantFor(node string) *Content {
 	return &want
 }
 
-// missingLabel returns the key of a label for which a variable stands and which a node does not have, "" if it has all.
-func (t *Template) missingLabel(node string) string {
-	for _, key := range t.labelVariables {
-		if _, exists := t.nodeLabels(node, key); !exists {
-			return key
-		}
-	}
-	return ""
-}
-
 // MissingLabel returns the key of a label for which a variable in a LocalService stands and which a node does not have,
 // "" if it has all.
 func MissingLabel[L Labels](ls *v1alpha1.LocalService, node L) string {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,7 +74,7 @@ func TestVariablesOfOtherNode(t *testing.T) {
 }
 
 // TestMissingLabel: nothing is written for a node without a label for which a variable stands, whatever there is, and
-// nothing is deleted. Names that others have are reported as such.
+// nothing is deleted.
 func TestMissingLabel(t *testing.T) {
 	ls := localService(func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "$(NODE_LABEL['zone'])"},
@@ -87,7 +88,7 @@ func TestMissingLabel(t *testing.T) {
 	}
 	for node, set := range have {
 		want := map[string]string{"none": "rack", "zone": "rack"}[node]
-		if got := MissingLabel(ls, set); got != want || ts[0].missingLabel(node) != want {
+		if got := MissingLabel(ls, set); got != want || ts[0].withheld([]string{node})[node] != want {
 			t.Errorf("%s lacks %q, want %q", node, got, want)
 		}
 	}
@@ -98,7 +99,7 @@ func TestMissingLabel(t *testing.T) {
 	}
 	c := newCluster(foreign("demo-zone"), stored(ts[0].Service("none")))
 	plan := Compute(c.input(ts[0], "none", "zone"))
-	if diff := cmp.Diff([]string{"Withhold demo-none", "Conflict demo-zone"}, actions(plan)); diff != "" ||
+	if diff := cmp.Diff([]string{"Withhold demo-none", "Withhold demo-zone"}, actions(plan)); diff != "" ||
 		plan.InPlace > 0 || plan.Changes[Withhold][0].Label != "rack" {
 		t.Errorf("%d in place, (-want +got):\n%s", plan.InPlace, diff)
 	}
@@ -111,5 +112,43 @@ func TestMissingLabel(t *testing.T) {
 	}
 	if DiffersFor(ls, have["all"], have["all"]) || DiffersFor(localService(), have["all"], have["none"]) {
 		t.Error("nothing has changed, or nothing depends on it")
+	}
+}
+
+// TestMissingLabelAndRivals: a node without the label does not take a name from one that has it, and keeps no Service
+// that is another node's.
+func TestMissingLabelAndRivals(t *testing.T) {
+	ls := localService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "$(NODE_LABEL['zone'])"}}
+	})
+	zones := map[string]string{"x.y": "a"}
+	ts, err := NewTemplates(ls, nodeLabelKey, func(node, _ string) (string, bool) {
+		zone, exists := zones[node]
+		return zone, exists
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(stored(ts[0].Service("x.y")))
+	expect := func(when string, nodes []string, inPlace int, want ...string) {
+		t.Helper()
+		plan := Compute(c.input(ts[0], nodes...))
+		got := actions(plan)
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" || plan.InPlace != inPlace {
+			t.Errorf("%s: %d in place, (-want +got):\n%s", when, plan.InPlace, diff)
+		}
+		c.run(t, ts[0], plan)
+	}
+	expect("x-y has no label", []string{"x-y", "x.y"}, 1, "Withhold demo-x-y")
+	zones["x-y"] = "b"
+	expect("it has one", []string{"x-y", "x.y"}, 0, "Update demo-x-y", "Conflict demo-x-y")
+	delete(zones, "x.y")
+	delete(zones, "x-y")
+	expect("neither has one", []string{"x-y", "x.y"}, 0, "Withhold demo-x-y", "Withhold demo-x-y")
+	expect("the node of the Service is gone", []string{"x.y"}, 0, "Delete demo-x-y", "Withhold demo-x-y")
+	if len(c) > 0 {
+		t.Errorf("there is a Service of a node that is gone: %v", c)
 	}
 }

@@ -138,6 +138,9 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Changes[plan.Conflict])
+		if withheld := r.Changes[plan.Withhold]; len(withheld) > 0 {
+			c.Message += ". " + summarizeWithheld(withheld)
+		}
 	case len(r.Changes[plan.Withhold]) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNodeLabelMissing, summarizeWithheld(r.Changes[plan.Withhold])
 	case r.isContested().Status == metav1.ConditionTrue:
@@ -206,7 +209,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}
-	message := "no node matches " + truncate(plan.NodeSelection(ls), causeLength)
+	message := "no node matches " + plan.NodeSelection(ls)
 	switch {
 	case r.IsHostnames && r.InPlace+r.Stored() > 0:
 		message += ", so no name is removed: every node has its name"

@@ -186,6 +186,11 @@ func TestBadSpecsAreRefused(t *testing.T) {
 			`supported values: "metadata.name"`},
 		{terms("[{matchFields: [{key: metadata.name, operator: Exists}]}]"), `supported values: "In", "NotIn"`},
 		{terms("[{matchFields: [{key: metadata.name, operator: In, values: [a, b]}]}]"), "must have at most 1 item"},
+		{terms("[{matchFields: [{key: metadata.name, operator: NotIn, values: [Not A Name]}]}]"),
+			"no node can have this name"},
+		{expressions(65, ""), "they may have 64 expressions and values together"},
+		{expressions(13, "a, b, c, d"), "they may have 64 expressions and values together"},
+		{label(strings.Repeat("$(NODE_NAME)", 16) + "\", b: \"$(NODE_NAME)"), "they may have 16 together"},
 		{"clusterIP: None, nodeselector: {disk: ssd}", `unknown field "spec.nodeselector"`},
 		{"clusterIP: None, ports: [{port: 1, hostPort: 1}]", `unknown field "spec.ports[0].hostPort"`},
 		{"clusterIP: None, externalIPs: [192.0.2.1]", `unknown field "spec.externalIPs"`},
@@ -209,6 +214,19 @@ func TestBadSpecsAreRefused(t *testing.T) {
 // annotation returns the fields of a spec with an annotation that has one character, and a value.
 func annotation(value string) string {
 	return "clusterIP: None, serviceMetadata: {annotations: {a: " + value + "}}"
+}
+
+// expressions returns the fields of a spec with n expressions in terms, each with values or, for "", none.
+func expressions(n int, values string) string {
+	e := "{key: a, operator: Exists}"
+	if values != "" {
+		e = "{key: a, operator: In, values: [" + values + "]}"
+	}
+	var list []string
+	for ; n > 0; n -= 8 {
+		list = append(list, "{matchExpressions: ["+strings.Repeat(e+", ", min(n, 8))+"]}")
+	}
+	return terms("[" + strings.Join(list, ", ") + "]")
 }
 
 // label returns the fields of a spec with a label that has a value.
@@ -262,8 +280,9 @@ func TestGoodSpecs(t *testing.T) {
 		"mode: Hostnames, ipFamilyPolicy: PreferDualStack, publishNotReadyAddresses: true",
 		"mode: Hostnames, trafficDistribution: PreferClose",
 		ports(100),
-		terms("[" + strings.Repeat("{matchExpressions: ["+strings.Repeat("{key: a, operator: In, values: ["+
-			strings.Repeat(strings.Repeat("a", 63)+",", 32)+"]},", 16)+"]},", 16) + "]"),
+		expressions(64, ""),
+		expressions(12, "a, b, c, d"),
+		expression("{key: a, operator: In, values: [" + strings.Repeat(strings.Repeat("a", 63)+",", 32) + "]}"),
 		annotation(strings.Repeat("a", 49_999)),
 		annotation(strings.Repeat("a", 4_987) + v1alpha1.VariableNodeName),
 		annotation(strings.Repeat(v1alpha1.VariableNodeName, 16)),

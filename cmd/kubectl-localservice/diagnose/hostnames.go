@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // anyName stands for the names while none is known. No node has it.
@@ -30,7 +31,17 @@ func (v *view) newHostnames() *hostnames {
 	h := &hostnames{outdated: map[string]bool{}, stale: map[string][]string{}}
 	h.Names = plan.NamesOf(v.LocalService, v.nodeLabelKey, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
-		return set[key], found && v.rivals[node] == ""
+		if !found {
+			return "", plan.IsNamedUnknown(v.LocalService, node, func(hostname string) bool {
+				for other := range v.Nodes {
+					if naming.Hostname(other) == hostname {
+						return true
+					}
+				}
+				return false
+			})
+		}
+		return set[key], v.rivals[node] == ""
 	}, func(name string) plan.Service {
 		if service := v.services[name]; service != nil {
 			return plan.FromAPI(service, v.nodeLabelKey)

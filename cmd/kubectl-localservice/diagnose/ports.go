@@ -79,7 +79,7 @@ func (v *view) numbers() plan.PortNumbers {
 		for _, published := range all {
 			for i := range published {
 				if number := published[i].Port; number != nil {
-					numbers[nameOf(&published[i])] = max(*number, numbers[nameOf(&published[i])])
+					numbers.Add(nameOf(&published[i]), *number)
 				}
 			}
 		}

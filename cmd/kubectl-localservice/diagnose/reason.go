@@ -36,15 +36,18 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 		taken = fmt.Sprintf("the name %s of the Service that %s", serviceName, purposes[purpose])
 	}
 	service := v.services[serviceName]
+	if label := v.missingLabel(node); label != "" {
+		if service != nil && service.Annotations[v1alpha1.NodeAnnotationKey] == node {
+			return "", "" // It stays as it is.
+		}
+		return ServiceMissing, fmt.Sprintf("no Service; the node has no label %s, for which spec.serviceMetadata has a "+
+			"variable: label the node", label)
+	}
 	if service == nil && v.quota != nil {
 		v.saidByStatus = true
 		return ServiceMissing, v.quota.message()
 	}
 	if service == nil {
-		if label := v.missingLabel(node); label != "" && purpose == plan.ForNode {
-			return ServiceMissing, fmt.Sprintf("no Service; the node has no label %s, for which spec.serviceMetadata has a "+
-				"variable: label the node", label)
-		}
 		if purpose == plan.ForNode {
 			return ServiceMissing, v.whyUnwritten("no Service", "created it")
 		}
@@ -83,7 +86,9 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 
 // missingLabel returns the key of a label that a node needs for its Service, and does not have; "" for none.
 func (v *view) missingLabel(node string) string {
-	if set := v.Nodes[node]; set != nil {
+	ready := meta.FindStatusCondition(v.LocalService.Status.Conditions, v1alpha1.ConditionReady)
+	isInvalid := ready != nil && ready.Reason == v1alpha1.ReasonInvalidSpec // Then a key may be none.
+	if set := v.Nodes[node]; set != nil && !isInvalid {
 		return plan.MissingLabel(v.LocalService, set)
 	}
 	return ""

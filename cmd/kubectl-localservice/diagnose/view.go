@@ -53,11 +53,12 @@ func newView(in Input) *view {
 		stale:        map[string][]string{},
 		tolerated:    map[corev1.Taint]bool{},
 		quota:        quotaOf(in.LocalService),
-		rivals:       plan.Rivals(in.LocalService, slices.Collect(maps.Keys(in.Nodes))),
 	}
 	for _, service := range in.Services {
 		v.services[service.Name] = service
 	}
+	v.rivals = plan.Rivals(in.LocalService, slices.DeleteFunc(slices.Collect(maps.Keys(in.Nodes)),
+		func(node string) bool { return v.missingLabel(node) != "" }))
 	isHostnames := in.LocalService.Spec.Mode == v1alpha1.ModeHostnames
 	if isHostnames {
 		v.purpose = plan.Published

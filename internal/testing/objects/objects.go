@@ -168,3 +168,6 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 			"tier": "cache"}
 	},
 }
+
+// Named is a plan.LabelOfNamed for which every node has its own name, and no labels.
+func Named(string, string) (value string, isNamed bool) { return "", true }

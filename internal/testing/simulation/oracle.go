@@ -80,15 +80,8 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		}
 	}
-	nodes, services, rivals, withheld := len(names), len(names)-conflicts, o.rivals(ls), 0
-	for name, node := range o.withheld(ls) {
-		service := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
-		if nodes++; service == nil || metav1.IsControlledBy(service, ls) || isOrphan(ls, service, node) {
-			withheld++
-		} else {
-			conflicts++
-		}
-	}
+	withheld := len(o.withheld(ls))
+	nodes, services, rivals := len(names)+withheld, len(names)-conflicts, o.rivals(ls)
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		nodes, ready = o.checkHostnames(ls, conflicts)
 	}

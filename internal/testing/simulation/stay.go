@@ -28,7 +28,10 @@ func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
 // is invalid, or its node lacks a label for which a variable stands.
 func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	_, isWithheld := s.withheld(ls)[service.Name]
+	isWithheld := false
+	for of, name := range s.withheld(ls) {
+		isWithheld = isWithheld || name == service.Name && (of == node || node == "")
+	}
 	return s.isInvalid(ls) || isWithheld || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
 }
 

@@ -105,39 +105,25 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 		}
 		return names // They are created when a node is selected for the first time.
 	}
-	for name, node := range s.holders(ls) {
-		if hasLabels(ls, node) {
-			names[name] = node.Name
-		}
-	}
-	return names
-}
-
-// withheld returns the names of the Services that are not written, with their nodes: a node lacks a label for which a
-// variable stands.
-func (s *snapshot) withheld(ls *v1alpha1.LocalService) map[string]string {
-	names := map[string]string{}
-	if ls.Spec.Mode == v1alpha1.ModeHostnames || s.isInvalid(ls) {
-		return names
-	}
-	for name, node := range s.holders(ls) {
-		if !hasLabels(ls, node) {
-			names[name] = node.Name
-		}
-	}
-	return names
-}
-
-// holders returns the nodes that have names in mode Services, by their names.
-func (s *snapshot) holders(ls *v1alpha1.LocalService) map[string]*corev1.Node {
-	holders := map[string]*corev1.Node{}
 	for _, node := range s.inOrder() {
 		name := naming.ServiceName(ls.Name, node.Name)
-		if holders[name] == nil && isSelected(ls, node) {
-			holders[name] = node
+		if _, isTaken := names[name]; !isTaken && isSelected(ls, node) && hasLabels(ls, node) {
+			names[name] = node.Name
 		}
 	}
-	return holders
+	return names
+}
+
+// withheld returns the nodes whose Services are not written, because they lack a label for which a variable stands, with
+// the names of these.
+func (s *snapshot) withheld(ls *v1alpha1.LocalService) map[string]string {
+	withheld := map[string]string{}
+	for _, node := range s.nodes {
+		if modeOf(ls) == v1alpha1.ModeServices && !s.isInvalid(ls) && isSelected(ls, node) && !hasLabels(ls, node) {
+			withheld[node.Name] = naming.ServiceName(ls.Name, node.Name)
+		}
+	}
+	return withheld
 }
 
 var labelVariables = regexp.MustCompile(`\$\(NODE_LABEL\['([^']*)'\]\)`)
@@ -169,7 +155,7 @@ func (s *snapshot) inOrder() []*corev1.Node {
 func (s *snapshot) rivals(ls *v1alpha1.LocalService) (n int) {
 	names := map[string]bool{}
 	for _, node := range s.nodes {
-		if ls.Spec.GroupBy == "" && isSelected(ls, node) {
+		if ls.Spec.GroupBy == "" && isSelected(ls, node) && (modeOf(ls) != v1alpha1.ModeServices || hasLabels(ls, node)) {
 			names[strings.ReplaceAll(node.Name, ".", "-")] = true
 			n++
 		}

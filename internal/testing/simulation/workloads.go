@@ -57,7 +57,7 @@ func createWorkload(s *APIServer, object Object) error {
 func newWorkload(s Step) Object {
 	set := appsv1.ReplicaSet{ObjectMeta: metaOf(s.On)}
 	replicas, label, _ := strings.Cut(s.How, ",")
-	n, _ := strconv.Atoi(replicas) // 0 if it is no number.
+	n, _ := strconv.ParseInt(replicas, 10, 32) // 0 if it is no number.
 	set.Spec.Replicas = new(int32(n))
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": set.Name}}
 	set.Spec.Template.Labels = map[string]string{"app": "demo", "run": set.Name}

@@ -64,5 +64,6 @@ type NodeFieldRequirement struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !format.dns1123Subdomain().validate(v).hasValue())",message="no node can have this name; a name has lower case letters, digits, '-' and '.'"
 	Values []string `json:"values"`
 }

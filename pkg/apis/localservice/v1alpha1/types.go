@@ -201,6 +201,7 @@ type LocalServiceSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.map(t, has(t.matchExpressions) ? size(t.matchExpressions) + t.matchExpressions.map(e, has(e.values) ? size(e.values) : 0).sum() : 0).sum() <= 64",message="nodeSelectorTerms are too large: they may have 64 expressions and values together, because every node is compared with them; give the nodes a label of your own"
 	NodeSelectorTerms []NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 
 	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
@@ -294,6 +295,7 @@ type ServiceMetadata struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="serviceMetadata.labels has a key that no label can have; a key is a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].contains('$(NODE_LABEL[') || !format.labelValue().validate(self[k].replace('$(NODE_NAME)', 'n').replace('$(NODE_DNS_LABEL)', 'n')).hasValue())",message="serviceMetadata.labels has a value that no label can have; a value has at most 63 letters, digits, '-', '_' and '.', begins and ends with a letter or digit, and may have the variables $(NODE_NAME), $(NODE_DNS_LABEL) and $(NODE_LABEL['key'])"
 	// +kubebuilder:validation:XValidation:rule=`self.all(k, !self[k].contains("$(NODE_LABEL[") || !self[k].replace("$(NODE_NAME)", "").replace("$(NODE_DNS_LABEL)", "").replace("$(NODE_LABEL['", "").contains("$(") && self[k].contains("'])"))`,message="serviceMetadata.labels has a value with $( that begins no variable; the variables are $(NODE_NAME), $(NODE_DNS_LABEL) and $(NODE_LABEL['key'])"
+	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k]) - size(self[k].replace('$(', '('))).sum() <= 16",message="serviceMetadata.labels have too many variables: they may have 16 together"
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// annotations to put on every generated Service, for example for a load balancer or for external-dns.
