@@ -178,6 +178,13 @@ func TestURLWithDots(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q", node, code, stdout, stderr)
 		}
 	}
+	f = newFixture(t, service("s-x-y", "x.y"), slice("s-x-y"),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x-y"}})
+	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
+	if code, stdout, stderr := f.run(t, "url", "s", "x-y"); code == 0 || stdout != "" ||
+		!strings.Contains(stderr, "because the name is that of node x.y: see") {
+		t.Errorf("the name of another node: %d, %q, %q", code, stdout, stderr)
+	}
 	f = newFixture(t, service("s-x-y", "x-y"), slice("s-x-y"))
 	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
 	if code, stdout, stderr := f.run(t, "url", "s", "x.y"); code == 0 || stdout != "" ||

@@ -238,6 +238,38 @@ func TestNodeLabelKey(t *testing.T) {
 	}
 }
 
+// TestMissingLabels: a node without a label for which a variable stands takes no name from another one, and keeps the
+// Service that it has. Of a spec that is invalid, no label is asked for.
+func TestMissingLabels(t *testing.T) {
+	variable := func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "$(NODE_LABEL['zone'])"}}
+	}
+	zoned := map[string]labels.Set{"x.y": {"zone": "a"}, "x-y": {}}
+	for name, c := range map[string]struct {
+		edit     func(*v1alpha1.LocalService)
+		services []*corev1.Service
+		nodes    map[string]labels.Set
+		want     string // the reasons of x-y and of x.y
+	}{
+		"a rival": {variable, []*corev1.Service{service("x.y")}, zoned, "ServiceMissing NoPods"},
+		"its own Service": {variable, []*corev1.Service{service("x-y", func(s *corev1.Service) { s.Spec.Selector = nil })},
+			map[string]labels.Set{"x-y": {}}, "NoPods"},
+		"an invalid spec": {func(ls *v1alpha1.LocalService) {
+			variable(ls)
+			readyCondition(v1alpha1.ReasonInvalidSpec, "x")(ls)
+		}, []*corev1.Service{service("x.y")}, zoned, "ServiceOutdated NameConflict"},
+	} {
+		var got []string
+		for _, item := range Nodes(Input{LocalService: localService(c.edit), Services: c.services, Nodes: c.nodes,
+			AllNodes: true}).Items {
+			got = append(got, string(item.Reason))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
 // TestRivals: of two nodes that want one name, the one without it is reported, in both modes.
 func TestRivals(t *testing.T) {
 	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {
