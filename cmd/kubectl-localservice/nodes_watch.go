@@ -37,10 +37,8 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, name string, flags 
 	w.run(ctx, func(n news) {
 		problems(n.problems)
 		var now []*diagnose.NodeList
-		var gone []string
 		for key, list := range n.lists {
 			if list == nil {
-				gone = append(gone, key.String())
 				fmt.Fprintf(p.ErrOut, "LocalService %s is gone.\n", key)
 				list = ptr.To(ptr.Deref(before[key.String()], diagnose.NodeList{}))
 				list.Items = nil
@@ -53,8 +51,10 @@ func (p *plugin) watchNodes(ctx context.Context, c *cluster, name string, flags 
 		if failure = printer.printChanges(before, sorted(now)); failure != nil {
 			cancel()
 		}
-		for _, key := range gone {
-			delete(before, key)
+		for key, list := range n.lists {
+			if list == nil {
+				delete(before, key.String())
+			}
 		}
 	})
 	return failure

@@ -96,8 +96,8 @@ func matches(operator corev1.NodeSelectorOperator, values []string, value string
 // longestSelection is how many bytes a description of a node selection has.
 const longestSelection = 512
 
-// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`. What is
-// very long is cut.
+// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`. What
+// is very long is cut.
 func NodeSelection(ls *v1alpha1.LocalService) string {
 	var parts []string
 	if len(ls.Spec.NodeSelector) > 0 {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -9,34 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-// isScheduled reports whether the scheduler would place a pod on a node whose nodeSelector and required node affinity
-// are those of a LocalService.
-func isScheduled(t *testing.T, ls *v1alpha1.LocalService, node *corev1.Node) bool {
-	t.Helper()
-	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: ls.Spec.NodeSelector}}
-	if ls.Spec.NodeSelectorTerms != nil {
-		var terms []corev1.NodeSelectorTerm
-		encoded, err := json.Marshal(ls.Spec.NodeSelectorTerms)
-		if err == nil {
-			err = json.Unmarshal(encoded, &terms)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
-	}
-	is, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
-	if err != nil {
-		t.Fatalf("%s: %v", NodeSelection(ls), err)
-	}
-	return is
-}
 
 // FuzzSelects: whatever nodeSelector and terms a LocalService has, it selects the nodes on which the scheduler places
 // pods with the same ones.
@@ -86,7 +61,11 @@ func FuzzSelects(f *testing.F) {
 			for range random.IntN(4) {
 				node.Labels[key()] = of(values...)
 			}
-			if got, want := Selects(ls, node.Name, labels.Set(node.Labels)), isScheduled(t, ls, node); got != want {
+			want, err := objects.IsScheduled(ls, node)
+			if err != nil {
+				t.Fatalf("%s: %v", NodeSelection(ls), err)
+			}
+			if got := Selects(ls, node.Name, labels.Set(node.Labels)); got != want {
 				t.Errorf("%s: node %s with %v is selected: %t, want %t", NodeSelection(ls), node.Name, node.Labels, got, want)
 			}
 		}

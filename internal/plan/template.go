@@ -46,8 +46,8 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 // of its two Services.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService, in which variables stand for labels of nodes. The error says what
-// is wrong with a spec that the API's own validation accepted, in words for the LocalService's author.
+// NewTemplates returns the templates of a LocalService, in which variables stand for labels of nodes. The error says
+// what is wrong with a spec that the API's own validation accepted, in words for the LocalService's author.
 func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, labels NodeLabels) (Templates, error) {
 	if err := validate(ls, nodeLabelKey); err != nil {
 		return nil, err

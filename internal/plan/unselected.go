@@ -6,9 +6,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Unselected describes what a plan keeps because no node is selected. Most likely that is a mistake, so
-// nothing of a node that still exists is deleted. It depends on no flag and remembers nothing: the same caches give the
-// same plan at the next sync, after a restart, and to the next leader.
+// Unselected describes what a plan keeps because no node is selected. Most likely that is a mistake, so nothing of a
+// node that still exists is deleted. It depends on no flag and remembers nothing: the same caches give the same plan at
+// the next sync, after a restart, and to the next leader.
 type Unselected struct {
 	// Kept is the number of Services that stay although they are not wanted.
 	Kept int

@@ -48,15 +48,21 @@ func (t *Template) wantFor(node string) *Content {
 // MissingLabel returns the key of a label for which a variable in a LocalService stands and which a node does not have,
 // "" if it has all.
 func MissingLabel[L Labels](ls *v1alpha1.LocalService, node L) string {
-	for _, key := range labelVariables(ls) {
-		if _, exists := node.Lookup(key); !exists {
+	return firstMissing(labelVariables(ls), node.Lookup)
+}
+
+// firstMissing returns the first of some keys that a look-up does not find, "" if it finds all.
+func firstMissing(keys []string, lookup func(key string) (value string, exists bool)) string {
+	for _, key := range keys {
+		if _, exists := lookup(key); !exists {
 			return key
 		}
 	}
 	return ""
 }
 
-// DiffersFor reports whether variables in a LocalService stand for other values after the labels of a node have changed.
+// DiffersFor reports whether variables in a LocalService stand for other values after the labels of a node have
+// changed.
 func DiffersFor[L Labels](ls *v1alpha1.LocalService, before, after L) bool {
 	return slices.ContainsFunc(labelVariables(ls), func(key string) bool {
 		was, had := before.Lookup(key)

@@ -9,11 +9,9 @@ func (t *Template) withheld(nodes []string) map[string]string {
 	}
 	withheld := map[string]string{}
 	for _, node := range nodes {
-		for _, key := range t.labelVariables {
-			if _, exists := t.nodeLabels(node, key); !exists {
-				withheld[node] = key
-				break
-			}
+		label := firstMissing(t.labelVariables, func(key string) (string, bool) { return t.nodeLabels(node, key) })
+		if label != "" {
+			withheld[node] = label
 		}
 	}
 	return withheld

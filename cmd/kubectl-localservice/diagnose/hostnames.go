@@ -32,14 +32,7 @@ func (v *view) newHostnames() *hostnames {
 	h.Names = plan.NamesOf(v.LocalService, v.nodeLabelKey, func(node, key string) (string, bool) {
 		set, found := v.Nodes[node]
 		if !found {
-			return "", plan.IsNamedUnknown(v.LocalService, node, func(hostname string) bool {
-				for other := range v.Nodes {
-					if naming.Hostname(other) == hostname {
-						return true
-					}
-				}
-				return false
-			})
+			return "", plan.IsNamedUnknown(v.LocalService, node, v.isWanted)
 		}
 		return set[key], v.rivals[node] == ""
 	}, func(name string) plan.Service {
@@ -61,6 +54,16 @@ func (v *view) newHostnames() *hostnames {
 		h.addOutdated(&copies.Changes[i])
 	}
 	return h
+}
+
+// isWanted reports whether a node wants a hostname.
+func (v *view) isWanted(hostname string) bool {
+	for node := range v.Nodes {
+		if naming.Hostname(node) == hostname {
+			return true
+		}
+	}
+	return false
 }
 
 // markUnpublished marks endpoints as not ready that are not ready in what Kubernetes publishes.

@@ -2,6 +2,7 @@
 package objects
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -171,3 +173,22 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 
 // Named is a plan.LabelOfNamed for which every node has its own name, and no labels.
 func Named(string, string) (value string, isNamed bool) { return "", true }
+
+// IsScheduled reports whether the scheduler would place a pod on a node whose nodeSelector and required node affinity
+// are the nodeSelector and the terms of a LocalService.
+func IsScheduled(ls *v1alpha1.LocalService, node *corev1.Node) (bool, error) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: ls.Spec.NodeSelector}}
+	if len(ls.Spec.NodeSelectorTerms) > 0 {
+		affinity := &corev1.NodeSelector{}
+		encoded, err := json.Marshal(ls.Spec.NodeSelectorTerms)
+		if err == nil {
+			err = json.Unmarshal(encoded, &affinity.NodeSelectorTerms)
+		}
+		if err != nil {
+			return false, err
+		}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: affinity}}
+	}
+	return nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+}

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -15,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -75,16 +74,7 @@ func (s *snapshot) owner(object Object) *v1alpha1.LocalService {
 // isSelected reports whether a node has a name in a LocalService: whether the scheduler would place a pod there whose
 // nodeSelector and required node affinity are the same.
 func isSelected(ls *v1alpha1.LocalService, node *corev1.Node) bool {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: ls.Spec.NodeSelector}}
-	if len(ls.Spec.NodeSelectorTerms) > 0 {
-		var terms []corev1.NodeSelectorTerm
-		encoded, err := json.Marshal(ls.Spec.NodeSelectorTerms)
-		utilruntime.Must(err)
-		utilruntime.Must(json.Unmarshal(encoded, &terms))
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
-	}
-	isSelected, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	isSelected, err := objects.IsScheduled(ls, node)
 	utilruntime.Must(err)
 	return isSelected
 }
