@@ -2,6 +2,10 @@ package alerts
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -23,6 +27,15 @@ type panel struct {
 	Targets     []struct {
 		Expr string `json:"expr"`
 	} `json:"targets"`
+	FieldConfig struct {
+		Defaults struct {
+			Thresholds struct {
+				Steps []struct {
+					Value *float64 `json:"value"`
+				} `json:"steps"`
+			} `json:"thresholds"`
+		} `json:"defaults"`
+	} `json:"fieldConfig"`
 }
 
 func readDashboard(t testing.TB) dashboard {
@@ -62,5 +75,39 @@ func TestDashboard(t *testing.T) {
 		if p.Type != "timeseries" || p.Description == "" || len(p.Targets) == 0 {
 			t.Errorf("%s: type %s, description %q, %d queries", p.Title, p.Type, p.Description, len(p.Targets))
 		}
+	}
+}
+
+// TestDashboardLimits tests that the line in a panel is where the alert that the panel names begins.
+func TestDashboardLimits(t *testing.T) {
+	t.Parallel()
+	alerts := map[string]string{}
+	for _, rule := range readRules(t) {
+		alerts[rule.Alert] = rule.Expr
+	}
+	named, lines := regexp.MustCompile(`the limit of the alert (\w+)\.$`), 0
+	for _, p := range readDashboard(t).Panels {
+		match, limits := named.FindStringSubmatch(p.Description), []float64(nil)
+		for _, step := range p.FieldConfig.Defaults.Thresholds.Steps {
+			if step.Value != nil { // The first step begins at minus infinity.
+				limits = append(limits, *step.Value)
+			}
+		}
+		if match == nil && limits == nil {
+			continue
+		}
+		lines++
+		if match == nil || len(limits) != 1 {
+			t.Errorf("%s has lines at %v, and its description is %q", p.Title, limits, p.Description)
+			continue
+		}
+		expr := alerts[match[1]]
+		if !strings.HasSuffix(expr, fmt.Sprintf(" > %g", limits[0])) ||
+			!slices.Equal(metricsOf(expr), metricsOf(p.Targets[0].Expr)) {
+			t.Errorf("%s has a line at %g, and the alert %s fires for %q", p.Title, limits[0], match[1], expr)
+		}
+	}
+	if lines == 0 {
+		t.Error("no panel shows the limit of an alert")
 	}
 }
