@@ -111,10 +111,10 @@ func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfNamed {
 // hasRival reports whether another one of some nodes has the hostname that a node wants.
 func (n *Nodes) hasRival(name string, among func(*Node) bool) bool {
 	hostname := naming.Hostname(name)
-	if hostname == name {
-		return false // It comes first, as it is its own name.
+	others := n.byIndex(metav1.NamespaceAll, byHostname, hostname)
+	if hostname != name {
+		others = append(others, n.Get("", hostname))
 	}
-	others := append(n.byIndex(metav1.NamespaceAll, byHostname, hostname), n.Get("", hostname))
 	return slices.ContainsFunc(others, func(other *Node) bool {
 		return other != nil && other.name < name && among(other)
 	})

@@ -2,12 +2,15 @@ package cache
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 func testNode(t *testing.T, name string, labels map[string]string) *Node {
@@ -92,6 +95,22 @@ func TestNamedRivals(t *testing.T) {
 	show(t, c.Nodes.Store, node("x-y.z", "b"))
 	show(t, c.Nodes.Store, node("x.y-z", "b"))
 	expect("others are not selected", inB, "x-y.z")
+}
+
+// TestNamedRivalOfHash: a node whose own name is the hashed form of another's does not always come first.
+func TestNamedRivalOfHash(t *testing.T) {
+	c, ls := newCaches(t), objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
+	first := strings.Repeat("a", 51) + "-0" + strings.Repeat("b", 20)
+	second := naming.Hostname(first)
+	show(t, c.Nodes.Store, testNode(t, first, nil))
+	show(t, c.Nodes.Store, testNode(t, second, nil))
+	for node, want := range map[string]bool{first: true, second: false} {
+		_, isNamed := c.Nodes.Named(ls)(node, "")
+		rival := plan.Rivals(ls, []string{first, second})[node]
+		if isNamed != want || (rival == "") != want {
+			t.Errorf("%s: has a name: %t, rival %q", node, isNamed, rival)
+		}
+	}
 }
 
 // TestNamedUnknown: the pods on a node may be known before the node is, and longer. While all nodes have names, it has

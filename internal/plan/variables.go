@@ -84,10 +84,13 @@ func expandAll(all, given map[string]string, node string, label func(key string)
 func expand(value, node string, label func(key string) string) string {
 	var out strings.Builder
 	for {
-		start := strings.IndexByte(value, '$')
+		start := strings.Index(value, "$(")
 		if start < 0 {
 			out.WriteString(value)
 			return out.String()
+		}
+		if start > 0 && value[start-1] == '$' {
+			start-- // an escape
 		}
 		out.WriteString(value[:start])
 		value = value[start:]

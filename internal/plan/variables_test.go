@@ -23,6 +23,7 @@ func TestVariables(t *testing.T) {
 		"escape":         {"$$(NODE_NAME)", "n", "$(NODE_NAME)"},
 		"unknown":        {"$(POD) $(NODE_NAME", "n", "$(POD) $(NODE_NAME"}, // accepted by an older definition
 		"dollars":        {"a$$b$", "n", "a$$b$"},
+		"more dollars":   {"$$$(NODE_NAME)$$$$(NODE_NAME)$", "n", "$$(NODE_NAME)$$$(NODE_NAME)$"},
 		"label":          {"in $(NODE_LABEL['zone']).", "n", "in eu."},
 		"labels":         {"$(NODE_LABEL['a.b/c'])$(NODE_LABEL['zone'])$(NODE_LABEL['empty'])", "n", "1eu"},
 		"escaped label":  {"$$(NODE_LABEL['zone'])", "n", "$(NODE_LABEL['zone'])"},

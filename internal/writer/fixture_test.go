@@ -44,6 +44,9 @@ func terminatingError() error {
 // trialName matches the end of the name of a Service that is only tried.
 var trialName = regexp.MustCompile("-[a-z0-9]{5}$")
 
+// noLabel says that nodes have no labels.
+func noLabel(string, string) (value string, exists bool) { return "", false }
+
 // inOrder keeps the order of changes.
 func inOrder(int, func(i, j int)) {}
 
@@ -100,7 +103,7 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
 		Refusals: NewRefusals(), Shuffle: inOrder}
 	f.services = NewServices(f.deps, concurrency)
-	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey, nil); err != nil {
+	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey, noLabel); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
@@ -135,6 +137,9 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	template := change.Template
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
+	if err := w.isFree(ctx, change); err != nil {
+		return nil, err
+	}
 	switch change.Action {
 	case plan.Create:
 		service, err = w.client().Create(ctx, template.Service(change.Node),
@@ -164,6 +169,24 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	klog.FromContext(ctx).V(4).Info("Change made", "action", change.Action,
 		"service", klog.KRef(w.ls.Namespace, change.Name), "node", change.Node)
 	return service, nil
+}
+
+// isFree returns an error if a Service would pass to another node from one that still has its name: the cache of nodes
+// may lag behind, and requests for the one would be answered by the other.
+func (w *execution) isFree(ctx context.Context, change *plan.Change) error {
+	if change.Action == plan.Delete || change.Current == nil {
+		return nil
+	}
+	holder := change.Current.Node()
+	if holder == "" || holder >= change.Node { // The first one has the name.
+		return nil
+	}
+	labels, err := w.nodeLabels(ctx, holder)
+	if err == nil && labels != nil && change.Template.Wants(holder, labels, change.Name) &&
+		plan.MissingLabel(w.ls, labels) == "" {
+		err = reconcile.Stale(fmt.Errorf("the name %s is that of node %s", change.Name, holder))
+	}
+	return err
 }
 
 // isOurs returns an error if a Service was stored with another controller: the garbage collector could delete it each

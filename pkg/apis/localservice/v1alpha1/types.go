@@ -201,7 +201,7 @@ type LocalServiceSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.map(t, has(t.matchExpressions) ? size(t.matchExpressions) + t.matchExpressions.map(e, has(e.values) ? size(e.values) : 0).sum() : 0).sum() <= 64",message="nodeSelectorTerms are too large: they may have 64 expressions and values together, because every node is compared with them; give the nodes a label of your own"
+	// +kubebuilder:validation:XValidation:rule="self.map(t, has(t.matchExpressions) ? size(t.matchExpressions) : 0).sum() <= 16 && self.map(t, has(t.matchExpressions) ? t.matchExpressions.map(e, has(e.values) ? size(e.values) : 0).sum() : 0).sum() <= 64",message="nodeSelectorTerms are too large: they may have 16 expressions with 64 values together, because every node is compared with them; give the nodes a label of your own"
 	NodeSelectorTerms []NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 
 	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
