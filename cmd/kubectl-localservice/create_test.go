@@ -115,8 +115,9 @@ func TestCreateErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"create --selector a=b": "accepts 1 arg(s), received 0…" +
 			"Usage: kubectl localservice create NAME",
-		"create x":              `required flag(s) "selector" not set`,
-		"create x --selector a": "--selector: ",
+		"create x":               `required flag(s) "selector" not set`,
+		"create x --selector a":  `--selector "a": give labels as key=value`,
+		"create x --selector a,": `--selector "a,": give labels as key=value`,
 		"create x --selector a=b --node-selector c=d=e":   "--node-selector: ",
 		"create x --selector a=b --node-selector c=d,c=e": "--node-selector: no node has both c=",
 		"create x --selector a=b --port 0":                "--port 0: it must be [name=]port",

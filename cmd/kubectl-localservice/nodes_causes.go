@@ -24,7 +24,8 @@ const (
 type row struct {
 	list *diagnose.NodeList
 	*diagnose.Node
-	many bool // LocalServices may be in the table
+	// prefix says of which LocalService a node is, "" if the table has only one.
+	prefix string
 }
 
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table. A text that does not fit
@@ -73,11 +74,7 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 func nodesIn(rows []row) string {
 	var names []string
 	for _, r := range rows[:min(len(rows), rowsInLine)] {
-		name := r.Node.Node
-		if r.many {
-			name = r.list.LocalService + " on " + name
-		}
-		names = append(names, name)
+		names = append(names, r.prefix+r.Node.Node)
 	}
 	if more := len(rows) - rowsInLine; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

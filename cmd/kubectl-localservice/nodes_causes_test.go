@@ -34,8 +34,7 @@ func TestReasonColumn(t *testing.T) {
 			t.Errorf("below the table: %q; want %q", below, c.below)
 		}
 	}
-	list := &diagnose.NodeList{LocalService: "demo"}
-	one := row{list, &diagnose.Node{Node: "n0", Reason: "Word", Message: other}, true}
+	one := row{Node: &diagnose.Node{Node: "n0", Reason: "Word", Message: other}, prefix: "demo on "}
 	if _, below := reasonColumn([]row{one}, room); len(below) != 1 || below[0] != "demo on n0: "+other {
 		t.Errorf("of several LocalServices: %q", below)
 	}

@@ -135,8 +135,15 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	p.printMessages(lists)
 	var rows []row
 	for _, list := range lists {
+		prefix := ""
+		switch {
+		case p.namespaces:
+			prefix = list.Namespace + "/" + list.LocalService + " on "
+		case p.many:
+			prefix = list.LocalService + " on "
+		}
 		for i := range list.Items {
-			rows = append(rows, row{list, &list.Items[i], p.many})
+			rows = append(rows, row{list, &list.Items[i], prefix})
 		}
 	}
 	table := p.newTable(rows)

@@ -27,7 +27,7 @@ import (
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const labels = "Node labels: set by the controller, after the binding; with the binding on 2 of 3 pods.\n"
-	const taken = "the name is taken by a Service without an owner: if nothing uses it, delete it; if the app needs " +
+	const taken = "the name demo-n5 is taken by a Service without an owner: if nothing uses it, delete it; if the app needs " +
 		"it, create this LocalService under another name"
 	newFixture(t).wantOutput(t, summary+labels, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
@@ -185,11 +185,41 @@ func TestURLWithDots(t *testing.T) {
 		!strings.Contains(stderr, "because the name is that of node x.y: see") {
 		t.Errorf("the name of another node: %d, %q, %q", code, stdout, stderr)
 	}
+	fail(&f.kube.Fake, "nodes", forbidden) // Whether there is another node is not known.
+	if code, stdout, _ := f.run(t, "url", "s", "x-y"); code == 0 || stdout != "" {
+		t.Errorf("nodes may not be read: %d, %q", code, stdout)
+	}
 	f = newFixture(t, service("s-x-y", "x-y"), slice("s-x-y"))
 	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
 	if code, stdout, stderr := f.run(t, "url", "s", "x.y"); code == 0 || stdout != "" ||
 		!strings.Contains(stderr, "has no Service s-x-y for a node x.y, because the name is that of node x-y: see") {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestURLWithDotsHostnames is TestURLWithDots for mode Hostnames.
+func TestURLWithDotsHostnames(t *testing.T) {
+	ls := localService("s", "", v1alpha1.ServicePort{Port: 80})
+	ls.Spec.Mode = v1alpha1.ModeHostnames
+	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
+	for _, c := range []struct{ selected, other, name, want string }{
+		{"x.y", "", "x.y", "http://x-y.s.default.svc.cluster.local:80\n"},
+		{"x.y", "", "x-y", "http://x-y.s.default.svc.cluster.local:80\n"},
+		{"x.y", "x-y", "x-y", ""},
+		{"x-y", "x.y", "x.y", ""},
+	} {
+		ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		nodes := []runtime.Object{source, published,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.selected, Labels: ls.Spec.NodeSelector}}}
+		if c.other != "" {
+			nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.other}})
+		}
+		f := newFixture(t, nodes...)
+		f.localServices = fake.NewClientset(ls)
+		code, stdout, stderr := f.run(t, "url", "s", c.name)
+		if stdout != c.want || (code == 0) != (c.want != "") {
+			t.Errorf("%+v: %d, %q, %q", c, code, stdout, stderr)
+		}
 	}
 }
 
@@ -220,7 +250,7 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 	for _, line := range []string{
 		`default/demo-2: No node matches spec.nodeSelector "zone=none".`,
 		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
-		"demo on n5: the name is taken by a Service",
+		"default/demo on n5: the name demo-n5 is taken by a Service",
 		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected.",
 		"LocalServices: 3, nodes 6, answering 1/6.",
 	} {

@@ -166,9 +166,7 @@ func (c *cluster) service(ctx context.Context, ls *v1alpha1.LocalService, node s
 		if holder == node {
 			return found, nil
 		}
-		// A person may type the name of a node with dashes for dots, unless that is the name of another one.
-		_, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil && naming.Hostname(holder) == node {
+		if naming.Hostname(holder) == node && c.isNoNode(ctx, node) {
 			return found, nil
 		}
 		why = ", because the name is that of node " + holder
@@ -179,6 +177,12 @@ func (c *cluster) service(ctx context.Context, ls *v1alpha1.LocalService, node s
 	}
 	return nil, fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name, name, node,
 		why, seeNodes(ls))
+}
+
+// isNoNode reports whether there is no node of a name, so that it stands for one with dots instead of dashes.
+func (c *cluster) isNoNode(ctx context.Context, name string) bool {
+	_, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // hostOfName returns the host of a node in mode Hostnames, and the name of the Service; with groupBy, node is a group.
@@ -193,8 +197,11 @@ func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, nod
 		what = "group of nodes " + node
 	}
 	for _, n := range diagnose.Nodes(w.input(ctx, ls)).Items {
+		isOther := n.Node != node && n.Hostname == node
 		switch {
-		case (n.Node == node || n.Hostname == node) && n.HasService():
+		case isOther && ls.Spec.GroupBy == "" && !c.isNoNode(ctx, node):
+			what += ", because the name is that of node " + n.Node
+		case (isOther || n.Node == node) && n.HasService():
 			return n.DNSName, n.Service, nil
 		case n.Node == node:
 			what += ": " + n.Message

@@ -94,7 +94,7 @@ func TestStatus(t *testing.T) {
 				"have: c (zone). Label the node, or select only nodes that have the label$"},
 		"two nodes that want one name": {found{Nodes: 3, InPlace: 2, Changes: byAction(rival("x.y"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", `^1 node has no name: x.y (demo-x-y is the name of node ` +
-				"x-y). Select only one of the nodes that want one name, or rename a node$"},
+				"x-y). Select only one of the nodes that want one name$"},
 		"a conflict, and nodes that want one name": {found{Nodes: 6, InPlace: 2, Changes: byAction(rival("x.y"),
 			conflicts("demo-b")[0], rival("x.y.z"))}, outcome{}, "False NameTaken", "False NameTaken", "NameTaken",
 			"under another name: a Service cannot be renamed. 2 nodes have no name: x.y ("},

@@ -140,7 +140,7 @@ func summarizeRivals(rivals []plan.Change) string {
 	if len(rivals) == 1 {
 		verb = "has"
 	}
-	return fmt.Sprintf("%s %s no name: %s. Select only one of the nodes that want one name, or rename a node",
+	return fmt.Sprintf("%s %s no name: %s. Select only one of the nodes that want one name",
 		Count(len(rivals), "node"), verb, firstOf(rivals, func(rival *plan.Change) string {
 			return fmt.Sprintf("%s (%s is the name of node %s)", rival.Node, rival.Name, rival.Rival)
 		}))

@@ -126,6 +126,31 @@ func TestOneLineForACause(t *testing.T) {
 	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001|a: exit code 1, 5 restarts")
 }
 
+// TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names or none of
+// them has a pod. With all namespaces, names have theirs.
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	m := loaded(columns(4, 3, func(c, i int, n *diagnose.Node) {
+		if c == 1 {
+			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NoPods, "no pod with app=x here"
+		}
+		if c == 3 && i == 0 {
+			notReady(n)
+		}
+	}))
+	m.Controller = "The controller does not seem to run"
+	for i, message := range []string{"Clients connect to port 8080", "No pod has the labels app=x", m.Controller, ""} {
+		m.Columns[fmt.Sprintf("default/app-%02d", i)].Message = message
+	}
+	page := browser.Open(t, serveNamespace(t, "", m).URL(), 1280, 800)
+	browser.Eventually(page, causes, "1 name|pods not ready|default/app-03|n0000|a: exit code 1, 5 restarts\n"+
+		"1 LocalService|default/app-00|Clients connect to port 8080\n"+
+		"1 LocalService|default/app-01|No pod has the labels app=x")
+	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
+	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
+	browser.Eventually(page, `document.querySelector("#details .message")?.innerText ?? ""`, "Clients connect to port 8080")
+}
+
 // TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it
 // is cut.
 func TestWholeMessages(t *testing.T) {

@@ -39,10 +39,16 @@ func notReady(n *diagnose.Node) {
 	n.Endpoints.Ready, n.Reason, n.Message = 0, diagnose.PodsNotReady, "a: exit code 1, 5 restarts"
 }
 
-// serve serves a page until the test ends.
+// serve serves a page about namespace default until the test ends.
 func serve(t *testing.T, matrix *view.Matrix) *view.Server {
 	t.Helper()
-	scope := view.Scope{Context: "test", Namespace: "default", Kubectl: []string{"kubectl"}}
+	return serveNamespace(t, "default", matrix)
+}
+
+// serveNamespace is serve for another namespace, "" for all.
+func serveNamespace(t *testing.T, namespace string, matrix *view.Matrix) *view.Server {
+	t.Helper()
+	scope := view.Scope{Context: "test", Namespace: namespace, Kubectl: []string{"kubectl"}}
 	s, err := view.NewServer(scope, func(_ context.Context, _, row string) *view.Details {
 		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile, Message: hostile, Reason: hostile,
 			Addresses: []string{hostile}}, Pods: []view.Pod{

@@ -3,8 +3,6 @@ package diagnose
 import (
 	"fmt"
 	"time"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Controller is what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
@@ -34,13 +32,12 @@ func (c *Controller) Stops(now time.Time) string {
 		"and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
 }
 
-// waits says what to do while the controller has not acted on a LocalService.
-func (c *Controller) waits(ls *v1alpha1.LocalService) string {
-	problem := fmt.Sprintf("The controller has not acted on LocalService %s/%s", ls.Namespace, ls.Name)
+// waits says what to do while the controller has not acted on a LocalService in a namespace.
+func (c *Controller) waits(namespace string) string {
 	if c.Name == "" {
-		return fmt.Sprintf("%s yet. See whether it runs, and whether it watches namespace %s (-namespaces): "+
-			"kubectl get pods -n %s", problem, ls.Namespace, usualNamespace)
+		return fmt.Sprintf("The controller has not acted yet. See whether it runs, and whether it watches namespace %s "+
+			"(-namespaces): kubectl get pods -n %s", namespace, usualNamespace)
 	}
-	return fmt.Sprintf("%s yet, although it runs. See whether it watches namespace %s (-namespaces), and its log: "+
-		"kubectl logs -n %s %s", problem, ls.Namespace, c.Namespace, c.Holder)
+	return fmt.Sprintf("The controller has not acted yet, although it runs. See whether it watches namespace %s "+
+		"(-namespaces), and its log: kubectl logs -n %s %s", namespace, c.Namespace, c.Holder)
 }

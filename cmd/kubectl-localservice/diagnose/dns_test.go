@@ -67,6 +67,16 @@ func TestCompareDNS(t *testing.T) {
 	}
 }
 
+// TestDNSOutdated: of a name that does not follow its pods, nobody knows what DNS should answer.
+func TestDNSOutdated(t *testing.T) {
+	list := &NodeList{Items: []Node{{Node: "n1", DNSName: "n1", Reason: NameOutdated}}}
+	replies := map[string]DNSReply{"n1": {Addresses: []string{"10.0.0.9"}, Code: "NOERROR"}}
+	got := WithDNS(list, DNSServer{}, replies).Items[0].DNS
+	if got.Result != DNSOtherAddresses || got.Message != "DNS answers 10.0.0.9" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestProblems(t *testing.T) {
 	for want, n := range map[string]Node{
 		"":     {DNS: &DNSAnswer{}},

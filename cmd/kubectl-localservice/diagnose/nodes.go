@@ -81,7 +81,7 @@ func Nodes(in Input) *NodeList {
 	case stops != "":
 		list.Controller = stops
 	case v.waiting, IsUnobserved(in.LocalService):
-		list.Controller = in.Controller.waits(in.LocalService)
+		list.Controller = in.Controller.waits(in.LocalService.Namespace)
 	}
 	messages := v.foreignSlices()
 	if why := v.message(list); why != "" {
@@ -218,12 +218,16 @@ func (v *view) node(name *name) Node {
 	switch {
 	case name.rival != "":
 		n.Reason, n.Message = NameConflict, "the name is that of node "+name.rival+
-			": select only one of the two nodes, or rename one"
+			": select only one of the two nodes"
 	case n.Service != "":
 		n.Reason, n.Message = v.serviceProblem(v.purpose, n.Node)
 	default:
 		n.Reason = NodeWithoutName
 		n.Message = "the node has no label " + v.LocalService.Spec.GroupBy + ", so that it has no name"
+	}
+	missingLabel := v.missingLabel(name.node)
+	if service := v.services[n.Service]; missingLabel != "" && service != nil && !isServiceOf(service, name.node) {
+		n.Service, n.DNSName = "", "" // They are those of the node that has the label.
 	}
 	if n.HasService() {
 		n.Endpoints, n.Addresses = endpoints(v.endpoints[n.Name()])
@@ -240,6 +244,9 @@ func (v *view) node(name *name) Node {
 		if plan.HasClusterIPs(v.LocalService) { // A headless name resolves all the same.
 			n.Endpoints.Ready, n.Addresses = 0, []string{}
 		}
+	}
+	if n.Reason == "" && missingLabel != "" {
+		n.Reason, n.Message = ServiceOutdated, v.whyWithheld("the Service stays as it was", missingLabel)
 	}
 	if v.saidByStatus {
 		n.SharedCause = statusCause(v.LocalService, v.quota)

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -176,7 +177,7 @@ func TestNodes(t *testing.T) {
 		TypeMeta:  metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
 		Namespace: "default", LocalService: "demo", Mode: v1alpha1.ModeServices,
 		Summary: Summary{Nodes: 3, Answering: 1},
-		Controller: "The controller has not acted on LocalService default/demo yet. See whether it runs, and whether it " +
+		Controller: "The controller has not acted yet. See whether it runs, and whether it " +
 			"watches namespace default (-namespaces): kubectl get pods -n local-service-system",
 		Items: []Node{{
 			Node: long, Service: naming.ServiceName("demo", long),
@@ -238,34 +239,49 @@ func TestNodeLabelKey(t *testing.T) {
 	}
 }
 
-// TestMissingLabels: a node without a label for which a variable stands takes no name from another one, and keeps the
-// Service that it has. Of a spec that is invalid, no label is asked for.
+// TestMissingLabels: a node without a label for which a variable stands takes no name from another one. The Service that
+// it has is out of date, unless there is worse. Of a spec that is invalid, no label is asked for.
 func TestMissingLabels(t *testing.T) {
 	variable := func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "$(NODE_LABEL['zone'])"}}
 	}
 	zoned := map[string]labels.Set{"x.y": {"zone": "a"}, "x-y": {}}
+	const label = "the node has no label zone, for which spec.serviceMetadata has a variable: label the node, or correct the key"
+	answering := []*discoveryv1.EndpointSlice{slice("x-y", endpoint("a", "10.0.0.1", true))}
 	for name, c := range map[string]struct {
 		edit     func(*v1alpha1.LocalService)
 		services []*corev1.Service
 		nodes    map[string]labels.Set
-		want     string // the reasons of x-y and of x.y
+		slices   []*discoveryv1.EndpointSlice
+		want     []string // the names, reasons and messages of x-y and of x.y
 	}{
-		"a rival": {variable, []*corev1.Service{service("x.y")}, zoned, "ServiceMissing NoPods"},
-		"its own Service": {variable, []*corev1.Service{service("x-y", func(s *corev1.Service) { s.Spec.Selector = nil })},
-			map[string]labels.Set{"x-y": {}}, "NoPods"},
+		"a rival": {variable, []*corev1.Service{service("x.y")}, zoned, nil, []string{" ServiceMissing no Service; " + label,
+			"demo-x-y NoPods no pod with app=demo here"}},
+		"without a Service": {variable, nil, map[string]labels.Set{"x-y": {}}, nil,
+			[]string{"demo-x-y ServiceMissing no Service; " + label}},
+		"its own Service": {variable, []*corev1.Service{service("x-y")}, map[string]labels.Set{"x-y": {}}, answering,
+			[]string{"demo-x-y ServiceOutdated the Service stays as it was; " + label}},
+		"its own Service, without a pod": {variable, []*corev1.Service{service("x-y")}, map[string]labels.Set{"x-y": {}}, nil,
+			[]string{"demo-x-y NoPods no pod with app=demo here"}},
+		"its own Service, of an earlier spec": {variable, []*corev1.Service{service("x-y", func(s *corev1.Service) {
+			s.Spec.Selector = map[string]string{"app": "old"}
+		})}, map[string]labels.Set{"x-y": {}}, answering, []string{
+			"demo-x-y ServiceOutdated the Service selects app=old instead of app=demo," + nodeLabel + "=x-y; " + label}},
 		"an invalid spec": {func(ls *v1alpha1.LocalService) {
 			variable(ls)
 			readyCondition(v1alpha1.ReasonInvalidSpec, "x")(ls)
-		}, []*corev1.Service{service("x.y")}, zoned, "ServiceOutdated NameConflict"},
+		}, []*corev1.Service{service("x.y")}, zoned, nil, []string{"demo-x-y ServiceOutdated the Service selects app=demo," +
+			nodeLabel + "=x.y instead of app=demo," + nodeLabel + "=x-y; x",
+			" NameConflict the name is that of node x-y: select only one of the two nodes"}},
 	} {
+		in := Input{LocalService: localService(c.edit), Services: c.services, Nodes: c.nodes, AllNodes: true,
+			EndpointSlices: c.slices, PodsUnknown: c.slices != nil}
 		var got []string
-		for _, item := range Nodes(Input{LocalService: localService(c.edit), Services: c.services, Nodes: c.nodes,
-			AllNodes: true}).Items {
-			got = append(got, string(item.Reason))
+		for _, item := range Nodes(in).Items {
+			got = append(got, fmt.Sprint(item.Service, " ", item.Reason, " ", item.Message))
 		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: %v, want %s", name, got, c.want)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -285,7 +301,7 @@ func TestRivals(t *testing.T) {
 			}
 		}
 		if holder.Reason == NameConflict || holder.Service == "" || other.Reason != NameConflict || other.Service != "" ||
-			other.Message != "the name is that of node x-y: select only one of the two nodes, or rename one" {
+			other.Message != "the name is that of node x-y: select only one of the two nodes" {
 			t.Errorf("%s: %+v", ls.Spec.Mode, items)
 		}
 	}

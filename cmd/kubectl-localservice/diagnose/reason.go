@@ -30,18 +30,18 @@ const whyTerminating = "Terminating"
 // serviceProblem finds what is wrong with a Service itself. node is "" unless the purpose is plan.ForNode.
 func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string) {
 	ls, serviceName := v.LocalService, plan.ServiceName(v.LocalService.Name, purpose, node)
-	about, taken := "the Service", "the name"
+	about, taken := "the Service", "the name "+serviceName
 	if purpose != plan.ForNode { // Which of the two?
 		about = fmt.Sprintf("Service %s, which %s,", serviceName, purposes[purpose])
 		taken = fmt.Sprintf("the name %s of the Service that %s", serviceName, purposes[purpose])
 	}
 	service := v.services[serviceName]
-	if label := v.missingLabel(node); label != "" {
-		if service != nil && service.Annotations[v1alpha1.NodeAnnotationKey] == node {
-			return "", "" // It stays as it is.
-		}
-		return ServiceMissing, fmt.Sprintf("no Service; the node has no label %s, for which spec.serviceMetadata has a "+
-			"variable: label the node", label)
+	unwritten := v.whyUnwritten
+	switch label := v.missingLabel(node); {
+	case label != "" && !isServiceOf(service, node):
+		return ServiceMissing, v.whyWithheld("no Service", label)
+	case label != "":
+		unwritten = func(problem, _ string) string { return v.whyWithheld(problem, label) }
 	}
 	if service == nil && v.quota != nil {
 		v.saidByStatus = true
@@ -70,18 +70,23 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 	case service.DeletionTimestamp != nil:
 		return ServiceTerminating, about + " is being deleted"
 	case holder == plan.Orphan:
-		return ServiceOutdated, v.whyUnwritten(about+" has lost its owner", "adopted it")
+		return ServiceOutdated, unwritten(about+" has lost its owner", "adopted it")
 	case service.Labels[v1alpha1.OwnerLabelKey] != ls.Name:
-		return ServiceOutdated, v.whyUnwritten(fmt.Sprintf("%s has lost its label %s=%s", about,
+		return ServiceOutdated, unwritten(fmt.Sprintf("%s has lost its label %s=%s", about,
 			v1alpha1.OwnerLabelKey, ls.Name), "corrected it")
 	case !labels.Equals(service.Spec.Selector, selector):
-		return ServiceOutdated, v.whyUnwritten(fmt.Sprintf("%s selects %s instead of %s", about,
+		return ServiceOutdated, unwritten(fmt.Sprintf("%s selects %s instead of %s", about,
 			labels.Set(service.Spec.Selector), selector), "corrected it")
 	case purpose == plan.Published && groupBy != ls.Spec.GroupBy:
-		return ServiceOutdated, v.whyUnwritten(fmt.Sprintf("%s has groupBy %q instead of %q", about, groupBy,
+		return ServiceOutdated, unwritten(fmt.Sprintf("%s has groupBy %q instead of %q", about, groupBy,
 			ls.Spec.GroupBy), "corrected it")
 	}
 	return "", ""
+}
+
+// isServiceOf reports whether a Service, nil for none, is that of a node.
+func isServiceOf(service *corev1.Service, node string) bool {
+	return service != nil && service.Annotations[v1alpha1.NodeAnnotationKey] == node
 }
 
 // missingLabel returns the key of a label that a node needs for its Service, and does not have; "" for none.
@@ -92,6 +97,14 @@ func (v *view) missingLabel(node string) string {
 		return plan.MissingLabel(v.LocalService, set)
 	}
 	return ""
+}
+
+// whyWithheld says that a node lacks a label that its Service needs.
+func (v *view) whyWithheld(problem, label string) string {
+	ready := meta.FindStatusCondition(v.LocalService.Status.Conditions, v1alpha1.ConditionReady)
+	v.saidByStatus = ready != nil && ready.Reason == v1alpha1.ReasonNodeLabelMissing
+	return fmt.Sprintf("%s; the node has no label %s, for which spec.serviceMetadata has a variable: label the node, or "+
+		"correct the key", problem, label)
 }
 
 // whyUnwritten says why the controller has not written what a problem needs, as far as the LocalService's status says:
@@ -106,6 +119,7 @@ func (v *view) whyUnwritten(problem, written string) string {
 		return problem + "; " + ready.Message
 	}
 	v.waiting = true
+	v.saidByStatus = ready != nil && ready.Reason == v1alpha1.ReasonWaitingForController
 	return problem + "; the controller has not " + written + " yet"
 }
 

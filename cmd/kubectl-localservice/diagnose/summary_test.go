@@ -218,10 +218,10 @@ func TestController(t *testing.T) {
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90 s ago. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get pods -n ops"
-		waits = "The controller has not acted on LocalService default/demo yet, although it runs. See whether it watches " +
-			"namespace default (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
-		unknown = "The controller has not acted on LocalService default/demo yet. See whether it runs, and whether it watches " +
-			"namespace default (-namespaces): kubectl get pods -n local-service-system"
+		waits = "The controller has not acted yet, although it runs. See whether it watches namespace default" +
+			" (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
+		unknown = "The controller has not acted yet. See whether it runs, and whether it watches namespace default" +
+			" (-namespaces): kubectl get pods -n local-service-system"
 	)
 	missing, unobserved, unlabelledPod, refused := well, well, well, well
 	missing.Services = nil

@@ -108,7 +108,7 @@ type Status struct {
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Summary: list.Summary, Cause: list.Summary.Cause, Message: cmp.Or(list.Message, list.Controller),
+		Summary: list.Summary, Cause: list.Summary.Cause, Message: cmp.Or(list.Controller, list.Message),
 		Cells: make(map[string]*Cell, len(list.Items))}
 	for i := range list.Items {
 		n := &list.Items[i]

@@ -115,7 +115,7 @@ async function detailsOfCell(column, cell) {
   }
   list.append(...section("More", link({ column: "", row: cell.row }, "All names of " + cell.row),
     link({ column: column.key, row: "" }, "LocalService " + column.key)));
-  return [...title(state, `${column.name} on ${wordsOf(cell.row)[1]}`, message), list];
+  return [...title(state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message), list];
 }
 
 function detailsOfRow(row) {
@@ -125,7 +125,7 @@ function detailsOfRow(row) {
   const { zone, pool } = places.get(row) ?? {};
   list.append(...section("Zone", ...(zone ? [zone] : [])), ...section("Pool", ...(pool ? [pool] : [])));
   list.append(...section("LocalServices", ...cells.map(([c, cell]) => [
-    link({ column: c.key, row }, shape(cell.state), c.name), make("small", {}, describe(c, row)[1])])));
+    link({ column: c.key, row }, shape(cell.state), called(c)), make("small", {}, describe(c, row)[1])])));
   if (!isGroup(row)) {
     list.append(...section("Commands", copyable(command("describe", "node", row)),
       copyable(command("get", "pods", "-A", "-o", "wide", "--field-selector", "spec.nodeName=" + row))));

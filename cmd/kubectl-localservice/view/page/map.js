@@ -133,7 +133,7 @@ function aim(row) {
   const troubles = shown.columns.filter((c) => c.cells.has(row) && passes(c.cells.get(row)))
     .sort((a, b) => RANK[a.cells.get(row).state] - RANK[b.cells.get(row).state])
     .filter((c) => c.cells.get(row).state !== "Healthy");
-  const lines = troubles.slice(0, 4).map((c) => `${c.name}: ${describe(c, row)[1]}`);
+  const lines = troubles.slice(0, 4).map((c) => `${called(c)}: ${describe(c, row)[1]}`);
   if (troubles.length > 4) lines.push(`and ${troubles.length - 4} more`);
   const [x, y] = [box.left + (i % across) * step, box.top + Math.floor(i / across) * pitch];
   const text = lines.length ? lines : ["every name answers"];

@@ -25,6 +25,9 @@ function wordsOf(row) {
   return [row.slice(row.slice(0, at).lastIndexOf("/") + 1, at), row.slice(at && at + 1)];
 }
 
+// called is the name of a LocalService, with its namespace if the page shows several.
+const called = (column) => (scope.namespace ? column.name : column.key);
+
 const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 // The updates.
@@ -99,18 +102,21 @@ function filter() {
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
     let told = false; // whether a cell shows what the status is about
-    c.worst = c.problem ? 0 : RANK.Healthy;
+    const notice = !c.problem && c.message !== watching.controller && c.message;
+    c.worst = c.problem ? RANK.Down : notice ? RANK.Degraded : RANK.Healthy;
     for (const [row, cell] of c.cells) {
       told ||= cell.cause === c.cause;
       if (!visible.has(row)) continue;
-      if (cell.state !== "Healthy" && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
+      const isTold = cell.state === "Healthy" || (notice && cell.state === "Empty");
+      if (!isTold && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
       if (!passes(cell)) continue;
       some.add(c);
       c.worst = Math.min(c.worst, RANK[cell.state]);
       const rank = worst.get(row);
       if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
     }
-    if (c.problem && !told) addProblem(causes, c);
+    if (c.problem && !told) addProblem(causes, c, "Down", c.cause || c.status, c.problem);
+    if (notice) addProblem(causes, c, "Degraded", "", notice);
   }
   const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
   const rs = order.filter((row) => worst.has(row));
@@ -142,12 +148,12 @@ function addCause(causes, column, row, cell) {
 }
 
 // addProblem adds what concerns a LocalService as a whole.
-function addProblem(causes, column) {
-  const key = `LocalService ${column.status} ${column.problem}`;
+function addProblem(causes, column, state, text, about) {
+  const key = `LocalService ${text} ${about}`;
   let cause = causes.get(key);
   if (!cause) {
-    cause = { key, state: "Down", rank: -1, text: column.cause || column.status, about: column.problem, count: 0,
-      columns: new Map() };
+    const rank = state === "Down" ? -1 : RANK[state];
+    cause = { key, state, rank, text, about, count: 0, columns: new Map() };
     causes.set(key, cause);
   }
   cause.count++;
@@ -157,7 +163,7 @@ function addProblem(causes, column) {
 // describe is a title and what there is to say of a cell.
 function describe(column, row) {
   const cell = column.cells.get(row);
-  const title = `${column.name}, ${row}`;
+  const title = `${called(column)}, ${row}`;
   if (!cell) {
     return [title, column.groupBy && !isGroup(row) ? `names are by ${column.groupBy}: see the groups at the top` :
       "no name here"];

@@ -100,7 +100,7 @@ function drawCauses() {
   $("causes").shown = shownCauses;
   const lines = shown.causes.map((cause, i) => {
     const names = [...cause.columns].sort((a, b) => b[1] - a[1])
-      .map(([c, n]) => (n === 1 ? c.name : `${c.name} (${n.toLocaleString("en")})`));
+      .map(([c, n]) => called(c) + (n === 1 ? "" : ` (${n.toLocaleString("en")})`));
     const text = (className, text) => (text ? [make("span", { className }, text)] : []);
     const message = cause.about || cause.message;
     const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) },
