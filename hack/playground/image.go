@@ -90,7 +90,8 @@ func (s imageSource) write(dir workdir) (err error) {
 	return nil
 }
 
-// archive writes a docker-archive: an image with one layer, which has the binary as its only file. A tarball is copied.
+// archive writes a docker-archive: an image with one layer, which has the binary as its only file, and a user who is not
+// root, as pods with runAsNonRoot need. A tarball is copied.
 func (s imageSource) archive(out io.Writer) error {
 	content, err := os.ReadFile(s.Binary)
 	if err != nil {
@@ -105,7 +106,7 @@ func (s imageSource) archive(out io.Writer) error {
 	config, err1 := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
-		"config":       map[string]any{"Entrypoint": []string{"/" + name}},
+		"config":       map[string]any{"Entrypoint": []string{"/" + name}, "User": "65532:65532"},
 		"rootfs": map[string]any{"type": "layers",
 			"diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
 	})

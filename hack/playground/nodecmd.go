@@ -103,7 +103,8 @@ func loadCommand() *cobra.Command {
 		Long: `Import an image in all nodes, which pull no images themselves.
 
 A file that ends in .tar is an image as docker save or an OCI layout has it. Any other file must be a static binary: it
-becomes the entrypoint, and the only file, of the image. Pods need the same name and imagePullPolicy: IfNotPresent.`,
+becomes the entrypoint, and the only file, of the image, and runs as user 65532. Pods need the same name and
+imagePullPolicy: IfNotPresent.`,
 		Example: `  playground load localhost/app:1=bin/app
   playground load registry.example.com/app:v1=app.oci.tar`,
 		Args: cobra.ExactArgs(1),
