@@ -182,6 +182,7 @@ build: export GOGC ?= 400
 build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ . ./cmd/kubectl-localservice
 	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
+	@cp cmd/kubectl-localservice/kubectl_complete-localservice cmd/kubectl-localservice/kubectl-create-localservice bin/
 
 .PHONY: image
 image: ## Make the image with its bill of materials in bin/image (IMAGE=name:tag; ARCH=amd64 for that alone)

@@ -182,7 +182,7 @@ else
 The cluster and the controller keep running until Ctrl-C. In another terminal:
 
   cd $PWD
-  export KUBECONFIG=$KUBECONFIG PATH=\$PWD/bin:\$PATH
+  export KUBECONFIG=$KUBECONFIG PATH=\$PWD/bin:\$PATH${PLAYGROUND_DIR:+ PLAYGROUND_DIR=$PLAYGROUND_DIR}
   alias kubectl='playground kubectl'
   kubectl get localservice,service,pod
   kubectl localservice nodes $app  # which names answer, and why others do not

@@ -245,6 +245,7 @@ podAnnotations: {c: d}
 commonLabels: {e: f}
 serviceAccount: {annotations: {g: h}}
 `,
+			fewer: []string{"ResourceQuota " + name},
 			check: func(t *testing.T, all objects) {
 				template := find[*appsv1.Deployment](t, all).Spec.Template
 				equal(t, "mine", template.Spec.PriorityClassName)
@@ -267,6 +268,7 @@ serviceAccount: {annotations: {g: h}}
 		},
 		"pods without any choice": {
 			values: "{priorityClassName: '', topologySpreadConstraints: [], resources: {requests: null}}",
+			fewer:  []string{"ResourceQuota " + name},
 			check: func(t *testing.T, all objects) {
 				spec := find[*appsv1.Deployment](t, all).Spec.Template.Spec
 				equal(t, "", spec.PriorityClassName)
