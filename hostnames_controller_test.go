@@ -396,7 +396,7 @@ func TestUnselectedHostnames(t *testing.T) {
 		c.want("names when a node is gone", "a=10.0.0.2!")
 		c.editSpec(onSSD)
 		c.want("names when it is corrected", "a=10.0.0.2!")
-		c.wantReady("True NoPodsReady 0/1, 2 Services")
+		c.wantReady("True NoneAnswering 0/1, 2 Services")
 	}, testLocalService(hostnamesMode, onSSD), testNode("a", "disk=ssd"), testNode("b", "disk=ssd"))
 	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
 		c.wantReady("False NoNodesSelected 0/0, 0 Services")

@@ -209,7 +209,7 @@ func TestNodeLabelVariables(t *testing.T) {
 			slices.Sort(got)
 			expect(t, "zones", want, got)
 		}
-		const one, both = "False NodeLabelMissing 0/2, 1 Services", "True NoPodsReady 0/2, 2 Services"
+		const one, both = "False NodeLabelMissing 0/2, 1 Services", "True NoneAnswering 0/2, 2 Services"
 		c.start()
 		zones("demo-node1 in-a")
 		c.wantReady(one)

@@ -168,7 +168,7 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls)
 	}
 	if c.Status == metav1.ConditionTrue && r.Ready == 0 {
-		c.Reason = v1alpha1.ReasonNoPodsReady
+		c.Reason = v1alpha1.ReasonNoneAnswering
 	}
 	return c
 }
@@ -298,7 +298,7 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 // isInPlace reports whether only pods change the reason, which says whether any of the names answers.
 func isInPlace(c *metav1.Condition) bool {
 	switch c.Reason {
-	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace, v1alpha1.ReasonNoPodsReady:
+	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace, v1alpha1.ReasonNoneAnswering:
 		return true
 	}
 	return false

@@ -52,8 +52,8 @@ func TestStatus(t *testing.T) {
 	}{
 		"all in place": {found{Nodes: 3, InPlace: 2, Ready: 3}, outcome{Made: made(1)}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service$"},
-		"all in place, and no pods": {found{Nodes: 3, InPlace: 3}, outcome{}, "True NoPodsReady",
-			"False NoPodsReady", "",
+		"all in place, and no pods": {found{Nodes: 3, InPlace: 3}, outcome{}, "True NoneAnswering",
+			"False NoneAnswering", "",
 			"every selected node has its Service, and none answers: " +
 				"kubectl get pods -n default -l app=demo -o wide shows the pods, and kubectl localservice nodes " +
 				"-n default demo says why$"},

@@ -26,11 +26,11 @@ func TestStatusKubectl(t *testing.T) {
 		for _, resource := range []string{"lsvc", "localservice", "localservices", "localservices.localservice.dev"} {
 			wantTable(t, s.MustKubectl("get", resource),
 				`NAME +NODES +ANSWERING +STATUS +AGE`,
-				`demo +2 +0/2 +NoPodsReady +[0-9ms]+`)
+				`demo +2 +0/2 +NoneAnswering +[0-9ms]+`)
 		}
 		wantTable(t, s.MustKubectl("get", "lsvc", "-o", "wide"),
 			`NAME +NODES +ANSWERING +STATUS +MODE +SERVICES +AGE`,
-			`demo +2 +0/2 +NoPodsReady +Services +2 +[0-9ms]+`)
+			`demo +2 +0/2 +NoneAnswering +Services +2 +[0-9ms]+`)
 	})
 	t.Run("get all", func(t *testing.T) {
 		out := s.in(t).MustKubectl("get", "all")
@@ -71,7 +71,7 @@ func TestStatusPlugin(t *testing.T) {
 	wantTable(t, out, `NODE +SERVICE +ENDPOINTS +REASON`,
 		node+` +demo-`+node+` +0/0 +no pod with app=demo here`,
 		`No pod in namespace \S+ has the labels app=demo\.`,
-		`LocalService \S+/demo: nodes 1, answering 0/1, status NoPodsReady\.`)
+		`LocalService \S+/demo: nodes 1, answering 0/1, status NoneAnswering\.`)
 	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
 		"--port", "53/UDP", "--node-selector", "disk=ssd", "--namespace", s.Namespace)
 	if err == nil || !strings.Contains(out, "each of several ports needs a name") {

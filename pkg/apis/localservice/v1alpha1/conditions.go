@@ -26,9 +26,9 @@ const (
 	ReasonServicesInPlace = "ServicesInPlace"
 	// ReasonHostnamesInPlace: every name of mode Hostnames is published.
 	ReasonHostnamesInPlace = "HostnamesInPlace"
-	// ReasonNoPodsReady: every selected node has its Service, or its name is published, and no pod is ready on any of
-	// them. Ready is True, because pods are not the controller's part.
-	ReasonNoPodsReady = "NoPodsReady"
+	// ReasonNoneAnswering: every selected node has its Service, or its name is published, and none answers: no pod is
+	// ready, or no container has the port. Ready is True, because pods are not the controller's part.
+	ReasonNoneAnswering = "NoneAnswering"
 	// ReasonHostnamesNotPermitted: the controller may not write EndpointSlices, which mode Hostnames needs.
 	ReasonHostnamesNotPermitted = "HostnamesNotPermitted"
 	// ReasonNoEndpointSlices: Kubernetes has not published the pods of mode Hostnames yet.
