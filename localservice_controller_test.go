@@ -215,7 +215,7 @@ func TestNodeLabelVariables(t *testing.T) {
 		c.wantReady(one)
 		expect(t, "events", []string{"Normal ServicesWritten created 1: demo-node1", "Warning NodeLabelMissing " +
 			"1 Service is not written, because spec.serviceMetadata has a variable for a label that the node does not " +
-			"have: node2 (zone). Label the node, or select only nodes that have the label"}, c.recorded())
+			"have: node2 (zone). Label the node, correct the key, or select only nodes that have the label"}, c.recorded())
 		for _, step := range []struct {
 			node, label  string
 			writes       []string // of Services

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -100,6 +101,9 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 		options.DryRun, done = []string{metav1.DryRunAll}, "%s (server dry run)"
 	default:
 		return fmt.Errorf("--dry-run must be %s, %s or %s", dryRunNone, dryRunClient, dryRunServer)
+	}
+	if ports := plan.TranslatedPorts(ls, nil); ports != "" {
+		fmt.Fprintf(p.ErrOut, "warning: %s\n", ports)
 	}
 	if flags.dryRun == dryRunClient {
 		if p.config.Namespace != nil {

@@ -26,7 +26,7 @@ spec:
   selector:
     app: cache
 `,
-		"-n ops --selector app=cache,tier=a --port http=80:8080 --port dns=53/udp --port web=81:web --headless " +
+		"-n ops --selector app=cache,tier=a --port http=80:80 --port dns=53/udp --port web=81:web --headless " +
 			"--mode Hostnames --node-selector disk=ssd -o yaml": `
 apiVersion: localservice.dev/v1alpha1
 kind: LocalService
@@ -41,7 +41,7 @@ spec:
   ports:
   - name: http
     port: 80
-    targetPort: 8080
+    targetPort: 80
   - name: dns
     port: 53
     protocol: UDP
@@ -108,6 +108,18 @@ func TestCreate(t *testing.T) {
 	action := f.localServices.Actions()[len(f.localServices.Actions())-1].(clienttesting.CreateActionImpl)
 	if action.CreateOptions.DryRun == nil || action.CreateOptions.FieldManager != createManager {
 		t.Errorf("created with %+v", action.CreateOptions)
+	}
+}
+
+// TestCreateHeadless: ports of headless names that nothing translates are told at once.
+func TestCreateHeadless(t *testing.T) {
+	for port, want := range map[string]string{"8080": "", "80:web": "",
+		"80:8080": "warning: clients must connect to port 8080 (not 80): a headless Service does not translate ports\n"} {
+		code, _, stderr := newFixture(t).run(t, "create", "x", "--selector", "a=b", "--headless", "--port", port,
+			"--dry-run=client")
+		if code != 0 || stderr != want {
+			t.Errorf("%s: %d, %q; want %q", port, code, stderr, want)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags
 	replies := map[string]diagnose.DNSReply{}
 	if address == "" {
 		server.Message = fmt.Sprintf("DNS is down, unless it runs outside of the cluster: %s has no ready pod. Look: "+
-			"kubectl get pods -n %s", server.Name(), server.Namespace())
+			"kubectl get deployments,pods -n %s", server.Name(), server.Namespace())
 		for _, name := range names {
 			replies[name] = diagnose.DNSReply{Failure: "no pod of it is ready"}
 		}

@@ -142,7 +142,7 @@ func TestDNSDown(t *testing.T) {
 	code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", "--no-headers")
 	const first = "n1    demo-n1   2/2   NoAnswer   no answer from DNS, no pod of it is ready\n"
 	const warning = "warning: DNS is down, unless it runs outside of the cluster: kube-dns has no ready pod. Look: " +
-		"kubectl get pods -n kube-system\n"
+		"kubectl get deployments,pods -n kube-system\n"
 	if code != 0 || !strings.HasPrefix(stdout, first) || !strings.HasPrefix(stderr, warning) {
 		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
 	}

@@ -41,7 +41,7 @@ func desc(name, help string, labels ...string) *metrics.Desc {
 var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonServicesInPlace:       metav1.ConditionTrue,
 	v1alpha1.ReasonHostnamesInPlace:      metav1.ConditionTrue,
-	v1alpha1.ReasonNoneAnswering:           metav1.ConditionTrue,
+	v1alpha1.ReasonNoneAnswering:         metav1.ConditionTrue,
 	v1alpha1.ReasonWaitingForController:  metav1.ConditionUnknown,
 	v1alpha1.ReasonInvalidSpec:           metav1.ConditionFalse,
 	v1alpha1.ReasonHostnamesNotPermitted: metav1.ConditionFalse,

@@ -205,7 +205,8 @@ func (r *report) translating(ls *v1alpha1.LocalService) string {
 func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
 	case r.Unselected == nil && r.IsHostnames:
-		return "no node has the label that spec.groupBy names, or there is no node, so there is no name to publish"
+		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to publish",
+			ls.Spec.GroupBy)
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}

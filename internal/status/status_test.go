@@ -91,7 +91,7 @@ func TestStatus(t *testing.T) {
 		"a node lacks a label": {found{Nodes: 3, InPlace: 2, Changes: byAction(plan.Change{Action: plan.Withhold,
 			Node: "c", Label: "zone"})}, outcome{}, "False NodeLabelMissing", "False NodeLabelMissing", "",
 			"^1 Service is not written, because spec.serviceMetadata has a variable for a label that the node does not " +
-				"have: c (zone). Label the node, or select only nodes that have the label$"},
+				"have: c (zone). Label the node, correct the key, or select only nodes that have the label$"},
 		"two nodes that want one name": {found{Nodes: 3, InPlace: 2, Changes: byAction(rival("x.y"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", `^1 node has no name: x.y (demo-x-y is the name of node ` +
 				"x-y). Select only one of the nodes that want one name$"},

@@ -153,7 +153,8 @@ func summarizeWithheld(withheld []plan.Change) string {
 		verb = "is"
 	}
 	return fmt.Sprintf("%s %s not written, because spec.serviceMetadata has a variable for a label that the node does "+
-		"not have: %s. Label the node, or select only nodes that have the label", Count(len(withheld), "Service"), verb,
+		"not have: %s. Label the node, correct the key, or select only nodes that have the label",
+		Count(len(withheld), "Service"), verb,
 		firstOf(withheld, func(change *plan.Change) string { return fmt.Sprintf("%s (%s)", change.Node, change.Label) }))
 }
 

@@ -31,7 +31,7 @@ import (
 var answers = map[string]status.Status{
 	v1alpha1.ReasonServicesInPlace:  status.CurrentStatus,
 	v1alpha1.ReasonHostnamesInPlace: status.CurrentStatus,
-	v1alpha1.ReasonNoneAnswering:      status.CurrentStatus,
+	v1alpha1.ReasonNoneAnswering:    status.CurrentStatus,
 
 	v1alpha1.ReasonWritingServices:  status.InProgressStatus,
 	v1alpha1.ReasonWaiting:          status.InProgressStatus,

@@ -80,7 +80,8 @@ func TestStatusPlugin(t *testing.T) {
 	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
 		"--port", "dns=53/UDP", "--headless", "--node-selector", "disk=ssd", "--namespace", s.Namespace)
 	s.Must(err)
-	if out != "localservice.localservice.dev/other created\n" {
+	if out != "localservice.localservice.dev/other created\nwarning: clients must connect to port 8080 (not 80): a "+
+		"headless Service does not translate ports\n" {
 		t.Errorf("kubectl create localservice prints %q", out)
 	}
 	out, err = s.Kubectl(s.Ctx(), "get", "localservice", "other", "--namespace", s.Namespace, "-o",
