@@ -345,6 +345,20 @@ func TestPhone(t *testing.T) {
 	}
 }
 
+// TestPhoneTurned: on a phone, LocalServices that are lines of the table have their names, and their namespaces.
+func TestPhoneTurned(t *testing.T) {
+	t.Parallel()
+	m := &view.Matrix{Status: view.Status{Loaded: true}, Columns: map[string]*view.Column{}}
+	for _, namespace := range []string{"default", "hostnames", "shop"} {
+		m.Columns[namespace+"/localservice-app"] = view.NewColumn(&diagnose.NodeList{Namespace: namespace,
+			LocalService: "localservice-app", Items: []diagnose.Node{{Node: "k8s01"}}})
+	}
+	page := browser.Open(t, serveNamespace(t, "", m).URL(), 390, 844)
+	browser.Eventually(page, `[...document.querySelectorAll(".rowheader b, .row .rowheader small")].map((e) =>
+		e.innerText + (e.scrollWidth > e.clientWidth ? "…" : "")).join()`,
+		"localservice-app,default 0/0,localservice-app,hostnames 0/0,localservice-app,shop 0/0")
+}
+
 // TestCommands: the details have the commands to copy, quoted for a shell.
 func TestCommands(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ function measure() {
   const { across, down, flipped } = shown;
   const room = $("details").hidden ? grid.clientWidth : document.querySelector("main").clientWidth;
   const needs = 30 + 8.4 * longest(down, flipped, (texts) => texts.join(" ").length);
-  names = Math.min(room < 500 ? 130 : 420, Math.max(room < 500 ? 100 : 140, needs));
+  names = Math.min(room >= 500 ? 420 : flipped ? 170 : 130, Math.max(room < 500 ? 100 : 140, needs));
   const before = width;
   width = Math.floor(Math.min(flipped ? 260 : 168, Math.max(46, (room - names - 2) / Math.max(1, across.length))));
   const narrow = width < 92;
