@@ -109,7 +109,11 @@ func crashReplica(ctx context.Context, w *world, s Step) {
 
 // restart stops the first replica, as an upgrade does, and starts another one.
 func restart(ctx context.Context, w *world, _ Step) {
-	w.disturb(0, settleTime)
+	ending := time.Duration(0)
+	if w.isSlow() {
+		ending = patience // Writes under way are finished before the next replica starts.
+	}
+	w.disturb(ending, settleTime)
 	r := w.replicas[0]
 	w.story.add("%s is stopped", r.name)
 	r.end()

@@ -186,6 +186,18 @@ func (w *world) disturb(d, within time.Duration) {
 	}
 }
 
+// isSlow reports whether admission is slow in any namespace, or was a while ago.
+func (w *world) isSlow() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, until := range w.slowUntil {
+		if time.Now().Before(until) {
+			return true
+		}
+	}
+	return false
+}
+
 // calm records that what lasts until it is ended, such as admission, has ended.
 func (w *world) calm() {
 	w.mu.Lock()
