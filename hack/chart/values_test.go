@@ -249,7 +249,7 @@ serviceAccount: {annotations: {g: h}}
 			check: func(t *testing.T, all objects) {
 				template := find[*appsv1.Deployment](t, all).Spec.Template
 				equal(t, "mine", template.Spec.PriorityClassName)
-				equal(t, map[string]string{"disk": "ssd"}, template.Spec.NodeSelector)
+				equal(t, map[string]string{"disk": "ssd", "kubernetes.io/os": "linux"}, template.Spec.NodeSelector)
 				equal(t, "control-plane", template.Spec.Tolerations[0].Key)
 				equal(t, true, template.Spec.Affinity.NodeAffinity != nil)
 				equal(t, 1, len(template.Spec.TopologySpreadConstraints))
