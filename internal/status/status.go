@@ -204,7 +204,7 @@ func (r *report) translating(ls *v1alpha1.LocalService) string {
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
 func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
-	case r.Unselected == nil && r.IsHostnames:
+	case r.Unselected == nil && ls.Spec.GroupBy != "":
 		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to publish",
 			ls.Spec.GroupBy)
 	case r.Unselected == nil:

@@ -108,7 +108,7 @@ func TestStatus(t *testing.T) {
 		"names in place": {published, outcome{}, "True HostnamesInPlace", "False HostnamesInPlace", "",
 			"every name is published"},
 		"no names": {found{InPlace: 2, IsHostnames: true, Copies: copies(2)}, outcome{}, "False NoNodesSelected",
-			"False NoNodesSelected", "", "groupBy"},
+			"False NoNodesSelected", "", "^the cluster has no node$"},
 		"nothing to copy yet": {names(copies(0)), outcome{}, "False NoEndpointSlices", "True WritingServices", "",
 			"kube-controller-manager"},
 		"nothing to copy, because the name is taken": {
@@ -174,6 +174,16 @@ func TestStatus(t *testing.T) {
 				t.Error("the same outcome gives another status, which would be written for ever")
 			}
 		})
+	}
+}
+
+// TestNoGroups: if no node has the label of groupBy, the message has its key.
+func TestNoGroups(t *testing.T) {
+	ls := with(v1alpha1.LocalServiceStatus{}, 1)
+	ls.Spec.GroupBy = "example.com/rack"
+	message := (&report{Plan: &plan.Plan{IsHostnames: true}}).noNodesSelected(ls)
+	if want := "no node has the label example.com/rack (spec.groupBy)"; !strings.HasPrefix(message, want) {
+		t.Errorf("the message is %q, want %q first", message, want)
 	}
 }
 
