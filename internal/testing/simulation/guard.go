@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // nearReaction is how old the state that a write is based on may be, if the API server is near: a sync reads, decides,
@@ -41,7 +43,7 @@ type guard struct {
 	names map[types.NamespacedName]*demand
 	// traces are the last creations and deletions of Services by replicas.
 	traces map[types.NamespacedName]trace
-	// spoiled is when a user last changed an EndpointSlice, or a Service whose EndpointSlices are copied.
+	// spoiled is when a user last changed an EndpointSlice, or one of the two Services of mode Hostnames.
 	spoiled time.Time
 	// edited is when a LocalService was last edited: the previous spec may still be carried out for a while.
 	edited  map[types.NamespacedName]time.Time
@@ -179,7 +181,8 @@ func (g *guard) look(w Write) {
 		g.followPods(w)
 	}
 	isSource := w.Resource == "services" && strings.Contains(w.Key.Name, "-hostnames-")
-	if w.By == userName && (isSource || w.Resource == "endpointslices") {
+	isPublished := w.Before != nil && w.Before.GetLabels()[v1alpha1.HostnamesLabelKey] != "" // It may get a selector.
+	if w.By == userName && (isSource || isPublished || w.Resource == "endpointslices") {
 		g.spoiled = time.Now()
 	}
 }

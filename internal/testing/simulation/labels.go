@@ -65,8 +65,13 @@ func (g *guard) requested(by string, r *request) {
 	case "patch pods":
 		patches := slices.DeleteFunc(append(g.pods.patches[key], time.Now()),
 			func(at time.Time) bool { return time.Since(at) > patchWindow })
-		// An answer that was lost, and one that is late, are reasons for another patch.
-		if len(patches) > mostPatches && !g.isSlow() {
+		// An answer that was lost, and one that is late, are reasons for another patch. So is each change of a
+		// LocalService while the cache of pods lags.
+		most := mostPatches
+		if g.isExcused() {
+			most *= 2
+		}
+		if len(patches) > most && !g.isSlow() {
 			g.fail("a pod was patched too often", "%s: %s: %d times in %s", by, r.key, len(patches), patchWindow)
 			patches = nil
 		}
