@@ -44,8 +44,8 @@ func (w *world) stall(s Step, endpoints ...*Endpoint) {
 }
 
 func lag(_ context.Context, w *world, s Step) {
-	w.delay(time.Hour)
-	w.guard.excuse(time.Hour, 0)
+	w.delay(untilEnded)
+	w.guard.excuse(untilEnded, 0)
 	for _, e := range w.endpoints() {
 		e.Lag(s.On, s.For)
 	}

@@ -251,13 +251,16 @@ func (w *world) idle(of ...string) time.Duration {
 	return time.Since(at)
 }
 
+// untilEnded is longer than a history: for what lasts until a step ends it, or until everything heals.
+const untilEnded = 24 * time.Hour
+
 // step carries out a step.
 func (w *world) step(ctx context.Context, s Step) {
 	w.story.add("%s", strings.TrimSpace(strings.SplitN(s.String(), " ", 2)[1]))
 	if act := actions[s.Do]; act != nil {
 		switch s.Do {
 		case "admission":
-			w.disturb(time.Hour, retryTime)
+			w.disturb(untilEnded, retryTime)
 			if s.How == "" {
 				w.calm()
 			}
