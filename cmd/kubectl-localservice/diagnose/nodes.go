@@ -225,7 +225,7 @@ func (v *view) node(name *name) Node {
 		n.Reason = NodeWithoutName
 		n.Message = "the node has no label " + v.LocalService.Spec.GroupBy + ", so that it has no name"
 	}
-	missingLabel := v.missingLabel(name.node)
+	missingLabel := v.missing[name.node]
 	if service := v.services[n.Service]; missingLabel != "" && service != nil && !isServiceOf(service, name.node) {
 		n.Service, n.DNSName = "", "" // They are those of the node that has the label.
 	}

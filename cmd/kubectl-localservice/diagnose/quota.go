@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -24,8 +22,8 @@ var exceededQuota = regexp.MustCompile(
 
 // quotaOf returns the quota that the status of a LocalService names, nil if there is none.
 func quotaOf(ls *v1alpha1.LocalService) *quota {
-	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Reason != v1alpha1.ReasonWriteFailed || !isRefused(ls) {
+	ready := readyOf(ls)
+	if ready.Reason != v1alpha1.ReasonWriteFailed || !isRefused(ls) {
 		return nil
 	}
 	if found := exceededQuota.FindStringSubmatch(ready.Message); found != nil {

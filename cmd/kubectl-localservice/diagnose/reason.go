@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -37,7 +36,7 @@ func (v *view) serviceProblem(purpose plan.Purpose, node string) (Reason, string
 	}
 	service := v.services[serviceName]
 	unwritten := v.whyUnwritten
-	switch label := v.missingLabel(node); {
+	switch label := v.missing[node]; {
 	case label != "" && !isServiceOf(service, node):
 		return ServiceMissing, v.whyWithheld("no Service", label)
 	case label != "":
@@ -89,20 +88,23 @@ func isServiceOf(service *corev1.Service, node string) bool {
 	return service != nil && service.Annotations[v1alpha1.NodeAnnotationKey] == node
 }
 
-// missingLabel returns the key of a label that a node needs for its Service, and does not have; "" for none.
-func (v *view) missingLabel(node string) string {
-	ready := meta.FindStatusCondition(v.LocalService.Status.Conditions, v1alpha1.ConditionReady)
-	isInvalid := ready != nil && ready.Reason == v1alpha1.ReasonInvalidSpec // Then a key may be none.
-	if set := v.Nodes[node]; set != nil && !isInvalid {
-		return plan.MissingLabel(v.LocalService, set)
+// missingLabels returns the nodes that lack a label that their Services need, with the key of the label.
+func missingLabels(in Input) map[string]string {
+	if readyOf(in.LocalService).Reason == v1alpha1.ReasonInvalidSpec {
+		return nil // A key may be none.
 	}
-	return ""
+	missing := map[string]string{}
+	for node, set := range in.Nodes {
+		if label := plan.MissingLabel(in.LocalService, set); set != nil && label != "" {
+			missing[node] = label
+		}
+	}
+	return missing
 }
 
 // whyWithheld says that a node lacks a label that its Service needs.
 func (v *view) whyWithheld(problem, label string) string {
-	ready := meta.FindStatusCondition(v.LocalService.Status.Conditions, v1alpha1.ConditionReady)
-	v.saidByStatus = ready != nil && ready.Reason == v1alpha1.ReasonNodeLabelMissing
+	v.saidByStatus = readyOf(v.LocalService).Reason == v1alpha1.ReasonNodeLabelMissing
 	return fmt.Sprintf("%s; the node has no label %s, for which spec.serviceMetadata has a variable: label the node, or "+
 		"correct the key", problem, label)
 }
@@ -110,23 +112,23 @@ func (v *view) whyWithheld(problem, label string) string {
 // whyUnwritten says why the controller has not written what a problem needs, as far as the LocalService's status says:
 // its write was refused, or it has not acted yet.
 func (v *view) whyUnwritten(problem, written string) string {
-	ready := meta.FindStatusCondition(v.LocalService.Status.Conditions, v1alpha1.ConditionReady)
+	ready := readyOf(v.LocalService)
 	switch {
 	case v.LocalService.DeletionTimestamp != nil:
 		return problem + "; the LocalService is being deleted"
-	case isRefused(v.LocalService), ready != nil && ready.Reason == v1alpha1.ReasonWritingServices:
+	case isRefused(v.LocalService), ready.Reason == v1alpha1.ReasonWritingServices:
 		v.saidByStatus = true
 		return problem + "; " + ready.Message
 	}
 	v.waiting = true
-	v.saidByStatus = ready != nil && ready.Reason == v1alpha1.ReasonWaitingForController
+	v.saidByStatus = ready.Reason == v1alpha1.ReasonWaitingForController
 	return problem + "; the controller has not " + written + " yet"
 }
 
 // isRefused reports whether the status says why something is not written, for the current spec.
 func isRefused(ls *v1alpha1.LocalService) bool {
-	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionFalse || ls.Status.ObservedGeneration < ls.Generation {
+	ready := readyOf(ls)
+	if ready.Status != metav1.ConditionFalse || ls.Status.ObservedGeneration < ls.Generation {
 		return false
 	}
 	switch ready.Reason {

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/status"
@@ -27,13 +28,17 @@ type Summary struct {
 	Cause string `json:"-"`
 }
 
+// readyOf returns the condition Ready of a LocalService, the zero value until the controller has set it.
+func readyOf(ls *v1alpha1.LocalService) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})
+}
+
 func summarize(ls *v1alpha1.LocalService, items []Node) Summary {
 	s := Summary{}
-	if c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady); c != nil {
-		s.Status = c.Reason
-		if c.Status != metav1.ConditionTrue {
-			s.Problem, s.Cause = c.Message, statusCause(ls, quotaOf(ls))
-		}
+	ready := readyOf(ls)
+	s.Status = ready.Reason
+	if ready.Status != metav1.ConditionTrue {
+		s.Problem, s.Cause = ready.Message, statusCause(ls, quotaOf(ls))
 	}
 	for i := range items {
 		if items[i].Reason != NodeWithoutName {
@@ -71,12 +76,10 @@ func noNodes(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 // statusCause is the cause of a problem that the status is about: in the words for a name that is taken, or for the
 // quota; otherwise the reason of the condition Ready.
 func statusCause(ls *v1alpha1.LocalService, q *quota) string {
-	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	ready := readyOf(ls)
 	switch {
 	case q != nil:
 		return q.cause()
-	case ready == nil:
-		return ""
 	case ready.Reason == v1alpha1.ReasonNameTaken:
 		return causes[NameConflict]
 	}

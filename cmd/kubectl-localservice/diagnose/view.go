@@ -35,6 +35,8 @@ type view struct {
 	tolerated map[corev1.Taint]bool
 	// waiting is whether something waits for the controller, and its status does not say why.
 	waiting bool
+	// missing are the nodes that lack a label that their Services need, and which.
+	missing map[string]string
 	// rivals are the nodes whose name another one has, and which.
 	rivals map[string]string
 	// saidByStatus is whether the problem of the current name is the one that the status is about.
@@ -53,12 +55,13 @@ func newView(in Input) *view {
 		stale:        map[string][]string{},
 		tolerated:    map[corev1.Taint]bool{},
 		quota:        quotaOf(in.LocalService),
+		missing:      missingLabels(in),
 	}
 	for _, service := range in.Services {
 		v.services[service.Name] = service
 	}
 	v.rivals = plan.Rivals(in.LocalService, slices.DeleteFunc(slices.Collect(maps.Keys(in.Nodes)),
-		func(node string) bool { return v.missingLabel(node) != "" }))
+		func(node string) bool { return v.missing[node] != "" }))
 	isHostnames := in.LocalService.Spec.Mode == v1alpha1.ModeHostnames
 	if isHostnames {
 		v.purpose = plan.Published
