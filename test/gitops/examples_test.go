@@ -1,0 +1,60 @@
+package gitops
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestExamples tests the LocalServices of all examples. They have no unknown fields, and each port says its protocol:
+// Argo CD with ServerSideApply=true cannot compare a port without one with the one in the cluster, which has the default.
+func TestExamples(t *testing.T) {
+	examples := framework.MustModuleFile(t, "artifacts", "examples")
+	found := 0
+	err := filepath.WalkDir(examples, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" || filepath.Base(path) == "crd.yaml" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content))); ; {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(string(document), "\nkind: "+v1alpha1.Kind+"\n") {
+				continue
+			}
+			found++
+			var ls v1alpha1.LocalService
+			if err := yaml.UnmarshalStrict(document, &ls); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			for _, port := range ls.Spec.Ports {
+				if port.Protocol == "" {
+					t.Errorf("%s: port %d of LocalService %s has no protocol", path, port.Port, ls.Name)
+				}
+			}
+		}
+	})
+	if err != nil || found < 10 {
+		t.Errorf("found %d LocalServices in %s, %v", found, examples, err)
+	}
+}
