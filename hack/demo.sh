@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the walk-through of docs/walk-through.md on a cluster of three nodes that it starts on this
+# Runs the walk-through of docs/quickstart.md on a cluster of three nodes that it starts on this
 # machine, and stops at the end. With KEEP=1 it leaves the cluster and the controller running until Ctrl-C.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

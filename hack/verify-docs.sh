@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if a generated page is stale, or if a document names something that does not exist: a file, a heading, a make
-# target, a flag or a metric.
+# Fails if a generated page is stale, if README.md does not link to a page, or if a document names something that does
+# not exist: a file, a make target, a flag or a metric. hack/verify-prose.sh checks links.
 # shellcheck disable=SC2016 # the backquotes are those of Markdown
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,24 +19,9 @@ done
 prose() { awk '/^ *```/ { fenced = !fenced; next } !fenced && !/^    /' "$1"; }
 spans() { prose "$1" | grep -oP '`\K[^`]+(?=`)' || true; }
 
-# anchors prints the anchors of a document's headings, as forges make them.
-anchors() {
-    prose "$1" | sed -nE 's/^#+ +//p' | sed -E 's/\[([^]]*)\]\([^)]*\)/\1/g' | tr '[:upper:]' '[:lower:]' |
-        LC_ALL=C.UTF-8 sed -E 's/[^[:alnum:] _-]//g; s/ /-/g' | awk '{ print $0 (seen[$0]++ ? "-" seen[$0] - 1 : "") }'
-}
-
 mapfile -t documents < <(git ls-files --cached --others --exclude-standard '*.md')
 for document in "${documents[@]}"; do
     folder=$(dirname "$document")
-    while IFS= read -r link; do
-        file=$document
-        [[ $link == \#* ]] || file=$folder/${link%%#*}
-        if [[ ! -e $file ]]; then
-            complain "$document: the link to $link leads nowhere"
-        elif [[ $link == *#* ]] && ! anchors "$file" | grep -qFx -- "${link#*#}"; then
-            complain "$document: the link to $link leads to no heading"
-        fi
-    done < <(prose "$document" | sed 's/`[^`]*`//g' | grep -oP '\]\(\K(?!https?:)[^)]+(?=\))' || true)
     # Paths: those that begin with a top-level folder.
     while IFS= read -r path; do
         [[ -e $path || -e $folder/$path ]] || git check-ignore -q "$path" || complain "$document: there is no $path"
@@ -47,11 +32,11 @@ for document in "${documents[@]}"; do
 done
 
 for page in docs/*.md docs/reference/*.md; do
-    [[ $page == docs/README.md ]] || grep -qF "](${page#docs/}" docs/README.md || complain "docs/README.md lacks $page"
+    grep -qF "]($page" README.md || complain "README.md does not link to $page"
 done
 
 # Flags of the controller have one dash and more than a letter. Those of kubectl and Helm have two dashes, or one letter.
-for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
+for document in README.md CHANGELOG.md docs/*.md docs/*/*.md; do
     while IFS= read -r flag; do
         grep -q "^| \`-${flag}[=\`]" "$tmp/flags.md" || complain "$document: there is no flag -$flag"
     done < <({
@@ -61,11 +46,9 @@ for document in README.md CHANGELOG.md SECURITY.md docs/*.md docs/*/*.md; do
 done
 CGO_ENABLED=0 go build -o "$tmp/plugin" ./cmd/kubectl-localservice
 for command in nodes view url create; do "$tmp/plugin" "$command" -h; done >"$tmp/plugin.txt"
-for document in docs/plugin.md docs/view.md; do
-    while IFS= read -r flag; do
-        grep -q -- "--$flag\b" "$tmp/plugin.txt" || complain "$document: there is no flag --$flag"
-    done < <(spans "$document" | grep -oP '^--\K[a-z-]+' || true)
-done
+while IFS= read -r flag; do
+    grep -q -- "--$flag\b" "$tmp/plugin.txt" || complain "docs/plugin.md: there is no flag --$flag"
+done < <(spans docs/plugin.md | grep -oP '^--\K[a-z-]+' || true)
 
 # Metrics are our own, or those of libraries. The code has their names, either whole or without the first part.
 libraries=$(go list -m -f '{{.Dir}}' k8s.io/component-base)/metrics/prometheus

@@ -1,28 +1,90 @@
 #!/usr/bin/env bash
-# Fails if a document has one of the words of hack/words.txt outside of code, and says what to write instead.
+# Checks what a machine can check of the documents: words (hack/words.txt says what to write instead), sentences of at
+# most 30 words, links with their anchors, and the addresses of pages that code, alerts and manifests print.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+status=0
+complain() { echo "$1" >&2; status=1; }
+
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# Prints each paragraph, item and row as one line with the prefix FILE:LINE:, without code and targets of links.
+mapfile -t files < <(git ls-files --cached --others --exclude-standard)
+for i in "${!files[@]}"; do
+    [[ -e ${files[i]} ]] || unset 'files[i]' # deleted, and not committed
+done
+documents=()
+for file in "${files[@]}"; do
+    [[ $file != *.md ]] || documents+=("$file")
+done
+
+# A paragraph, an item or a row becomes a line of prose with the prefix FILE:LINE:, without code and targets of links.
+# An anchor is made of a heading as forges do it. A link has its document, a tab, and its target.
 # shellcheck disable=SC2016 # the $ is awk's
-git ls-files -z --cached --others --exclude-standard '*.md' | xargs -0 awk '
-    function flush() { if (text != "") print where text; text = "" }
-    FNR == 1 { flush(); fenced = 0 }
+awk -v prose="$tmp/prose" -v anchors="$tmp/anchors" -v links="$tmp/links" '
+    function flush(rest) {
+        if (text == "") return
+        gsub(/`[^`]*`/, "`…`", text)
+        for (rest = text; match(rest, /\]\([^)]*\)/); rest = substr(rest, RSTART + RLENGTH))
+            print file "\t" substr(rest, RSTART + 2, RLENGTH - 3) >links
+        gsub(/\]\([^)]*\)/, "]", text)
+        print where text >prose
+        text = ""
+    }
+    function anchor(heading) {
+        heading = tolower(heading)
+        gsub(/\]\([^)]*\)/, "", heading); gsub(/[^a-z0-9 _-]/, "", heading); gsub(/ /, "-", heading)
+        print FILENAME "#" heading (seen[FILENAME, heading]++ ? "-" seen[FILENAME, heading] - 1 : "") >anchors
+    }
+    FNR == 1 { flush(); fenced = 0; file = FILENAME }
     /^ *```/ { flush(); fenced = !fenced; next }
     fenced || /^    / || /^$/ { flush(); next }
+    /^#+ / { flush(); heading = $0; sub(/^#+ +/, "", heading); anchor(heading) }
     /^ *([-|#]|[0-9]+\.) ?/ { flush() }
     { if (text == "") where = FILENAME ":" FNR ": "; sub(/^ +/, ""); text = text (text == "" ? "" : " ") $0 }
-    END { flush() }' | sed -E 's/`[^`]*`/`…`/g; s/\]\([^)]*\)/]/g' >"$tmp/prose"
+    END { flush() }' "${documents[@]}"
 
-status=0
 while IFS=$'\t' read -r word instead; do
     [[ $word && $word != \#* ]] || continue
     while IFS= read -r found; do
-        status=1
-        word_found=$(grep -oP -- "$word" <<<"$found" | head -n 1)
-        echo "${found%%: *}: instead of \"$word_found\" write: $instead" >&2
+        complain "${found%%: *}: instead of \"$(grep -oP -- "$word" <<<"$found" | head -n 1)\" write: $instead"
     done < <(grep -P -- "$word" "$tmp/prose" || true)
 done <hack/words.txt
+
+# Generated pages have the sentences of the code, and headings and rows of tables are no sentences.
+# shellcheck disable=SC2016 # the $ is awk's
+long=$(grep -vE '^docs/reference/(api|flags|metrics|reasons)\.md:|^[^ ]+ [|#<]' "$tmp/prose" | awk '
+    {
+        words = 0; sentence = ""
+        for (i = 2; i <= NF; i++) {
+            if (i == 2 && $i ~ /^(-|[0-9]+\.)$/) continue
+            words++; sentence = sentence " " $i
+            if ($i !~ /[.?!][])*_"]*$/ && i < NF) continue
+            if (words > 30) print $1 " a sentence of " words " words, at most 30:" sentence
+            words = 0; sentence = ""
+        }
+    }')
+[[ -z $long ]] || complain "$long"
+
+# exists returns 0 if there is a page, and the heading in it that an anchor stands for.
+exists() {
+    [[ -e ${1%%#*} ]] && { [[ $1 != *#* ]] || grep -qFx -- "$1" "$tmp/anchors"; }
+}
+while IFS=$'\t' read -r document link; do
+    [[ ! $link =~ ^(https?|mailto): ]] || continue
+    path=$document$link
+    if [[ $link != \#* ]]; then
+        path=$link
+        [[ $document != */* ]] || path=${document%/*}/$link
+        [[ $path != *..* ]] || path=$(realpath -m --relative-to=. -- "$path")
+    fi
+    exists "$path" || complain "$document: the link to $link leads nowhere"
+done < <(sort -u "$tmp/links")
+
+# Everything else that names a page: code, alerts, manifests, templates. In addresses, only those of this repository.
+while IFS=: read -r file page; do
+    page=${page##*local-service-controller/blob/main/}
+    exists "${page%#}" || complain "$file: there is no $page"
+done < <(grep -oHP '(?<![\w/.-])(https://github\.com/localservice-dev/local-service-controller/blob/main/|(?=docs/))[\w./-]+\.(md|yml)(#[\w-]*)?' \
+    "${files[@]}" 2>/dev/null | sed 's#:https://github.com/localservice-dev/#:#' | sort -u)
 exit "$status"

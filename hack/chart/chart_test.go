@@ -157,9 +157,9 @@ func TestRules(t *testing.T) {
 		equal(t, "b", rule.Labels["a"])
 		equal(t, file, rule.Spec)
 		other := find[*monitoringv1.PrometheusRule](t, mustRender(t, helm, "{nameOverride: other, "+
-			"metrics: {prometheusRule: {enabled: true, runbookURL: 'https://example.com/runbooks/'}}}"))
+			"metrics: {prometheusRule: {enabled: true, runbookURL: 'https://example.com/runbooks#'}}}"))
 		for _, rule := range other.Spec.Groups[0].Rules {
-			equal(t, "https://example.com/runbooks/"+rule.Alert+".md", rule.Annotations["runbook_url"])
+			equal(t, "https://example.com/runbooks#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"])
 			if strings.Contains(rule.Expr.String(), name) {
 				t.Errorf("%s selects another job: %s", rule.Alert, rule.Expr.String())
 			}

@@ -21,7 +21,7 @@ const head = `# Metrics
 
 <!-- Generated from the code by hack/update-docs.sh: do not edit. -->
 
-All metrics of the controller's own. [Monitoring](../monitoring.md) says how to read them, and which others there are.
+All metrics of the controller's own. [Monitoring](../operations.md#monitoring) says how to read them, and which others there are.
 They are ALPHA in the terms of Kubernetes: a release may change them, and its notes say so.
 
 | metric | type | labels | meaning |

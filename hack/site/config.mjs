@@ -16,14 +16,11 @@ const toRepository = (md) => md.core.ruler.push('to-repository', ({ tokens, env 
   }
 })
 
-// The sidebar is the list of documents in docs/README.md.
-const [, ...chapters] = readFileSync('docs/README.md', 'utf8').split(/^## /m)
-const sidebar = chapters.map((chapter) => ({
-  text: chapter.split('\n', 1)[0],
-  items: [...chapter.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, text, path]) => ({
-    text: text[0].toUpperCase() + text.slice(1),
-    link: posix.join('/docs', path).replace(/README$/, ''),
-  })),
+// The sidebar is the list of documents in README.md.
+const [, documents] = readFileSync('README.md', 'utf8').split(/^## Documentation$/m)
+const sidebar = [...documents.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, text, path]) => ({
+  text: text[0].toUpperCase() + text.slice(1),
+  link: posix.join('/', path).replace(/README$/, ''),
 }))
 
 export default defineConfig({
@@ -33,7 +30,7 @@ export default defineConfig({
   rewrites: (page) => page.replace(/README\.md$/, 'index.md'),
   markdown: {
     config: toRepository,
-    // Anchors as forges make them, which hack/verify-docs.sh checks.
+    // Anchors as forges make them, which hack/verify-prose.sh checks.
     anchor: { slugify: (s) => s.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replace(/ /g, '-') },
   },
   themeConfig: {

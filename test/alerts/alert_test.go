@@ -82,10 +82,10 @@ func checkQueries(t *testing.T, p *prometheus) {
 // queries returns all expressions of rules, runbooks and dashboard, each with its source.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	all, books := map[string]string{}, readRunbooks(t)
 	for _, rule := range readRules(t) {
 		all[rule.Expr] = rule.Alert
-		for _, query := range readRunbook(t, rule.Alert).queries {
+		for _, query := range books[rule.Alert].queries {
 			all[query] = "the runbook of " + rule.Alert
 		}
 	}

@@ -1,4 +1,4 @@
-// Package alerts tests what docs/monitoring.md promises: the alert rules, their runbooks and the dashboard. promtool
+// Package alerts tests what docs/operations.md promises: the alert rules, their runbooks and the dashboard. promtool
 // evaluates every rule over written series. One alert fires for real: Debian's prometheus scrapes the built controller
 // in a cluster with a control plane.
 package alerts
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// runbookURL is where the rules say that runbooks are; it is a value of the chart.
-	runbookURL = "https://github.com/localservice-dev/local-service-controller/blob/main/docs/runbooks/"
+	runbookURL = "https://github.com/localservice-dev/local-service-controller/blob/main/docs/runbooks.md#"
 	// job is the job by which rules and dashboard select the metrics that other programs have, too.
 	job = "local-service-controller"
 )

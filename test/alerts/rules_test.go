@@ -64,7 +64,7 @@ func TestRulesAreComplete(t *testing.T) {
 				t.Errorf("%s: the %s is no sentence: %q", rule.Alert, key, text)
 			}
 		}
-		if got, want := rule.Annotations["runbook_url"], runbookURL+rule.Alert+".md"; got != want {
+		if got, want := rule.Annotations["runbook_url"], runbookURL+strings.ToLower(rule.Alert); got != want {
 			t.Errorf("%s: runbook_url %s, want %s", rule.Alert, got, want)
 		}
 		for _, metric := range metricsOf(rule.Expr) {

@@ -3,7 +3,7 @@ package alerts
 import (
 	"context"
 	"errors"
-	"path/filepath"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,9 +24,21 @@ type runbook struct {
 
 var block = regexp.MustCompile("(?s)```([a-z]*)\n(.*?)```")
 
-func readRunbook(t testing.TB, alert string) runbook {
+// readRunbooks returns the sections of docs/runbooks.md, by the name of their alert.
+func readRunbooks(t testing.TB) map[string]runbook {
 	t.Helper()
-	book := runbook{text: readFile(t, framework.MustModuleFile(t, "docs", "runbooks", alert+".md"))}
+	_, sections, _ := strings.Cut(readFile(t, framework.MustModuleFile(t, "docs", "runbooks.md")), "\n## ")
+	books := map[string]runbook{}
+	for section := range strings.SplitSeq(sections, "\n## ") {
+		alert, text, _ := strings.Cut(section, "\n")
+		books[alert] = newRunbook(t, alert, text)
+	}
+	return books
+}
+
+func newRunbook(t testing.TB, alert, text string) runbook {
+	t.Helper()
+	book := runbook{text: text}
 	for _, match := range block.FindAllStringSubmatch(book.text, -1) {
 		lines := strings.Split(strings.TrimSpace(match[2]), "\n")
 		switch match[1] {
@@ -42,7 +54,7 @@ func readRunbook(t testing.TB, alert string) runbook {
 }
 
 var (
-	heading    = regexp.MustCompile(`(?m)^#+ .*$`)
+	part       = regexp.MustCompile(`(?m)^\*\*([A-Za-z]+)\.\*\*`)
 	code       = regexp.MustCompile("`([^`\n]+)`")
 	chartValue = regexp.MustCompile(`(?:^|[ =])([a-zA-Z]+(?:\.[a-zA-Z]+)+)`)
 )
@@ -52,20 +64,14 @@ var (
 // rest.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
-	var alerts, books []string
+	var alerts []string
 	for _, rule := range readRules(t) {
 		alerts = append(alerts, rule.Alert)
 	}
-	files, err := filepath.Glob(framework.MustModuleFile(t, "docs", "runbooks", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		books = append(books, strings.TrimSuffix(filepath.Base(file), ".md"))
-	}
 	slices.Sort(alerts)
-	if !slices.Equal(alerts, books) {
-		t.Fatalf("the runbooks are not those of the alerts:\n%v\n%v", books, alerts)
+	books := readRunbooks(t)
+	if titles := slices.Sorted(maps.Keys(books)); !slices.Equal(alerts, titles) {
+		t.Fatalf("the runbooks are not those of the alerts:\n%v\n%v", titles, alerts)
 	}
 	var values map[string]any
 	chart := framework.MustModuleFile(t, "artifacts", "chart", "local-service-controller", "values.yaml")
@@ -73,17 +79,20 @@ func TestRunbooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range alerts {
-		checkRunbook(t, name, values)
+		checkRunbook(t, name, books[name], values)
 	}
 }
 
 // checkRunbook tests one runbook, against the values of the chart.
-func checkRunbook(t *testing.T, name string, values map[string]any) {
+func checkRunbook(t *testing.T, name string, book runbook, values map[string]any) {
 	t.Helper()
-	book := readRunbook(t, name)
-	want := []string{"# " + name, "## Meaning", "## Impact", "## How to look", "## How to fix it"}
-	if got := heading.FindAllString(block.ReplaceAllString(book.text, ""), -1); !slices.Equal(got, want) {
-		t.Errorf("%s has the headings %q, want %q", name, got, want)
+	want := []string{"Meaning", "Impact", "Look", "Fix"}
+	got := []string{}
+	for _, match := range part.FindAllStringSubmatch(block.ReplaceAllString(book.text, ""), -1) {
+		got = append(got, match[1])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s has the parts %q, want %q", name, got, want)
 	}
 	if len(book.shell) == 0 {
 		t.Errorf("%s has no command", name)

@@ -40,7 +40,7 @@ func newMigration(t *testing.T) *migration {
 	m.dir = cluster.Dir()
 	m.env = append(m.env, "PLAYGROUND_DIR="+m.dir,
 		"PATH="+filepath.Dir(framework.PluginProgram.MustPath(t))+":"+os.Getenv("PATH"))
-	for _, st := range parseWalkThrough(string(document)) {
+	for _, st := range parseSteps(string(document), walkThrough) {
 		m.sections[st.section] = append(m.sections[st.section], st)
 	}
 	t.Cleanup(func() {

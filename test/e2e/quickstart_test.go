@@ -50,7 +50,7 @@ func quickStart(t *testing.T) {
 			t.Fatalf("making a control plane of a node: %v\n%s", err, output)
 		}
 	}
-	r.read("docs/quickstart.md", 10)
+	r.read("docs/quickstart.md", "quick-start", 8)
 }
 
 // writeBusybox writes a docker-archive of Debian's busybox, with those of its commands that the quick start uses.

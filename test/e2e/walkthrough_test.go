@@ -17,15 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// The walk-through of a document consists of its console blocks between these two lines. In a block, a line that begins
-// with "$ " is a command. The lines up to the next command are its standard output and standard error together; without
-// any, the output may be anything.
-const (
-	walkThroughBegin = "<!-- walk-through -->"
-	walkThroughEnd   = "<!-- /walk-through -->"
-)
-
-// step is a command of the walk-through, with its documented output.
+// step is a command of a document, with its documented output.
 type step struct {
 	line    int    // in the document
 	section string // the heading above it
@@ -33,14 +25,20 @@ type step struct {
 	output  []string
 }
 
-// parseWalkThrough finds the steps in a Markdown document.
-func parseWalkThrough(document string) (steps []step) {
+// walkThrough is the name of the commands in most documents.
+const walkThrough = "walk-through"
+
+// parseSteps finds the steps of that name in a Markdown document: those in the console blocks between the lines
+// <!-- name --> and <!-- /name -->. In a block, a line that begins with "$ " is a command. The lines up to the next
+// command are its standard output and standard error together; without any, the output may be anything.
+func parseSteps(document, name string) (steps []step) {
+	begin, end := "<!-- "+name+" -->", "<!-- /"+name+" -->"
 	inside, fenced, section := false, false, ""
 	for i, line := range strings.Split(document, "\n") {
 		command, isCommand := strings.CutPrefix(line, "$ ")
 		switch {
-		case line == walkThroughBegin || line == walkThroughEnd:
-			inside = line == walkThroughBegin
+		case line == begin || line == end:
+			inside = line == begin
 		case !fenced && strings.HasPrefix(line, "#"):
 			section = strings.TrimLeft(line, "# ")
 		case strings.HasPrefix(line, "```"):
@@ -216,16 +214,16 @@ func (r *reader) start(command string, want []string) error {
 // skipped has the commands that the reader must type, but that ran before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
-// walkThroughOf returns the steps of a document.
-func walkThroughOf(t *testing.T, name string, atLeast int) []step {
+// stepsOf returns the steps of that name in a document.
+func stepsOf(t *testing.T, path, name string, atLeast int) []step {
 	t.Helper()
-	document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(name, "/")...))
+	document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(path, "/")...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := parseWalkThrough(string(document))
+	steps := parseSteps(string(document), name)
 	if len(steps) < atLeast {
-		t.Fatalf("the walk-through of %s has %d commands", name, len(steps))
+		t.Fatalf("the %s of %s has %d commands", name, path, len(steps))
 	}
 	return steps
 }
@@ -233,12 +231,12 @@ func walkThroughOf(t *testing.T, name string, atLeast int) []step {
 // TestREADME checks that README.md shows what the walk-through does, which TestWalkThrough checks.
 func TestREADME(t *testing.T) {
 	t.Parallel()
-	walkThrough := walkThroughOf(t, "docs/walk-through.md", 10)
-	for _, st := range walkThroughOf(t, "README.md", 5) {
-		if !skipped.MatchString(st.command) && !slices.ContainsFunc(walkThrough, func(other step) bool {
+	steps := stepsOf(t, "docs/quickstart.md", walkThrough, 10)
+	for _, st := range stepsOf(t, "README.md", walkThrough, 5) {
+		if !skipped.MatchString(st.command) && !slices.ContainsFunc(steps, func(other step) bool {
 			return st.command == other.command && slices.Equal(st.output, other.output)
 		}) {
-			t.Errorf("README.md:%d: docs/walk-through.md does not have this command with this output: $ %s", st.line,
+			t.Errorf("README.md:%d: docs/quickstart.md does not have this command with this output: $ %s", st.line,
 				st.command)
 		}
 	}
@@ -251,22 +249,22 @@ func TestWalkThrough(t *testing.T) {
 	t.Parallel()
 	t.Run("walk-through and recipes", func(t *testing.T) {
 		r := newReader(t)
-		r.read("docs/walk-through.md", 10)
-		r.read("docs/recipes.md", 10)
+		r.read("docs/quickstart.md", walkThrough, 10)
+		r.read("docs/recipes.md", walkThrough, 10)
 	})
 	t.Run("quick start", quickStart)
 }
 
-// read follows a document.
-func (r *reader) read(name string, atLeast int) {
+// read follows the steps of that name in a document.
+func (r *reader) read(path, name string, atLeast int) {
 	r.t.Helper()
-	for _, st := range walkThroughOf(r.t, name, atLeast) {
+	for _, st := range stepsOf(r.t, path, name, atLeast) {
 		if skipped.MatchString(st.command) {
 			continue
 		}
 		began := time.Now()
 		if err := r.follow(st); err != nil {
-			r.t.Fatalf("%s:%d: $ %s\n%v", name, st.line, st.command, err)
+			r.t.Fatalf("%s:%d: $ %s\n%v", path, st.line, st.command, err)
 		}
 		r.t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
 	}

@@ -158,11 +158,12 @@ type healthCheck struct {
 
 func newHealthCheck(t *testing.T) *healthCheck {
 	t.Helper()
-	document, err := os.ReadFile(framework.MustModuleFile(t, "docs", "gitops.md"))
+	document, err := os.ReadFile(framework.MustModuleFile(t, "docs", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(document), "```yaml\n")
+	_, rest, _ := strings.Cut(string(document), "\n## Helm, Flux and Argo CD\n")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
 	block, _, _ := strings.Cut(rest, "```\n")
 	var configMap struct{ Data map[string]string }
 	if err := yaml.Unmarshal([]byte(block), &configMap); err != nil {
