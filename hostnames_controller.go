@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
@@ -70,7 +71,7 @@ func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 	for _, service := range []*cache.Service{before, after} {
 		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
-			c.addAll(types.NamespacedName{Namespace: service.GetNamespace(), Name: service.Controller().Name})
+			c.loop.AddAfter(reconcile.AllIn(service.GetNamespace()), batchPeriod)
 		}
 	}
 }
@@ -78,21 +79,21 @@ func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 // localServiceChanged enqueues the EndpointSlices of a LocalService whose spec changed.
 func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
-		c.addAll(cache.KeyOf(after))
+		c.loop.AddAfter(reconcile.AllIn(after.Namespace), batchPeriod)
 	}
 }
 
 // nodeChanged enqueues the EndpointSlices of all LocalServices: their names may depend on the labels of any node.
 func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
-	for ls := range c.caches.LocalServices.All() {
-		c.addAll(cache.KeyOf(ls))
-	}
+	c.loop.AddAfter(reconcile.AllIn(metav1.NamespaceAll), batchPeriod)
 }
 
-// addAll enqueues the EndpointSlices of a LocalService.
-func (c *hostnamesController) addAll(localService types.NamespacedName) {
-	for name := range c.caches.HostnameSlicesOf(localService) {
-		c.add(localService.Namespace, name, batchPeriod)
+// addAll enqueues the EndpointSlices of a namespace, or of all.
+func (c *hostnamesController) addAll(namespace string) {
+	for key := range c.caches.HostnameSlices.Keys() {
+		if namespace == metav1.NamespaceAll || namespace == key.Namespace {
+			c.add(key.Namespace, key.Name, 0)
+		}
 	}
 }
 
@@ -101,8 +102,13 @@ func (c *hostnamesController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, c.caches.HostnameSlices.Keys())
 }
 
-// sync brings the copy of an EndpointSlice up to date, or deletes one whose source is gone.
+// sync brings the copy of an EndpointSlice up to date, or deletes one whose source is gone. A key that stands for all
+// EndpointSlices of a namespace enqueues these.
 func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
+	if reconcile.IsAll(key) {
+		c.addAll(key.Namespace)
+		return nil
+	}
 	if wait := c.observed.Wait(key, c.caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}

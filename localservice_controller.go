@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -88,16 +89,23 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 }
 
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
+	var had, has labels.Set // Thousands of LocalServices may look up dozens of labels each.
+	if before != nil {
+		had = before.Labels.Set()
+	}
+	if after != nil {
+		has = after.Labels.Set()
+	}
 	for ls := range c.caches.LocalServices.All() {
-		was := before != nil && plan.Selects(ls, before.GetName(), before.Labels)
-		is := after != nil && plan.Selects(ls, after.GetName(), after.Labels)
+		was := before != nil && plan.Selects(ls, before.GetName(), had)
+		is := after != nil && plan.Selects(ls, after.GetName(), has)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
 		// While it selects no node, a LocalService keeps its Services, each until the node is gone.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
 			return c.caches.Services.Get(ls.Namespace, name) != nil
 		}
-		differs := was && is && plan.DiffersFor(ls, before.Labels, after.Labels)
+		differs := was && is && plan.DiffersFor(ls, had, has)
 		if was != is || differs || isHostnames || after == nil && hasKeptService() {
 			c.nodeEvents.Add(1)
 			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)

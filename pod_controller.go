@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +46,9 @@ type podController struct {
 	loop         *reconcile.Loop
 	observed     *cache.Observed
 	refusals     *writer.Refusals
+	// judging is held while a pod is compared with all LocalServices of its namespace. However many of both a tenant
+	// has, that takes one processor, and the workers of others have the rest.
+	judging sync.Mutex
 }
 
 func newPodController(deps app.Dependencies) (*podController, error) {
@@ -71,41 +76,60 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 		c.observed.Forget(cache.KeyOf(before)) // Its successor has its own writes.
 		return
 	}
-	if c.wantsLabel(after) {
+	switch {
+	case !after.NeedsLabel():
+	case before == nil || !before.NeedsLabel():
 		c.loop.Add(cache.KeyOf(after))
+	default: // It has been enqueued before, and its owner may change it as often as they like.
+		c.loop.AddAfter(cache.KeyOf(after), batchPeriod)
 	}
 }
 
-// localServiceChanged enqueues the pods that a LocalService has begun to select.
+// localServiceChanged enqueues a namespace in which a LocalService may have begun to select pods.
 func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if after == nil || !plan.LabelsPods(after) ||
+	if after == nil || c.all || !plan.LabelsPods(after) ||
 		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
 		return
 	}
-	for _, pod := range c.caches.Pods.Unlabelled(after.Namespace) {
-		if plan.SelectsPod(after, pod.Labels()) {
-			c.loop.Add(cache.KeyOf(pod))
-		}
-	}
+	c.loop.AddAfter(reconcile.AllIn(after.Namespace), batchPeriod)
 }
 
 // Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
 func (c *podController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, func(yield func(types.NamespacedName) bool) {
-		for pod := range c.caches.Pods.All() {
-			if c.wantsLabel(pod) && !yield(cache.KeyOf(pod)) {
+		if c.all {
+			for pod := range c.caches.Pods.All() {
+				if pod.NeedsLabel() && !yield(cache.KeyOf(pod)) {
+					return
+				}
+			}
+			return
+		}
+		for ls := range c.caches.LocalServices.All() {
+			if plan.LabelsPods(ls) && !yield(reconcile.AllIn(ls.Namespace)) {
 				return
 			}
 		}
 	})
 }
 
+// sync labels a pod, or enqueues all pods of a namespace that need the label.
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
+	if reconcile.IsAll(key) {
+		for _, pod := range c.caches.Pods.Unlabelled(key.Namespace) {
+			c.loop.Add(cache.KeyOf(pod))
+		}
+		return nil
+	}
 	if wait := c.observed.Wait(key, c.caches.Pods, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
-	if p == nil || !c.wantsLabel(p) {
+	if p == nil || !p.NeedsLabel() {
+		return nil
+	}
+	ls := c.selectedBy(p)
+	if ls == nil && !c.all {
 		return nil
 	}
 	attempt, sinceWrite := writer.Attempt{Owner: p.GetUID()}, c.observed.SinceWrite(key, c.caches.Pods)
@@ -117,7 +141,11 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		return c.failed(ctx, p, err)
 	}
 	if sinceWrite >= cache.ObservedTimeout {
-		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), c.wantedSince(p))
+		wanted := time.Time{} // A long time ago, if all pods are labelled.
+		if !c.all {
+			wanted = ls.CreationTimestamp.Time
+		}
+		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), wanted)
 	} else {
 		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else "+
 			"has changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
@@ -152,29 +180,20 @@ func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) err
 	return nil
 }
 
-// wantsLabel reports whether to write a pod's node label: it is missing or wrong, and this controller labels the pod.
-func (c *podController) wantsLabel(p *cache.Pod) bool {
-	return p.Node() != "" && !p.Labelled() && (c.all || c.isSelected(p))
-}
-
-func (c *podController) isSelected(p *cache.Pod) bool {
-	for range c.caches.Selecting(p) {
-		return true
-	}
-	return false
-}
-
-// wantedSince returns when the first of the LocalServices that need a pod's label was created, a time long ago if all
-// pods are labelled.
-func (c *podController) wantedSince(p *cache.Pod) (first time.Time) {
-	if c.all {
-		return first
-	}
-	first = time.Now()
-	for ls := range c.caches.Selecting(p) {
-		if created := ls.CreationTimestamp.Time; created.Before(first) {
-			first = created
+// selectedBy returns the oldest of the LocalServices that select a pod, nil if there is none.
+func (c *podController) selectedBy(p *cache.Pod) (oldest *v1alpha1.LocalService) {
+	c.judging.Lock()
+	defer c.judging.Unlock()
+	labels := p.Labels().Set()
+	for _, ls := range c.caches.Labelling(p.GetNamespace()) {
+		if plan.SelectsPod(ls, labels) && (oldest == nil || isOlder(ls, oldest)) {
+			oldest = ls
 		}
 	}
-	return first
+	return oldest
+}
+
+// isOlder reports whether a LocalService was created before another one. In the same second, the name decides.
+func isOlder(ls, than *v1alpha1.LocalService) bool {
+	return cmp.Or(ls.CreationTimestamp.Compare(than.CreationTimestamp.Time), cmp.Compare(ls.Name, than.Name)) < 0
 }

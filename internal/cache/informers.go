@@ -4,10 +4,7 @@ package cache
 
 import (
 	"context"
-	"iter"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +26,8 @@ import (
 const (
 	// readyByLocalService is the index of EndpointSlices with a ready endpoint, by the key of their LocalService.
 	readyByLocalService = "readyByLocalService"
-	// bySelector is the index of LocalServices that need labels on pods, by one pair of their selector.
-	bySelector = "selector"
+	// labelling is the index of LocalServices that need labels on pods, by namespace.
+	labelling = "labelling"
 	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
 	unlabelledByNamespace = "unlabelled"
 	// byLocalService is the index of HostnameSlices by the key of their LocalService.
@@ -80,7 +77,7 @@ func New(o Options) (*Caches, error) {
 	c := &Caches{
 		gates: gates,
 		LocalServices: newStore("localservices."+v1alpha1.GroupName, gates, o.LocalServices, readLocalService,
-			cache.TypedIndexers[*v1alpha1.LocalService]{bySelector: indexBySelector}, o.OnWatchError),
+			cache.TypedIndexers[*v1alpha1.LocalService]{labelling: indexLabelling}, o.OnWatchError),
 		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
 			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
 				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
@@ -183,20 +180,6 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 	return keys
 }
 
-// Selecting returns the LocalServices that select a pod. It compares only those that share a label with the pod, so
-// that a namespace may have thousands of them.
-func (c *Caches) Selecting(p *Pod) iter.Seq[*v1alpha1.LocalService] {
-	return func(yield func(*v1alpha1.LocalService) bool) {
-		for label := range strings.SplitSeq(string(p.Labels()), ",") {
-			for _, ls := range c.LocalServices.byIndex(p.GetNamespace(), bySelector, p.GetNamespace()+"/"+label) {
-				if plan.SelectsPod(ls, p.Labels()) && !yield(ls) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
 func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.EndpointSlice {
 	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
@@ -221,22 +204,6 @@ func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) m
 func indexReady(s *EndpointSlice) ([]string, error) {
 	if s.Ready {
 		return []string{s.LocalService().String()}, nil
-	}
-	return nil, nil
-}
-
-// indexBySelector indexes a LocalService by the first pair of its selector. Any pair would do.
-func indexBySelector(ls *v1alpha1.LocalService) ([]string, error) {
-	if len(ls.Spec.Selector) == 0 || !plan.LabelsPods(ls) {
-		return nil, nil
-	}
-	key := slices.Min(slices.Collect(maps.Keys(ls.Spec.Selector)))
-	return []string{ls.Namespace + "/" + key + "=" + ls.Spec.Selector[key]}, nil
-}
-
-func indexUnlabelled(p *Pod) ([]string, error) {
-	if !p.Labelled() {
-		return []string{p.GetNamespace()}, nil
 	}
 	return nil, nil
 }

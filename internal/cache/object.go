@@ -69,3 +69,14 @@ func (l Labels) Lookup(key string) (value string, exists bool) {
 	}
 	return "", false
 }
+
+// Set returns the labels as a map, for many look-ups.
+func (l Labels) Set() labels.Set {
+	set := labels.Set{}
+	for label := range strings.SplitSeq(string(l), ",") {
+		if key, value, ok := strings.Cut(label, "="); ok {
+			set[key] = value
+		}
+	}
+	return set
+}

@@ -58,6 +58,9 @@ func (p *Pod) Node() string { return p.node.Value() }
 // Labelled reports whether the pod's node label is right.
 func (p *Pod) Labelled() bool { return p.unlabelled == nil }
 
+// NeedsLabel reports whether the pod is on a node, and its node label is missing or wrong.
+func (p *Pod) NeedsLabel() bool { return !p.Labelled() && p.Node() != "" }
+
 // Labels returns the labels of a pod whose node label is not right. Others are not kept.
 func (p *Pod) Labels() Labels {
 	if p.Labelled() {

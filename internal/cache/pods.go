@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -22,10 +23,7 @@ func newPods(store *Store[*Pod]) *Pods {
 
 // localServiceChanged begins to watch pods if a LocalService needs labels on them.
 func (p *Pods) localServiceChanged(_, after *v1alpha1.LocalService) {
-	if after == nil {
-		return
-	}
-	if keys, _ := indexBySelector(after); len(keys) > 0 {
+	if after != nil && needsLabels(after) {
 		p.begin()
 	}
 }
@@ -39,8 +37,8 @@ func (p *Pods) run(ctx context.Context) {
 	}
 }
 
-// HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began, if it has
-// begun. Whether it has is known once the cache of LocalServices has synced.
+// HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began. It is true
+// if pods are not watched. Ask after LocalServices have synced.
 func (p *Pods) HasSynced(namespace string) bool {
 	select {
 	case <-p.begun:
@@ -50,7 +48,31 @@ func (p *Pods) HasSynced(namespace string) bool {
 	}
 }
 
-// Unlabelled returns the pods of a namespace whose node label is not right.
+// Unlabelled returns the pods of a namespace that need the node label.
 func (p *Pods) Unlabelled(namespace string) []*Pod {
 	return p.byIndex(namespace, unlabelledByNamespace, namespace)
+}
+
+func indexUnlabelled(p *Pod) ([]string, error) {
+	if p.NeedsLabel() {
+		return []string{p.GetNamespace()}, nil
+	}
+	return nil, nil
+}
+
+// Labelling returns the LocalServices of a namespace that need labels on their pods.
+func (c *Caches) Labelling(namespace string) []*v1alpha1.LocalService {
+	return c.LocalServices.byIndex(namespace, labelling, namespace)
+}
+
+func indexLabelling(ls *v1alpha1.LocalService) ([]string, error) {
+	if needsLabels(ls) {
+		return []string{ls.Namespace}, nil
+	}
+	return nil, nil
+}
+
+// needsLabels reports whether a LocalService needs labels on pods. An invalid one selects none.
+func needsLabels(ls *v1alpha1.LocalService) bool {
+	return plan.LabelsPods(ls) && len(ls.Spec.Selector) > 0
 }

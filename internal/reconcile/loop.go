@@ -57,6 +57,14 @@ func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
 	}
 }
 
+// AllIn returns the key that stands for all objects of a namespace, or of all namespaces. A handler adds it rather than
+// thousands of keys: handlers see the events of all tenants one after the other, so that they must do no work that grows
+// with the objects of one.
+func AllIn(namespace string) types.NamespacedName { return types.NamespacedName{Namespace: namespace} }
+
+// IsAll reports whether a key stands for all objects of a namespace. No object has such a key.
+func IsAll(key types.NamespacedName) bool { return key.Name == "" }
+
 // Add enqueues a key. A key that is already waiting is not added twice. Before Run it does nothing, because Run begins
 // with all keys: the queue of an instance that does not lead must not fill up.
 func (l *Loop) Add(key types.NamespacedName) { l.AddAfter(key, 0) }
