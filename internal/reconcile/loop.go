@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/bits"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -20,9 +21,10 @@ import (
 )
 
 const (
-	// A key that fails is tried again after minBackoff, and after twice as long each time, up to MaxBackoff.
-	minBackoff = 5 * time.Millisecond
-	// MaxBackoff is the longest time until anything is tried again.
+	// A key that fails is tried again after minBackoff, and after twice as long each time, up to maxBackoff. That is
+	// short, because no event says that an outage of the API server is over.
+	minBackoff, maxBackoff = 5 * time.Millisecond, 5 * time.Second
+	// MaxBackoff is the longest time until anything is tried again that was refused, or panicked.
 	MaxBackoff = 2 * time.Minute
 )
 
@@ -52,7 +54,7 @@ func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
 		reconcile: reconcile,
 		fair:      fair,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, MaxBackoff),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{DelayingQueue: delaying}),
 	}
 }
@@ -119,7 +121,9 @@ func (l *Loop) processNext(ctx context.Context) (more bool) {
 		// One unforeseen object must not stop the work on all others.
 		if r := recover(); r != nil {
 			more = true
-			l.handle(ctx, key, fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+			err := fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			klog.FromContext(ctx).Error(err, "Trying again", "key", key, "after", MaxBackoff)
+			l.queue.AddAfter(key, MaxBackoff)
 		}
 	}()
 	l.handle(ctx, key, l.reconcile(ctx, key))
@@ -142,7 +146,12 @@ func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) 
 		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
 	default:
 		l.queue.AddRateLimited(key)
-		logger.Error(err, "Trying again", "key", key, "failures", l.queue.NumRequeues(key))
+		failures := l.queue.NumRequeues(key)
+		if bits.OnesCount(uint(failures)) > 1 { // An error of the 1st, 2nd, 4th, 8th ... failure in a row is enough.
+			logger.V(4).Info("Trying again", "key", key, "failures", failures, "reason", err.Error())
+			return
+		}
+		logger.Error(err, "Trying again", "key", key, "failures", failures)
 	}
 }
 

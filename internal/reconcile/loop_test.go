@@ -84,16 +84,17 @@ func TestLoopBeforeRun(t *testing.T) {
 	})
 }
 
-// TestLoopRetries: a key that fails is retried with backoff. It is an error in the log unless only its cache lags.
+// TestLoopRetries: a key that fails is retried with a backoff that stays short: nothing says when an outage of the API
+// server is over. It is an error in the log unless only its cache lags, but not each time.
 func TestLoopRetries(t *testing.T) {
 	for name, c := range map[string]struct {
-		err     error
-		calls   int64 // within an hour
-		isError bool  // in the log
+		err    error
+		calls  int64 // within an hour
+		errors int   // in the log
 	}{
-		"success": {nil, 1, false},
-		"error":   {errors.New("x"), 45, true}, // 5 ms doubled up to 2 min: 15 in the first 3 min, then 1 every 2 min
-		"stale":   {fmt.Errorf("sync: %w", Stale(errors.New("behind"))), 45, false},
+		"success": {nil, 1, 0},
+		"error":   {errors.New("x"), 730, 10}, // 5 ms doubled up to 5 s: 11 in the first 5 s, then 1 every 5 s
+		"stale":   {fmt.Errorf("sync: %w", Stale(errors.New("behind"))), 730, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,8 +109,8 @@ func TestLoopRetries(t *testing.T) {
 				if got := calls.Load(); got < c.calls-2 || got > c.calls+2 || c.calls == 1 && got != 1 {
 					t.Errorf("%d calls within an hour, want %d", got, c.calls)
 				}
-				if log := logs(); strings.Contains(log, "err=") != c.isError {
-					t.Errorf("logged as an error: %t, want %t: %s", !c.isError, c.isError, log)
+				if log := logs(); strings.Count(log, "err=") != c.errors {
+					t.Errorf("%d errors in the log, want %d: %s", strings.Count(log, "err="), c.errors, log)
 				}
 			})
 		})
@@ -147,7 +148,7 @@ func TestLoopWaits(t *testing.T) {
 		}
 		loop.Add(key("key"))
 		time.Sleep(time.Hour)
-		if got := failures.Load(); got > 100 {
+		if got := failures.Load(); got > 1500 {
 			t.Errorf("%d calls within an hour: waits end the backoff", got)
 		}
 	})
@@ -216,13 +217,13 @@ func TestLoopRecovers(t *testing.T) {
 		})
 		loop.Add(key("bad"))
 		loop.Add(key("good"))
-		time.Sleep(time.Second)
+		time.Sleep(MaxBackoff + time.Second)
 		synctest.Wait()
 		if log := logs(); !strings.Contains(log, "no such thing") || !strings.Contains(log, "loop_test.go") {
 			t.Errorf("the log lacks the panic and where it was: %s", log)
 		}
-		if good.Load() != 1 || bad.Load() < 2 {
-			t.Errorf("%d good and %d bad calls, want 1 good, and the bad one tried again", good.Load(), bad.Load())
+		if good.Load() != 1 || bad.Load() != 2 {
+			t.Errorf("%d good and %d bad calls, want 1 good, and the bad one tried again once", good.Load(), bad.Load())
 		}
 	})
 }

@@ -19,6 +19,7 @@ var faultActions = map[string]func(ctx context.Context, w *world, s Step){
 	"pause":          pause,
 	"crash":          crashReplica,
 	"restart":        restart,
+	"restart-server": restartServer,
 	"distance":       moveAway,
 	"slow-admission": slowDown,
 }

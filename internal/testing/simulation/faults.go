@@ -25,6 +25,8 @@ const (
 	Busy        Outcome = "busy"
 	Internal    Outcome = "internal"
 	Unavailable Outcome = "unavailable"
+	// Denied is the refusal of an authorizer that knows of no role that permits the request: 403.
+	Denied Outcome = "denied"
 	// Unsent is a connection that breaks before the request arrives, and Lost one that breaks before the response does.
 	Unsent Outcome = "unsent"
 	Lost   Outcome = "lost"
@@ -44,6 +46,12 @@ const (
 	lateBy   = 20 * time.Second
 	hangsFor = time.Minute
 )
+
+// accountName is the user name of replicas.
+const accountName = "system:serviceaccount:kube-system:local-service-controller"
+
+// everyVerb are the verbs of all requests, watches included.
+var everyVerb = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 
 var errConnection = errors.New("simulated: connection reset by peer")
 
@@ -80,13 +88,16 @@ type Request struct {
 
 // faults are the faults of an endpoint.
 type faults struct {
-	mu       sync.Mutex
-	current  []Fault
-	crash    *crash
-	isDead   bool
-	noLists  bool
-	requests []Request
-	received map[string]int // how often, by request
+	mu      sync.Mutex
+	current []Fault
+	crash   *crash
+	isDead  bool
+	noLists bool
+	// awayUntil is until when the API server does not run.
+	awayUntil time.Time
+	leave     *leave
+	requests  []Request
+	received  map[string]int // how often, by request
 }
 
 // crash says at which write a replica crashes.
@@ -125,7 +136,7 @@ func (e *Endpoint) Kill() {
 // Heal ends all faults, lags and stalls.
 func (e *Endpoint) Heal() {
 	e.faults.mu.Lock()
-	e.faults.current = nil
+	e.faults.current, e.faults.awayUntil = nil, time.Time{}
 	e.faults.mu.Unlock()
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
@@ -177,6 +188,11 @@ func (f *faults) strike(r *request) (hit Fault, isCrash *crash) {
 			return Fault{}, c
 		}
 	}
+	if l := f.leave; l != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
+		if l.writes--; l.writes < 0 {
+			f.begin(l)
+		}
+	}
 	for i := range f.current {
 		if f.current[i].hits(r) {
 			return f.current[i], nil
@@ -200,6 +216,9 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 		close(crash.crashed)
 		return nil, errConnection
 	}
+	if f.isAway() {
+		return nil, errAway
+	}
 	switch fault.Outcome {
 	case "":
 		if fault.Answer != nil {
@@ -207,7 +226,11 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 				return refusal(r.Request, err), nil
 			}
 		}
-		return do()
+		response, err := do()
+		if f.isAway() {
+			return nil, errConnection // It was carried out at most.
+		}
+		return response, err
 	case Unsent:
 		return nil, errConnection
 	case Lost:
@@ -251,6 +274,12 @@ func carryOutLate(r *request, by time.Duration, do func() (*http.Response, error
 func (o Outcome) error(r *request) error {
 	resource, name, because := r.table.groupResource(), r.key.Name, errors.New("simulated")
 	switch o {
+	case Denied:
+		if r.verb == "create" {
+			name = "" // It is in the body, which an authorizer does not read.
+		}
+		return apierrors.NewForbidden(resource, name, fmt.Errorf("User %q cannot %s resource %q in API group %q in the "+
+			"namespace %q", accountName, r.verb, resource.Resource, resource.Group, r.key.Namespace))
 	case Forbidden:
 		return apierrors.NewForbidden(resource, name, because)
 	case Invalid:

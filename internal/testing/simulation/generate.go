@@ -125,7 +125,7 @@ func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 			out = append(out, s)
 		}
 		if !isCalm && len(out) > 1 {
-			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails, slows}).Draw(t, "late")
+			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails, slows, outages}).Draw(t, "late")
 			out = append([]Step{late(d)}, out...)
 			out[0].After, out[1].After = out[1].After, 0
 		}
@@ -247,6 +247,7 @@ var faulty = []kind{
 	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone",
 		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "sets-rack",
 		"strips-rack", "counts-racks", "", "", ""),
+	{"restart-server", outages}, {"restart-server", outages},
 	do("end-namespace", func(*drawing) string { return "b" }), {"slow-admission", slows}, {"slow-admission", slows},
 	{"distance", func(d *drawing) Step { return lasting(d, Step{Do: "distance", How: distance(d)}) }},
 }
@@ -265,6 +266,14 @@ func fails(d *drawing) Step {
 		"update,localservices/status", "get,localservices", "get,nodes", "create,endpointslices",
 		"update,endpointslices", "patch,pods", "get,replicasets", "create,services,n1", "create,events", "")
 	return lasting(d, Step{Do: "fail", On: on, How: d.of("outcome", outcomes...)})
+}
+
+// outages stop the API server, from a restart in place to a failure of its machine.
+func outages(d *drawing) Step {
+	s := Step{Do: "restart-server", On: d.of("writes", "0", "0", "1", "2", "4"), How: d.of("roles", "", "roles")}
+	s.For = rapid.SampledFrom([]time.Duration{300 * time.Millisecond, 3 * time.Second, 12 * time.Second,
+		44 * time.Second, 3 * time.Minute}).Draw(d.T, "for")
+	return s
 }
 
 // distance is how much longer each request takes.
