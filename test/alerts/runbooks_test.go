@@ -86,7 +86,7 @@ func TestRunbooks(t *testing.T) {
 // checkRunbook tests one runbook, against the values of the chart.
 func checkRunbook(t *testing.T, name string, book runbook, values map[string]any) {
 	t.Helper()
-	want := []string{"Meaning", "Impact", "Look", "Fix"}
+	want := []string{"Meaning", "Look", "Fix"}
 	got := []string{}
 	for _, match := range part.FindAllStringSubmatch(block.ReplaceAllString(book.text, ""), -1) {
 		got = append(got, match[1])
