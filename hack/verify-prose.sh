@@ -44,12 +44,15 @@ awk -v prose="$tmp/prose" -v anchors="$tmp/anchors" -v links="$tmp/links" '
     { if (text == "") where = FILENAME ":" FNR ": "; sub(/^ +/, ""); text = text (text == "" ? "" : " ") $0 }
     END { flush() }' "${documents[@]}"
 
-while IFS=$'\t' read -r word instead; do
-    [[ $word && $word != \#* ]] || continue
-    while IFS= read -r found; do
-        complain "${found%%: *}: instead of \"$(grep -oP -- "$word" <<<"$found" | head -n 1)\" write: $instead"
-    done < <(grep -P -- "$word" "$tmp/prose" || true)
-done <hack/words.txt
+# One look for all words, and one for each only where there is something to complain about.
+grep -vE '^(#|$)' hack/words.txt >"$tmp/words"
+if grep -P -- "$(cut -f 1 "$tmp/words" | paste -sd '|')" "$tmp/prose" >"$tmp/found"; then
+    while IFS=$'\t' read -r word instead; do
+        while IFS= read -r found; do
+            complain "${found%%: *}: instead of \"$(grep -oP -- "$word" <<<"$found" | head -n 1)\" write: $instead"
+        done < <(grep -P -- "$word" "$tmp/found" || true)
+    done <"$tmp/words"
+fi
 
 # Generated pages have the sentences of the code, and headings and rows of tables are no sentences.
 # shellcheck disable=SC2016 # the $ is awk's
@@ -66,10 +69,10 @@ long=$(grep -vE '^docs/reference/(api|flags|metrics|reasons)\.md:|^[^ ]+ [|#<]' 
     }')
 [[ -z $long ]] || complain "$long"
 
+declare -A anchors=()
+while IFS= read -r anchor; do anchors[$anchor]=1; done <"$tmp/anchors"
 # exists returns 0 if there is a page, and the heading in it that an anchor stands for.
-exists() {
-    [[ -e ${1%%#*} ]] && { [[ $1 != *#* ]] || grep -qFx -- "$1" "$tmp/anchors"; }
-}
+exists() { [[ -e ${1%%#*} && ( $1 != *#* || ${anchors[$1]:-} ) ]]; }
 while IFS=$'\t' read -r document link; do
     [[ ! $link =~ ^(https?|mailto): ]] || continue
     path=$document$link
