@@ -76,12 +76,12 @@ func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fix
 		LocalServices: func(namespace string) clientcache.SharedIndexInformer {
 			return localserviceinformers.NewLocalServiceInformer(f.client, namespace, 0, clientcache.Indexers{})
 		},
-		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, AllPods: labelAllPods, OnWatchError: defaultWatchError})
+		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, Pods: true, AllPods: labelAllPods, OnWatchError: defaultWatchError})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.deps = app.Dependencies{
-		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelAllPods: labelAllPods,
+		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelPods: true, LabelAllPods: labelAllPods,
 			WriteConcurrency: 4, Workers: 4},
 		Kube: f.kube, Client: f.client, Metadata: metadata, Recorder: app.Recorder{EventRecorder: f.events},
 		Clock: clock.RealClock{}, Shuffle: rand.Shuffle, Caches: caches}

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) int {
 type controllers struct {
 	localServices *localServiceController
 	hostnames     *hostnamesController
-	pods          *podController
+	pods          *podController // nil with -label-pods=false
 	options       *app.Options
 }
 
@@ -55,8 +55,12 @@ func makeControllers(deps app.Dependencies) (*controllers, error) {
 	writers := newWriters(deps)
 	localServices, err1 := newLocalServiceController(deps, writers)
 	hostnames, err2 := newHostnamesController(deps, writers, localServices.loop.Add)
-	pods, err3 := newPodController(deps)
-	return &controllers{localServices, hostnames, pods, deps.Options}, errors.Join(err1, err2, err3)
+	c := &controllers{localServices: localServices, hostnames: hostnames, options: deps.Options}
+	var err3 error
+	if deps.Options.LabelPods {
+		c.pods, err3 = newPodController(deps)
+	}
+	return c, errors.Join(err1, err2, err3)
 }
 
 // newWriters returns what Services, EndpointSlices and statuses are written with. Refusals of EndpointSlices are in the
@@ -77,6 +81,8 @@ func (c *controllers) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.localServices.Run(ctx, c.options.Workers) })
 	running.Go(func() { c.hostnames.Run(ctx, c.options.WriteConcurrency) })
-	running.Go(func() { c.pods.Run(ctx, c.options.WriteConcurrency) })
+	if c.pods != nil {
+		running.Go(func() { c.pods.Run(ctx, c.options.WriteConcurrency) })
+	}
 	running.Wait()
 }

@@ -65,7 +65,8 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		"nodeLabelKey", opts.NodeLabelKey, "namespaces", opts.Namespaces, "leaderElection", opts.leaderElect,
 		"httpAddress", server.address, "metricsSecureAddress", server.metricsAddress)
 
-	cluster := preflight{host: config.Host, kube: deps.Kube, namespaces: opts.Namespaces}
+	cluster := preflight{host: config.Host, kube: deps.Kube, namespaces: opts.Namespaces,
+		labelPods: opts.LabelPods}
 	if opts.leaderElect {
 		cluster.leaseNamespace = opts.leaderElectionNamespace
 	}
@@ -122,7 +123,8 @@ func NewDependencies(config *rest.Config, opts *Options, recorder Recorder, onWa
 func (d *Dependencies) addCaches(dyn dynamic.Interface, onWatchError cache.OnWatchError) (err error) {
 	d.Caches, err = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
 		LocalServices: cache.NewLocalServiceInformer(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
-		NodeLabelKey: d.Options.NodeLabelKey, AllPods: d.Options.LabelAllPods, OnWatchError: onWatchError})
+		NodeLabelKey: d.Options.NodeLabelKey, Pods: d.Options.LabelPods, AllPods: d.Options.LabelAllPods,
+		OnWatchError: onWatchError})
 	return err
 }
 

@@ -23,6 +23,8 @@ import (
 type Options struct {
 	// NodeLabelKey is the key of the pod label that holds the name of the pod's node.
 	NodeLabelKey string
+	// LabelPods is true to label pods. Otherwise pods are neither watched nor written.
+	LabelPods bool
 	// LabelAllPods is true to label every scheduled pod, not only those that a LocalService selects.
 	LabelAllPods bool
 	// Workers is the number of LocalServices that are synced at the same time.
@@ -87,6 +89,9 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.NodeLabelKey, "node-label-key", v1alpha1.DefaultNodeLabelKey,
 		"`key` of the pod label that holds the name of the pod's node. Choose one by which no workload selects its "+
 			"pods: the controller does not change such a label")
+	flags.BoolVar(&o.LabelPods, "label-pods", true,
+		"label the pods that a LocalService selects. With -label-pods=false no permission for pods is needed: their labels "+
+			"come from admission policies, or all LocalServices have mode Hostnames")
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
 	flags.Func("namespaces", "`names` of the namespaces to work in, with commas between them; without it, all. "+
@@ -133,6 +138,7 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	must(len(problems) == 0, "-node-label-key=%s is no label key: %s", o.NodeLabelKey, strings.Join(problems, "; "))
 	must(o.NodeLabelKey != v1alpha1.OwnerLabelKey, "-node-label-key=%s is the label that holds the LocalService of "+
 		"a Service: choose another one", o.NodeLabelKey)
+	must(o.LabelPods || !o.LabelAllPods, "-label-pods=false contradicts -label-all-pods")
 	must(o.Workers >= 1, "-workers=%d must be at least 1", o.Workers)
 	must(o.WriteConcurrency >= 1, "-write-concurrency=%d must be at least 1", o.WriteConcurrency)
 	must((o.metricsCertFile == "") == (o.metricsKeyFile == ""), "-metrics-tls-cert-file and -metrics-tls-key-file "+

@@ -27,6 +27,7 @@ func TestWrongFlags(t *testing.T) {
 		{"-node-label-key=a_/b", "-node-label-key=a_/b is no label key"},
 		{"-node-label-key=", "-node-label-key= is no label key"},
 		{"-node-label-key=owner", "-node-label-key=owner", "choose another one"},
+		{"-label-pods=false -label-all-pods", "-label-pods=false contradicts -label-all-pods"},
 		{"-logging-format=xml", "xml"},
 		{"kubeconfig=FILE", `unexpected argument "kubeconfig=FILE"`, "flags begin with a dash"},
 	} {

@@ -46,6 +46,7 @@ type preflight struct {
 	kube           kubernetes.Interface
 	leaseNamespace string   // of the leader election's Lease, "" for none
 	namespaces     []string // to work in, none for all
+	labelPods      bool
 }
 
 // check returns what is missing and what to do about it, nil if nothing is.
@@ -68,7 +69,7 @@ func (c *preflight) check(ctx context.Context) error {
 	}
 	needed := []permission{{"", "nodes", "", "", []string{"get", "list", "watch"}}}
 	if len(c.namespaces) == 0 {
-		needed = append(needed, permissionsIn(metav1.NamespaceAll)...)
+		needed = append(needed, c.permissionsIn(metav1.NamespaceAll)...)
 	}
 	if c.leaseNamespace != "" {
 		needed = append(needed,
@@ -93,7 +94,7 @@ func (c *preflight) install() string {
 func (c *preflight) checkNamespace(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	missing, err := c.missing(ctx, permissionsIn(namespace))
+	missing, err := c.missing(ctx, c.permissionsIn(namespace))
 	if len(missing) > 0 {
 		err = fmt.Errorf("namespace %s is skipped until it exists and permissions are granted there: %s: %s",
 			namespace, strings.Join(missing, ", "), c.install())
@@ -125,15 +126,18 @@ type permission struct {
 }
 
 // permissionsIn returns the permissions that are needed in a namespace, or in all for "".
-func permissionsIn(namespace string) []permission {
-	return []permission{
+func (c *preflight) permissionsIn(namespace string) []permission {
+	needed := []permission{
 		{v1alpha1.GroupName, "localservices", "", namespace, []string{"get", "list", "watch"}},
 		{v1alpha1.GroupName, "localservices", "status", namespace, []string{"update"}},
 		{"", "services", "", namespace, []string{"list", "watch", "create", "patch", "delete"}},
 		{"discovery.k8s.io", "endpointslices", "", namespace, []string{"list", "watch"}},
-		{"", "pods", "", namespace, []string{"list", "watch", "patch"}},
 		{"events.k8s.io", "events", "", namespace, []string{"create", "patch"}},
 	}
+	if c.labelPods {
+		needed = append(needed, permission{"", "pods", "", namespace, []string{"list", "watch", "patch"}})
+	}
+	return needed
 }
 
 // missing returns the needed permissions that are not granted to us.

@@ -25,7 +25,7 @@ func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.
 	namespaces ...string) *Caches {
 	t.Helper()
 	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(localServices, 0),
-		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
+		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey, Pods: true,
 		Namespaces: namespaces, OnWatchError: func(string) cache.WatchErrorHandlerWithContext {
 			return func(context.Context, *cache.Reflector, error) {} // The default one sleeps for years in a bubble.
 		}})

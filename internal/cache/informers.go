@@ -63,16 +63,16 @@ type Options struct {
 	// Namespaces are watched, each once it is opened. If there are none, all are watched from the start.
 	Namespaces   []string
 	NodeLabelKey string
-	// AllPods is true to watch pods even before a LocalService needs labels on them.
-	AllPods      bool
-	OnWatchError OnWatchError
+	// Pods is true to watch pods once a LocalService needs labels on them, and AllPods to watch them from the start.
+	Pods, AllPods bool
+	OnWatchError  OnWatchError
 }
 
 // OnWatchError returns the handler of the errors of a watch.
 type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 
 // New makes the caches. They are empty until Start.
-func New(o Options) (*Caches, error) {
+func New(o Options) (_ *Caches, err error) {
 	gates := newGates(o.Namespaces)
 	c := &Caches{
 		gates: gates,
@@ -103,7 +103,10 @@ func New(o Options) (*Caches, error) {
 	if o.AllPods {
 		c.Pods.begin()
 	}
-	return c, c.LocalServices.OnChange(c.Pods.localServiceChanged)
+	if o.Pods {
+		err = c.LocalServices.OnChange(c.Pods.localServiceChanged)
+	}
+	return c, err
 }
 
 // endpointSlices makes informers of the EndpointSlices with some labels.

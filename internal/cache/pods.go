@@ -9,7 +9,7 @@ import (
 )
 
 // Pods is the cache of Pods. Pods are by far the most numerous objects, so it is empty, and watches nothing, until a
-// LocalService needs labels on them. From then on it watches until the process ends.
+// LocalService needs labels on them. From then on it watches until the process ends. With -label-pods=false it stays empty.
 type Pods struct {
 	*Store[*Pod]
 	begun chan struct{}
