@@ -24,7 +24,7 @@ released() {
     sed -i -e "s#localhost/local-service-controller:dev#$repository:$version#" \
         -e "s#localhost/local-service-controller#$repository#" "$@"
 }
-cp artifacts/deploy/{install,local-service-controller,hostnames,metrics-secure}.yaml artifacts/examples/{crd,example,quickstart}.yaml \
+cp artifacts/deploy/{install,local-service-controller,hostnames,guard,metrics-secure}.yaml artifacts/examples/{crd,example,quickstart}.yaml \
     artifacts/chart/local-service-controller/files/rules.yaml "$dist"
 cp artifacts/dashboards/local-service-controller.json "$dist/dashboard.json"
 { cat artifacts/admission/node-label.yaml; echo ---; cat artifacts/admission/node-label-guard.yaml; } \

@@ -80,6 +80,6 @@ kubectl wait --for=condition=Ready lsvc/localservice-app --timeout=30s
 kubectl delete services -l owner=localservice-app # the controller of install.yaml recreates them
 answers "installed with install.yaml"
 
-kubectl delete -f "$dist/hostnames.yaml" -f "$dist/local-service-controller.yaml" --timeout=90s
+kubectl delete -f "$dist/hostnames.yaml" -f "$dist/local-service-controller.yaml" -f "$dist/guard.yaml" --timeout=90s
 kubectl get localservice localservice-app
 answers "uninstalled with local-service-controller.yaml"

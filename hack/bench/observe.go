@@ -31,7 +31,8 @@ type controller struct {
 func (s *scene) startController(args ...string) *controller {
 	concurrency := fmt.Sprintf("-write-concurrency=%d", writeConcurrency)
 	process := try(framework.StartController(framework.ControllerOptions{
-		Args: append([]string{"-kubeconfig=" + s.Kubeconfig, "-master=" + s.address, concurrency}, args...),
+		Args: append([]string{"-kubeconfig=" + try(s.ControllerKubeconfig(context.Background())),
+			"-master=" + s.address, concurrency}, args...),
 		Env:  []string{"KUBE_CACHE_MUTATION_DETECTOR=false"}, // It would be what is measured.
 	}))
 	return &controller{Controller: process, usage: usageOf(process.Pid())}

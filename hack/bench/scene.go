@@ -47,9 +47,9 @@ func (b *bench) withScene(ctx context.Context, nodes int, use func(s *scene)) {
 }
 
 func (b *bench) startCluster(ctx context.Context) *cluster {
-	options := framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{
-		"--controllers", b.opts.kubeControllers, "--apiserver-flag=--audit-log-maxsize=" + auditLogMegabytes,
-	}}
+	options := framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true, WithoutGuard: b.opts.withoutGuard,
+		Args: []string{"--controllers", b.opts.kubeControllers,
+			"--apiserver-flag=--audit-log-maxsize=" + auditLogMegabytes}}
 	c := &cluster{Cluster: try(framework.StartCluster(ctx, options))}
 	etcd := clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(c.Dir(), "etcd.sock")}, Logger: zap.NewNop()}
 	c.etcd = try(clientv3.New(etcd))

@@ -20,72 +20,20 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
-// TestDefaultsAreTheManifests compares the default rendering with artifacts/deploy, so that the two cannot drift apart.
-// Names of roles for users and labels may differ: what the controller may do, and how it runs, may not.
-func TestDefaultsAreTheManifests(t *testing.T) {
-	want := decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml",
-		"../../artifacts/deploy/hostnames.yaml", "../../artifacts/examples/crd.yaml")
-	delete(want, "Namespace "+namespace) // `helm install --create-namespace` makes it
-	for _, role := range []string{"edit", "view"} {
-		old := "ClusterRole local-service-" + role
-		want["ClusterRole "+name+"-"+role] = want[old]
-		delete(want, old)
-	}
+// TestUninstallKeepsLocalServices: without the annotation, an uninstall would delete the CustomResourceDefinition, and
+// with it all LocalServices.
+func TestUninstallKeepsLocalServices(t *testing.T) {
 	forEveryHelm(t, func(t *testing.T, helm string) {
-		got := mustRender(t, helm, "")
-		checkLabels(t, got)
-		if diff := cmp.Diff(keys(want), keys(got)); diff != "" {
-			t.Errorf("the objects are not those of artifacts/deploy (-want, +got):\n%s", diff)
-		}
-		for key, object := range got {
-			if diff := cmp.Diff(comparable(want[key]), comparable(object)); diff != "" {
-				t.Errorf("%s is not that of artifacts/deploy (-want, +got):\n%s", key, diff)
-			}
-		}
-		crd := find[*apiextensionsv1.CustomResourceDefinition](t, got)
-		if crd.Annotations["helm.sh/resource-policy"] != "keep" {
-			t.Error("an uninstall would delete the CustomResourceDefinition, and with it all LocalServices")
-		}
+		all := mustRender(t, helm, "")
+		checkLabels(t, all)
+		crd := find[*apiextensionsv1.CustomResourceDefinition](t, all)
+		equal(t, "keep", crd.Annotations["helm.sh/resource-policy"])
 	})
-}
-
-// comparable is a copy of an object without its labels, but for those that aggregate roles.
-func comparable(object runtime.Object) runtime.Object {
-	if object == nil {
-		return nil
-	}
-	object = object.DeepCopyObject()
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return object
-	}
-	kept := accessor.GetLabels()
-	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.Contains(key, "/aggregate-to-") })
-	if len(kept) == 0 {
-		kept = nil
-	}
-	accessor.SetLabels(kept)
-	switch object := object.(type) {
-	case *rbacv1.ClusterRole:
-		object.Name = ""
-	case *policyv1.PodDisruptionBudget:
-		object.Spec.Selector = nil
-	case *apiextensionsv1.CustomResourceDefinition:
-		delete(object.Annotations, "helm.sh/resource-policy")
-	case *appsv1.Deployment:
-		object.Spec.Selector, object.Spec.Template.Labels = nil, nil
-		for i := range object.Spec.Template.Spec.TopologySpreadConstraints {
-			object.Spec.Template.Spec.TopologySpreadConstraints[i].LabelSelector = nil
-		}
-	}
-	return object
 }
 
 // TestNotes tests that the notes warn of an image that no registry has, and of no other, and name the plugin.
@@ -137,12 +85,11 @@ func checkLabels(t *testing.T, all objects) {
 	}
 }
 
-func shippedPolicies(t *testing.T) objects {
-	return decodeFiles(t, "../../artifacts/admission/node-label.yaml",
-		"../../artifacts/admission/node-label-guard.yaml")
+// policies are the admission policies for the node label, with their bindings.
+func policies(t *testing.T) []string {
+	return keys(decodeFiles(t, "../../artifacts/admission/node-label.yaml",
+		"../../artifacts/admission/node-label-guard.yaml"))
 }
-
-func policies(t *testing.T) []string { return keys(shippedPolicies(t)) }
 
 // TestRules tests that the rules come through as they are in their file, but for what values change.
 func TestRules(t *testing.T) {
@@ -181,6 +128,7 @@ func TestRefused(t *testing.T) {
 		"namespaces: a":                              "namespaces",
 		"fullnameOverride: Upper":                    "fullnameOverride",
 		"hostnames: true":                            "hostnames",
+		"flags: {label-pods: false}":                 "flags",
 		"metrics: {service: {port: 0}}":              "port",
 		"leaderElection: {enabled: false}":           "replicas: 1",
 		"metrics: {serviceMonitor: {enabled: true}}": "metrics.service.enabled",
@@ -200,8 +148,9 @@ func TestRefused(t *testing.T) {
 // TestFlags tests that the value flags takes all flags of the controller but those that the chart sets itself, and
 // those that are of no use in a pod.
 func TestFlags(t *testing.T) {
-	refused := []string{"namespaces", "leader-elect", "leader-election-lease-duration", "http-address",
-		"metrics-secure-address", "metrics-tls-cert-file", "metrics-tls-key-file", "kubeconfig", "master", "version"}
+	refused := []string{"namespaces", "label-pods", "leader-elect", "leader-election-lease-duration", "http-address",
+		"metrics-secure-address", "metrics-tls-cert-file", "metrics-tls-key-file", "kubeconfig", "master",
+		"version"}
 	page := must(os.ReadFile("../../docs/reference/flags.md"))
 	var want []string // sorted, as the page is
 	for _, row := range regexp.MustCompile("(?m)^\\| `-([a-z-]+)").FindAllStringSubmatch(string(page), -1) {
@@ -236,7 +185,8 @@ func TestNames(t *testing.T) {
 		short := must(render(t, helm, "x", everything))
 		for key := range long {
 			_, name, _ := strings.Cut(key, " ")
-			if len(name) > 63 && !strings.HasPrefix(key, "ClusterRole") { // which may have long names
+			mayBeLong := strings.HasPrefix(key, "ClusterRole") || strings.HasPrefix(key, "ValidatingAdmissionPolicy")
+			if len(name) > 63 && !mayBeLong {
 				t.Errorf("%s is too long", key)
 			}
 			if short[key] != nil && !strings.HasPrefix(key, "CustomResourceDefinition ") {
@@ -332,10 +282,6 @@ func TestRolesGrantOnlyWhatTheyName(t *testing.T) {
 			t.Errorf("there are %d rules: have the roles moved?", rules)
 		}
 	}
-	t.Run("manifests", func(t *testing.T) {
-		check(t, decodeFiles(t, "../../artifacts/deploy/local-service-controller.yaml",
-			"../../artifacts/deploy/hostnames.yaml"))
-	})
 	forEveryHelm(t, func(t *testing.T, helm string) {
 		check(t, mustRender(t, helm, everything))
 		check(t, mustRender(t, helm, "namespaces: [a, b]"))

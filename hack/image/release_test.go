@@ -86,7 +86,7 @@ func TestRelease(t *testing.T) {
 
 // checkFiles wants every file that a release has, and no other, and each in the checksums.
 func checkFiles(t *testing.T, dist string) {
-	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "metrics-secure.yaml",
+	want := []string{"install.yaml", "crd.yaml", name + ".yaml", "hostnames.yaml", "guard.yaml", "metrics-secure.yaml",
 		"admission.yaml",
 		"example.yaml", "quickstart.yaml", otherLicenses, "rules.yaml", "dashboard.json", "localservice.yaml",
 		name + ".oci.tar", name + "-0.0.0-test.tgz"}

@@ -39,8 +39,8 @@ var accountKinds = map[string]schema.GroupVersionResource{
 }
 
 // ControllerKubeconfig returns a kubeconfig with the controller's credentials, whose permissions are those in
-// artifacts/deploy. The controllers of all tests run with it, unless a test sets another one. The first call creates
-// the account.
+// artifacts/deploy, and which the guard judges. The controllers of all tests run with it, unless a test sets another
+// one. The first call creates the account.
 func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,6 +57,9 @@ func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 	shipped, err := ShippedPermissions(files...)
 	if err == nil {
 		err = c.waitGranted(ctx, ControllerNamespace, ControllerAccount, shipped)
+	}
+	if err == nil && !c.withoutGuard {
+		err = c.InstallGuard(ctx)
 	}
 	if err == nil {
 		c.controllerKubeconfig, err = c.accountKubeconfig(ctx, c.dir, ControllerNamespace, ControllerAccount)
@@ -97,7 +100,8 @@ func (c *Cluster) grant(ctx context.Context, files ...string) error {
 	return nil
 }
 
-// NewAccount creates an account with some permissions, in an existing namespace, and returns a kubeconfig for it.
+// NewAccount creates an account with some permissions, in an existing namespace, and returns a kubeconfig for it. The
+// guard judges it as it judges the controller's own account.
 func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions) string {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
@@ -120,6 +124,9 @@ func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions
 	if err == nil {
 		err = c.waitGranted(ctx, namespace, name, p)
 	}
+	if err == nil {
+		_, err = c.createGuard(ctx, namespace, name)
+	}
 	if err != nil {
 		t.Fatalf("make account %s/%s: %v", namespace, name, err)
 	}
@@ -133,7 +140,7 @@ func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Per
 	return Poll(ctx, func(ctx context.Context) error {
 		for _, permission := range p.All() {
 			review := &authorizationv1.SubjectAccessReview{}
-			review.Spec.User = "system:serviceaccount:" + namespace + ":" + name
+			review.Spec.User = user(namespace, name)
 			review.Spec.ResourceAttributes = permission.Attributes(namespace)
 			reviews := c.Kube.AuthorizationV1().SubjectAccessReviews()
 			review, err := reviews.Create(ctx, review, metav1.CreateOptions{})

@@ -68,7 +68,7 @@ func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
 		return nil, err
 	}
 	second := &Cluster{Kubeconfig: filepath.Join(c.dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: c.dir,
-		hostnames: c.hostnames}
+		hostnames: c.hostnames, withoutGuard: c.withoutGuard}
 	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
 	if err := os.WriteFile(second.Kubeconfig, kubeconfig, 0o600); err != nil {
 		return nil, err

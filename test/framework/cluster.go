@@ -44,6 +44,8 @@ type ClusterOptions struct {
 	WithoutCRD bool
 	// Hostnames grants the controller what only mode Hostnames needs.
 	Hostnames bool
+	// WithoutGuard leaves out the policies that let the controller's account do what the controller does, and no more.
+	WithoutGuard bool
 }
 
 func (o *ClusterOptions) args(dir string) []string {
@@ -84,6 +86,8 @@ type Cluster struct {
 
 	dir       string
 	hostnames bool // whether the controller may write EndpointSlices
+	// withoutGuard is true if no policies judge the controller's account.
+	withoutGuard bool
 
 	mu                   sync.Mutex
 	controllers          []*Controller
@@ -114,6 +118,8 @@ func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
 		Audit:      &Audit{path: filepath.Join(dir, "logs", "audit.log")},
 		dir:        dir,
 		hostnames:  opts.Hostnames,
+
+		withoutGuard: opts.WithoutGuard,
 	}
 	if err := c.prepare(ctx, opts); err != nil {
 		return nil, errors.Join(err, c.Stop())

@@ -33,6 +33,7 @@ func TestSecureMetrics(t *testing.T) {
 		cluster.RunKubectl(t, "apply", "--validate=strict", "-f",
 			framework.MustModuleFile(t, "artifacts", "deploy", name))
 	}
+	apply("guard.yaml")
 	apply("local-service-controller.yaml")
 	cluster.RunKubectl(t, "create", "serviceaccount", "prometheus", "--namespace", namespace)
 	token := strings.TrimSpace(cluster.RunKubectl(t, "create", "token", "prometheus", "--namespace", namespace))

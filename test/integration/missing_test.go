@@ -78,8 +78,10 @@ func TestWhatIsMissing(t *testing.T) {
 		"update leases.coordination.k8s.io in namespace "+namespace,
 		"grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)")
 
-	manifest := framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml")
-	cluster.RunKubectl(t, "apply", "--validate=strict", "-f", manifest)
+	for _, manifest := range []string{"guard.yaml", "local-service-controller.yaml"} {
+		cluster.RunKubectl(t, "apply", "--validate=strict", "-f",
+			framework.MustModuleFile(t, "artifacts", "deploy", manifest))
+	}
 	if err := controller.WaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ var owners = []string{"replicasets", "daemonsets", "statefulsets", "jobs", "repl
 // admission plug-in, writes of EndpointSlices only with mode Hostnames, which has a condition for them, and owners of
 // pods hardly ever.
 func isAskedFor(p framework.Permission) bool {
-	isOfSlices := p.Resource == "endpointslices" && p.Verb != "list" && p.Verb != "watch"
+	isOfSlices := strings.HasPrefix(p.Resource, "endpointslices") && p.Verb != "list" && p.Verb != "watch"
 	return !strings.HasSuffix(p.Resource, "/finalizers") && !isOfSlices && !slices.Contains(owners, p.Resource)
 }
 
@@ -62,8 +62,40 @@ func complaint(p framework.Permission) string {
 	if strings.HasSuffix(p.Resource, "/finalizers") {
 		return "cannot set blockOwnerDeletion"
 	}
+	if p.Resource == "endpointslices/restricted" {
+		return restrictedMessage
+	}
 	return fmt.Sprintf(`cannot %s resource \"%s\"`, p.Verb, p.Resource)
 }
+
+const restrictedMessage = "endpoint address is not allowed"
+
+// restrictedEndpoints is how OpenShift protects the addresses of pods: to publish them takes a permission that nothing
+// else asks for.
+const restrictedEndpoints = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: restricted-endpoints}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [discovery.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [endpointslices]}
+  matchConditions:
+  - name: not-kubernetes-itself
+    expression: request.userInfo.username.startsWith('system:serviceaccount:')
+      && !request.userInfo.username.startsWith('system:serviceaccount:kube-system:')
+  validations:
+  - expression: object.?endpoints.orValue([]).size() == 0
+      || authorizer.group('discovery.k8s.io').resource('endpointslices').subresource('restricted')
+      .namespace(request.namespace).name(request.name).check('create').allowed()
+    message: ` + restrictedMessage + `
+    reason: Forbidden
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: restricted-endpoints}
+spec: {policyName: restricted-endpoints, validationActions: [Deny]}
+`
 
 // TestEachPermission removes each permission, one at a time. The controller reports that when it starts. If it may not
 // review its permissions, it works until it needs the missing one, and then reports what it cannot do. A permission
@@ -74,6 +106,7 @@ func TestEachPermission(t *testing.T) {
 	options.Args = append(options.Args,
 		"--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
 	cluster := framework.NewCluster(t, options)
+	cluster.NewScene(t, "restricted").Apply(restrictedEndpoints)
 	shipped := allShipped(t)
 	scenes := map[framework.Permission]*scene{}
 	kubeconfigs := map[framework.Permission]string{}

@@ -49,14 +49,14 @@ func TestProgramEndsByItself(t *testing.T) {
 			[]string{"read the kubeconfig", broken}},
 		{"broken $KUBECONFIG", 1, []string{"KUBECONFIG=" + broken}, nil,
 			[]string{"read the kubeconfig", broken}},
-		{"no certificate", 1, []string{"KUBECONFIG=" + shared.Kubeconfig},
+		{"no certificate", 1, []string{"KUBECONFIG=" + shared.MustControllerKubeconfig(t)},
 			[]string{"-metrics-secure-address=127.0.0.1:0",
 				"-metrics-tls-cert-file=/nonexistent/tls.crt", "-metrics-tls-key-file=" + broken},
 			[]string{"read the certificate for /metrics", "/nonexistent/tls.crt"}},
-		{"secure address in use", 1, []string{"KUBECONFIG=" + shared.Kubeconfig},
+		{"secure address in use", 1, []string{"KUBECONFIG=" + shared.MustControllerKubeconfig(t)},
 			[]string{"-metrics-secure-address=" + inUse},
 			[]string{"address already in use", "choose another address with -metrics-secure-address"}},
-		{"address in use", 1, []string{"KUBECONFIG=" + shared.Kubeconfig}, []string{"-http-address=" + inUse},
+		{"address in use", 1, []string{"KUBECONFIG=" + shared.MustControllerKubeconfig(t)}, []string{"-http-address=" + inUse},
 			[]string{"address already in use", "choose another address with -http-address, or none with "}},
 	}
 	for _, test := range tests {

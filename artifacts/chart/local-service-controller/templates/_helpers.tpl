@@ -12,19 +12,46 @@
 {{- end }}
 {{- end }}
 
+{{- /* hack/update-chart.sh renders artifacts/deploy and artifacts/admission from these templates: with a Release.Service
+of its own, and without what only Helm makes of them. */ -}}
 {{- define "lsc.selectorLabels" -}}
+{{- if eq .Release.Service "Helm" -}}
 app.kubernetes.io/name: {{ include "lsc.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- else -}}
+app: {{ include "lsc.name" . }}
+{{- end }}
 {{- end }}
 
 {{- define "lsc.labels" -}}
 {{ include "lsc.selectorLabels" . }}
+{{- if eq .Release.Service "Helm" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{- /* The labels of the policies for the node label, by which they can be deleted without their files. */ -}}
+{{- define "lsc.nodeLabelPolicyLabels" -}}
+{{- if eq .Release.Service "Helm" }}{{ include "lsc.labels" . }}{{ else }}app.kubernetes.io/name: {{ include "lsc.name" . }}{{ end }}
+{{- end }}
+
+{{- /* What the names of roles that users are bound to begin with. */ -}}
+{{- define "lsc.userRoles" -}}
+{{- if eq .Release.Service "Helm" }}{{ include "lsc.fullname" . }}{{ else }}local-service{{ end }}
+{{- end }}
+
+{{- /* The user as whom the controller makes its requests. */ -}}
+{{- define "lsc.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "lsc.fullname" . }}
+{{- end }}
+
+{{- define "lsc.nodeLabelKey" -}}
+{{ index .Values.flags "node-label-key" | default "vm/rack" }}
 {{- end }}
 
 {{- define "lsc.image" -}}
@@ -52,6 +79,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 {{- with .Values.namespaces }}{{ $_ := set $flags "namespaces" (join "," .) }}{{ end }}
+{{- if not .Values.pods.enabled }}{{ $_ := set $flags "label-pods" false }}{{ end }}
 {{- range $name, $value := $flags }}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
 - {{ printf "-%s=%v" $name $value | quote }}
@@ -63,20 +91,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.metrics.secure.enabled }}https{{ else }}http{{ end }}
 {{- end }}
 
-{{- /* The admission policies are written for the default label and the default service account. */ -}}
-{{- define "lsc.policies" -}}
-{{- $user := printf "system:serviceaccount:%s:%s" .context.Release.Namespace (include "lsc.fullname" .context) }}
-{{- $key := index .context.Values.flags "node-label-key" | default "vm/rack" }}
-{{- range regexSplit "\n---\n" (.context.Files.Get .file) -1 }}
-{{- $text := . | replace "system:serviceaccount:local-service-system:local-service-controller" $user }}
-{{- $policy := $text | replace "vm/rack" $key | fromYaml }}
-{{- $labels := merge (fromYaml (include "lsc.labels" $.context)) $policy.metadata.labels }}
-{{- $_ := set $policy.metadata "labels" $labels }}
----
-{{ toYaml $policy }}
-{{- end }}
-{{- end }}
-
 {{- /* What the controller does in each namespace that it works in. */ -}}
 {{- define "lsc.rules" -}}
 - apiGroups: [localservice.dev]
@@ -85,13 +99,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [localservice.dev]
   resources: [localservices/status]
   verbs: [update]
-# For owner references that block deletion, where OwnerReferencesPermissionEnforcement is on.
-- apiGroups: [localservice.dev]
+- apiGroups: [localservice.dev] # for owner references that block deletion, where OwnerReferencesPermissionEnforcement is on
   resources: [localservices/finalizers]
   verbs: [update]
 - apiGroups: [""]
   resources: [services]
   verbs: [list, watch, create, patch, delete]
+{{- if .Values.pods.enabled }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch] # patch: the node label
@@ -105,6 +119,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [replicationcontrollers]
   verbs: [get]
+{{- end }}
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
@@ -124,6 +139,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, create, update, delete]
+- apiGroups: [discovery.k8s.io] # OpenShift's admission lets only those publish the addresses of pods who have this
+  resources: [endpointslices/restricted]
+  verbs: [create]
 - apiGroups: [""] # for owner references that block deletion, where OwnerReferencesPermissionEnforcement is on
   resources: [services/finalizers]
   verbs: [update]
@@ -133,7 +151,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "lsc.grant" }}
 {{- $name := printf "%s%s" (include "lsc.fullname" .context) (get . "suffix") }}
 {{- $kind := ternary "Role" "ClusterRole" (ne (get . "namespace") "") }}
----
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}
 metadata:

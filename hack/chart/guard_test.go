@@ -1,0 +1,153 @@
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	kustomize "sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+const artifacts = "../../artifacts"
+
+// TestGuardIsForTheController: whichever way the controller is installed, the guard judges the service account that it
+// runs as, and knows its node label. A guard for another user would judge nobody.
+func TestGuardIsForTheController(t *testing.T) {
+	ways := map[string]func(t *testing.T) objects{
+		"install.yaml": func(t *testing.T) objects { return decodeFiles(t, artifacts+"/deploy/install.yaml") },
+		"files": func(t *testing.T) objects {
+			return decodeFiles(t, artifacts+"/deploy/guard.yaml", artifacts+"/deploy/local-service-controller.yaml")
+		},
+		"kustomize":                func(t *testing.T) objects { return build(t, artifacts+"/deploy") },
+		"kustomize with admission": func(t *testing.T) objects { return build(t, artifacts+"/with-admission") },
+		"kustomize with another namespace": func(t *testing.T) objects {
+			base, err := filepath.Abs(artifacts + "/deploy")
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder := t.TempDir()
+			relative := must(filepath.Rel(folder, base))
+			content := "resources: [" + relative + "]\nnamespace: tools\n" + documentedReplacement(t)
+			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return build(t, folder)
+		},
+	}
+	for helm := range everyHelm {
+		for what, values := range map[string]string{
+			"": "", " with another name": "fullnameOverride: other",
+			" with another label": "flags: {node-label-key: example.com/node}",
+			" with namespaces":    "namespaces: [a, b]",
+		} {
+			ways[helm+what] = func(t *testing.T) objects { return mustRender(t, helm, values) }
+		}
+	}
+	users := map[string]bool{}
+	for way, objectsOf := range ways {
+		t.Run(way, func(t *testing.T) {
+			all := objectsOf(t)
+			deployment := find[*appsv1.Deployment](t, all)
+			pod := deployment.Spec.Template.Spec
+			user := "system:serviceaccount:" + deployment.Namespace + ":" + pod.ServiceAccountName
+			users[user] = true
+			key := "vm/rack"
+			for _, arg := range pod.Containers[0].Args {
+				if value, isKey := strings.CutPrefix(arg, "-node-label-key="); isKey {
+					key = value
+				}
+			}
+			policies := guardOf(t, all)
+			if len(policies) != 3 {
+				t.Errorf("the guard has %d policies, not 3", len(policies))
+			}
+			for name, policy := range policies {
+				equal(t, "request.userInfo.username == '"+user+"'", policy.Spec.MatchConditions[0].Expression)
+				text := string(must(policy.Marshal()))
+				if !strings.HasSuffix(name, "-endpointslices") && !strings.Contains(text, "'"+key+"'") {
+					t.Errorf("%s does not know the node label %s", name, key)
+				}
+			}
+		})
+	}
+	if len(users) < 3 {
+		t.Errorf("the ways to install have the users %v only: are they tested?", users)
+	}
+}
+
+// TestGuardIsTheSame: what a test of one way to install shows about the guard is true of the others.
+func TestGuardIsTheSame(t *testing.T) {
+	want := guardOf(t, decodeFiles(t, artifacts+"/deploy/install.yaml"))
+	compare := func(t *testing.T, got map[string]*admissionv1.ValidatingAdmissionPolicy) {
+		t.Helper()
+		equal(t, len(want), len(got))
+		for name, policy := range got {
+			equal(t, want[name].Spec, policy.Spec)
+		}
+	}
+	compare(t, guardOf(t, build(t, artifacts+"/deploy")))
+	compare(t, guardOf(t, build(t, artifacts+"/with-admission")))
+	forEveryHelm(t, func(t *testing.T, helm string) { compare(t, guardOf(t, mustRender(t, helm, ""))) })
+}
+
+// guardOf returns the policies of the guard, by name. Each must be in force: with a binding that denies.
+func guardOf(t *testing.T, all objects) map[string]*admissionv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	found := map[string]*admissionv1.ValidatingAdmissionPolicy{}
+	for _, object := range all {
+		policy, isPolicy := object.(*admissionv1.ValidatingAdmissionPolicy)
+		if !isPolicy || !strings.Contains(policy.Name, "-guard-") {
+			continue
+		}
+		found[policy.Name] = policy
+		equal(t, admissionv1.Fail, *policy.Spec.FailurePolicy)
+		binding := find[*admissionv1.ValidatingAdmissionPolicyBinding](t,
+			objects{"": all["ValidatingAdmissionPolicyBinding "+policy.Name]})
+		equal(t, admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}, binding.Spec)
+	}
+	return found
+}
+
+// build has kustomize make what it does of a folder.
+func build(t *testing.T, folder string) objects {
+	t.Helper()
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = kustomize.LoadRestrictionsNone
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := objects{}
+	for _, resource := range resources.Resources() {
+		if strings.HasPrefix(resource.GetKind(), "MutatingAdmission") {
+			continue // v1 of these is newer than this module.
+		}
+		if err := decode(string(must(resource.AsYAML())), found); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// documentedReplacement returns the lines that the comment in artifacts/deploy/kustomization.yaml tells users to add.
+func documentedReplacement(t *testing.T) string {
+	t.Helper()
+	file := string(must(os.ReadFile(artifacts + "/deploy/kustomization.yaml")))
+	lines := regexp.MustCompile(`(?m)^#   (.*\n)`).FindAllStringSubmatch(file, -1)
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(line[1])
+	}
+	if !strings.HasPrefix(text.String(), "replacements:\n") {
+		t.Fatalf("the comment has no replacement: %q", text.String())
+	}
+	return text.String()
+}
+

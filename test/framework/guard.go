@@ -1,0 +1,99 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// guardFile is the file of artifacts/deploy with the policies that judge the controller's requests.
+const guardFile = "guard.yaml"
+
+var guardKinds = map[string]schema.GroupVersionResource{
+	"ValidatingAdmissionPolicy":        admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
+	"ValidatingAdmissionPolicyBinding": admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"),
+}
+
+// InstallGuard installs the policies in artifacts/deploy/guard.yaml for the controller's account, and waits until they
+// are in force.
+func (c *Cluster) InstallGuard(ctx context.Context) error {
+	name, err := c.createGuard(ctx, ControllerNamespace, ControllerAccount)
+	if err != nil {
+		return err
+	}
+	return c.waitGuarded(ctx, user(ControllerNamespace, ControllerAccount), name)
+}
+
+// createGuard creates the policies in artifacts/deploy/guard.yaml for an account, and returns what their names begin
+// with.
+func (c *Cluster) createGuard(ctx context.Context, namespace, account string) (name string, err error) {
+	objects, err := readManifest(guardFile)
+	if err != nil {
+		return "", err
+	}
+	own, name := user(ControllerNamespace, ControllerAccount), ControllerAccount+"-guard"
+	if account != ControllerAccount || namespace != ControllerNamespace {
+		name = namespace + "-" + account + "-guard"
+	}
+	for _, object := range objects {
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return "", err
+		}
+		changed := strings.NewReplacer(own, user(namespace, account), ControllerAccount+"-guard", name).
+			Replace(string(text))
+		object.Object = nil
+		if err := yaml.Unmarshal([]byte(changed), &object.Object); err != nil {
+			return "", err
+		}
+		resource, isKnown := guardKinds[object.GetKind()]
+		if !isKnown {
+			return "", fmt.Errorf("%s has a %s", guardFile, object.GetKind())
+		}
+		strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+		_, err = c.Dynamic.Resource(resource).Create(ctx, object, strict)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return "", fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return name, nil
+}
+
+// waitGuarded waits until the API server, which watches policies, refuses to a user what no controller asks for.
+func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	config := rest.CopyConfig(c.Config)
+	// With the rights of an administrator, so that nothing else refuses it.
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	const namespace = metav1.NamespaceDefault
+	dryRun, trial := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ObjectMeta{Name: "trial"}
+	return Poll(ctx, func(ctx context.Context) error {
+		_, err1 := kube.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: trial,
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}}, dryRun)
+		_, err2 := kube.DiscoveryV1().EndpointSlices(namespace).Create(ctx,
+			&discoveryv1.EndpointSlice{ObjectMeta: trial, AddressType: discoveryv1.AddressTypeIPv4}, dryRun)
+		for _, err := range []error{err1, err2} {
+			if err == nil || !strings.Contains(err.Error(), guard) {
+				return fmt.Errorf("the guard is not in force yet (%v)", err)
+			}
+		}
+		return nil
+	})
+}
+
+func user(namespace, account string) string { return "system:serviceaccount:" + namespace + ":" + account }

@@ -1,0 +1,425 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// attack is what somebody does who has stolen the controller's token. All are dry runs, which change nothing.
+type attack struct {
+	what string
+	// policy ends the name of the policy that refuses it.
+	policy string
+	do     func(ctx context.Context, with kubernetes.Interface) error
+}
+
+// TestStolenToken tries what the roles in artifacts/deploy permit and no controller does, with the token of the
+// controller's account: without the guard, each attack succeeds; with the guard, the API server refuses it. An
+// administrator may do the same, so that nothing else is the reason. The controller works all the time.
+func TestStolenToken(t *testing.T) {
+	t.Parallel()
+	options := publisher()
+	options.WithoutGuard = true
+	cluster := framework.NewCluster(t, options)
+	cluster.NewController(t)
+	s := newScene(t, cluster, "stolen")
+	token, err := clientcmd.BuildConfigFromFlags("", cluster.MustControllerKubeconfig(t))
+	s.Must(err)
+	token.QPS = -1
+	thief, err := kubernetes.NewForConfig(token)
+	s.Must(err)
+	attacks := slices.Concat(s.attacksOnPods(), s.attacksOnServices(), s.attacksOnSlices())
+	if len(attacks) < 50 {
+		t.Errorf("there are only %d attacks", len(attacks))
+	}
+	for _, attack := range attacks {
+		if err := attack.do(s.Ctx(), thief); err != nil {
+			t.Errorf("%s: it is refused without the guard, too: %v", attack.what, err)
+		}
+	}
+	s.Must(cluster.InstallGuard(s.Ctx()))
+	for _, attack := range attacks {
+		err := attack.do(s.Ctx(), thief)
+		if policy := "local-service-controller-guard-" + attack.policy; err == nil {
+			t.Errorf("%s: it is not refused", attack.what)
+		} else if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "'"+policy+"'") {
+			t.Errorf("%s: not %s refuses it: %v", attack.what, policy, err)
+		}
+		if err := attack.do(s.Ctx(), s.Kube); err != nil {
+			t.Errorf("%s: an administrator may not do it: %v", attack.what, err)
+		}
+	}
+	t.Run("without the roles", func(t *testing.T) { s.in(t).testRefusedByRoles(thief) })
+	t.Run("LocalServices", func(t *testing.T) {
+		localServices, err := clientset.NewForConfig(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.in(t).testStatusOnly(localServices)
+	})
+	s.work("after")
+}
+
+// testRefusedByRoles tries what no policy has to judge, because the roles do not permit it.
+func (s *scene) testRefusedByRoles(thief kubernetes.Interface) {
+	s.T.Helper()
+	dryRun, all := []string{metav1.DryRunAll}, map[string]func(with kubernetes.Interface) error{}
+	patch := func(subresource, text string) {
+		all["patch pods/"+subresource] = func(with kubernetes.Interface) error {
+			_, err := with.CoreV1().Pods(s.Namespace).Patch(s.Ctx(), "victim", types.StrategicMergePatchType,
+				[]byte(text), metav1.PatchOptions{DryRun: dryRun}, subresource)
+			return err
+		}
+	}
+	patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"shell","image":"evil"}]}}`)
+	patch("status", `{"metadata":{"labels":{"app":"other"}}}`)
+	all["create pods"] = func(with kubernetes.Interface) error {
+		pod := framework.NewPod("new", "", nil)
+		_, err := with.CoreV1().Pods(s.Namespace).Create(s.Ctx(), pod, metav1.CreateOptions{DryRun: dryRun})
+		return err
+	}
+	all["delete pods"] = func(with kubernetes.Interface) error {
+		return with.CoreV1().Pods(s.Namespace).Delete(s.Ctx(), "victim", metav1.DeleteOptions{DryRun: dryRun})
+	}
+	all["patch services/status"] = func(with kubernetes.Interface) error {
+		_, err := with.CoreV1().Services(s.Namespace).Patch(s.Ctx(), "victim", types.MergePatchType,
+			[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`),
+			metav1.PatchOptions{DryRun: dryRun}, "status")
+		return err
+	}
+	all["delete all services"] = func(with kubernetes.Interface) error {
+		return with.CoreV1().RESTClient().Delete().Namespace(s.Namespace).Resource("services").
+			Param("dryRun", metav1.DryRunAll).Do(s.Ctx()).Error()
+	}
+	all["list secrets"] = func(with kubernetes.Interface) error {
+		_, err := with.CoreV1().Secrets(s.Namespace).List(s.Ctx(), metav1.ListOptions{})
+		return err
+	}
+	all["delete the guard"] = func(with kubernetes.Interface) error {
+		return with.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(s.Ctx(),
+			"local-service-controller-guard-services", metav1.DeleteOptions{DryRun: dryRun})
+	}
+	for what, try := range all {
+		if err := try(thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot") {
+			s.T.Errorf("%s: the roles do not refuse it: %v", what, err)
+		}
+		if err := try(s.Kube); err != nil {
+			s.T.Errorf("%s: an administrator may not do it: %v", what, err)
+		}
+	}
+}
+
+// testStatusOnly: the controller's account can change the status of a LocalService, and nothing else.
+func (s *scene) testStatusOnly(thief clientset.Interface) {
+	s.T.Helper()
+	client := thief.LocalserviceV1alpha1().LocalServices(s.Namespace)
+	ls, err := client.Get(s.Ctx(), "demo", metav1.GetOptions{})
+	s.Must(err)
+	changed := ls.DeepCopy()
+	changed.Spec.Selector = map[string]string{"app": "other"}
+	changed.Labels, changed.Finalizers = map[string]string{"a": "b"}, []string{"example.com/stay"}
+	changed.Status.Nodes = 1234
+	stored, err := client.UpdateStatus(s.Ctx(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	s.Must(err)
+	if stored.Status.Nodes != 1234 {
+		s.T.Errorf("the status is not changed")
+	}
+	s.Must(framework.Equal("spec", stored.Spec, ls.Spec))
+	s.Must(framework.Equal("labels", stored.Labels, ls.Labels))
+	s.Must(framework.Equal("finalizers", stored.Finalizers, ls.Finalizers))
+	_, err1 := client.Update(s.Ctx(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	err2 := client.Delete(s.Ctx(), "demo", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	for _, err := range []error{err1, err2} {
+		if !apierrors.IsForbidden(err) {
+			s.T.Errorf("the roles do not refuse it: %v", err)
+		}
+	}
+}
+
+// attacksOnPods makes the pods that they are about.
+func (s *scene) attacksOnPods() (attacks []attack) {
+	s.T.Helper()
+	long := strings.Repeat("x", 60) + ".example.com"
+	nodes := s.AddNodes("a", "b", long)
+	s.CreatePod("victim", nodes[0], map[string]string{"app": "dns", nodeLabel: nodes[0]})
+	s.CreatePod("unlabelled", nodes[0], map[string]string{"app": "dns"})
+	s.CreatePod("waiting", "", map[string]string{"app": "dns"})
+	s.CreatePod("long", nodes[2], map[string]string{"app": "dns"})
+	patch := func(what, pod, text string) {
+		attacks = append(attacks, attack{what, "pods", func(ctx context.Context, with kubernetes.Interface) error {
+			_, err := with.CoreV1().Pods(s.Namespace).Patch(ctx, pod, types.StrategicMergePatchType, []byte(text),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}})
+	}
+	label := func(value string) string { return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, nodeLabel, value) }
+	const image = `"spec":{"containers":[{"name":"app","image":"evil"}]}`
+	patch("run another image", "victim", "{"+image+"}")
+	patch("run another image, and set the right label", "unlabelled",
+		"{"+image+","+strings.TrimPrefix(label(nodes[0]), "{"))
+	patch("tolerate a taint", "victim", `{"spec":{"tolerations":[{"key":"any","operator":"Exists"}]}}`)
+	patch("end a pod", "victim", `{"spec":{"activeDeadlineSeconds":1}}`)
+	patch("join another Service", "victim", `{"metadata":{"labels":{"app":"other"}}}`)
+	patch("leave a Service", "victim", `{"metadata":{"labels":{"app":null}}}`)
+	patch("add a label", "victim", `{"metadata":{"labels":{"team":"other"}}}`)
+	patch("add a label, and set the right one", "unlabelled",
+		fmt.Sprintf(`{"metadata":{"labels":{%q:%q,"team":"other"}}}`, nodeLabel, nodes[0]))
+	patch("annotate", "victim", `{"metadata":{"annotations":{"sidecar.example.com/inject":"true"}}}`)
+	patch("keep a pod from being deleted", "victim", `{"metadata":{"finalizers":["example.com/stay"]}}`)
+	patch("have a pod deleted", "victim", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap",
+		"name":"gone","uid":"gone"}]}}`)
+	patch("move a pod to another node's name", "victim", label(nodes[1]))
+	patch("invent a node", "unlabelled", label("nowhere"))
+	patch("take a pod out of its node's Service", "victim", label(""))
+	patch("remove the label", "victim", fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, nodeLabel))
+	patch("label a pod that has no node", "waiting", label(nodes[0]))
+	patch("move a pod on a node with a long name to another one's", "long", label(nodes[0]))
+	value := naming.NodeLabelValue(nodes[2])
+	patch("move a pod on a node with a long name to another long one's", "long", label("y"+value[1:]))
+	patch("cut a long name elsewhere", "long", label(nodes[2][:20]+value[len(value)-11:]))
+	return attacks
+}
+
+// attacksOnServices makes LocalService demo, and the Services that they are about.
+func (s *scene) attacksOnServices() (attacks []attack) {
+	s.T.Helper()
+	node := s.NodeName("a")
+	demo, other := s.CreateReady("demo"), s.CreateReady("other")
+	own := s.GetService("demo-" + node)
+	foreign := s.CreateService(framework.NewForeignService("victim", nil))
+	s.CreateService(framework.NewForeignService("similar", map[string]string{v1alpha1.OwnerLabelKey: "similar"}))
+	dryRun := []string{metav1.DryRunAll}
+	refer := func(to metav1.Object, kind, version string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: to.GetName(), UID: to.GetUID(),
+			Controller: new(true), BlockOwnerDeletion: new(true)}
+	}
+	ours := func(ls *v1alpha1.LocalService) metav1.OwnerReference {
+		return refer(ls, v1alpha1.Kind, v1alpha1.SchemeGroupVersion.String())
+	}
+	create := func(what string, edit func(*corev1.Service)) {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-new", Namespace: s.Namespace,
+			Labels: own.Labels, Annotations: own.Annotations, OwnerReferences: own.OwnerReferences},
+			Spec: corev1.ServiceSpec{Selector: own.Spec.Selector, Ports: own.Spec.Ports}}
+		edit(service)
+		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
+			_, err := with.CoreV1().Services(s.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}})
+	}
+	patchIn := func(what, namespace, name string, changes ...any) {
+		text := `{"metadata":{},"spec":{}}`
+		if len(changes) > 0 {
+			data, err := json.Marshal(changes[0])
+			s.Must(err)
+			text = string(data)
+		}
+		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
+			_, err := with.CoreV1().Services(namespace).Patch(ctx, name, types.MergePatchType, []byte(text),
+				metav1.PatchOptions{DryRun: dryRun})
+			return err
+		}})
+	}
+	patch := func(what, name string, change any) { patchIn(what, s.Namespace, name, change) }
+	remove := func(what, namespace, name string) {
+		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
+			return with.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun})
+		}})
+	}
+	metadata := func(fields map[string]any) map[string]any { return map[string]any{"metadata": fields} }
+	spec := func(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
+	controlledBy := func(references ...metav1.OwnerReference) map[string]any {
+		return metadata(map[string]any{"ownerReferences": references})
+	}
+
+	create("a Service of nobody", func(service *corev1.Service) { service.OwnerReferences = nil })
+	create("a Service of something else", func(service *corev1.Service) {
+		service.OwnerReferences = []metav1.OwnerReference{refer(foreign, "Deployment", "apps/v1")}
+	})
+	create("a Service of a LocalService of another group", func(service *corev1.Service) {
+		service.OwnerReferences[0].APIVersion = "example.com/v1"
+	})
+	create("a Service that a LocalService owns, but does not control", func(service *corev1.Service) {
+		service.OwnerReferences = []metav1.OwnerReference{ours(demo)}
+		service.OwnerReferences[0].Controller = nil
+	})
+	create("a name that is no LocalService's", func(service *corev1.Service) { service.Name = "database" })
+	create("a name that only begins like a LocalService's", func(service *corev1.Service) { service.Name = "demonstration" })
+	create("another host's name", func(service *corev1.Service) {
+		service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}
+	})
+	create("the traffic of an address", func(service *corev1.Service) {
+		service.Spec.ExternalIPs = []string{"192.0.2.1"}
+	})
+	create("the address of a load balancer", func(service *corev1.Service) {
+		service.Spec.Type, service.Spec.LoadBalancerIP = corev1.ServiceTypeLoadBalancer, "192.0.2.1"
+	})
+	create("a Service that cannot be deleted", func(service *corev1.Service) {
+		service.Finalizers = []string{"example.com/stay"}
+	})
+
+	patch("redirect somebody's Service", "victim", spec(map[string]any{"selector": map[string]string{"app": "evil"}}))
+	patch("change the ports of somebody's Service", "victim",
+		spec(map[string]any{"ports": []map[string]any{{"port": 1234, "targetPort": 4321}}}))
+	patch("annotate somebody's Service", "victim", metadata(map[string]any{"annotations": map[string]string{"a": "b"}}))
+	patch("write somebody's Service unchanged", "victim", map[string]any{})
+	patch("steal a Service", "victim", controlledBy(ours(demo)))
+	patch("steal a Service with our marks", "victim", map[string]any{
+		"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{ours(demo)},
+			"labels": map[string]string{v1alpha1.OwnerLabelKey: "demo"}},
+		"spec": map[string]any{"selector": map[string]string{nodeLabel: node}}})
+	patch("steal a Service that has the label only", "similar", controlledBy(ours(demo)))
+	remove("delete somebody's Service", s.Namespace, "victim")
+	patchIn("redirect the API server's Service", metav1.NamespaceDefault, "kubernetes",
+		spec(map[string]any{"selector": map[string]string{"app": "evil"}}))
+	remove("delete the API server's Service", metav1.NamespaceDefault, "kubernetes")
+
+	patch("release a Service", own.Name, controlledBy())
+	patch("pass a Service to another LocalService", own.Name, controlledBy(ours(other)))
+	patch("pass a Service to something else", own.Name, controlledBy(refer(foreign, "Deployment", "apps/v1")))
+	patch("lead a name to another host", own.Name,
+		spec(map[string]any{"type": "ExternalName", "externalName": "example.com", "clusterIP": nil, "clusterIPs": nil}))
+	patch("take the traffic of an address", own.Name, spec(map[string]any{"externalIPs": []string{"192.0.2.1"}}))
+	patch("take the address of a load balancer", own.Name, spec(map[string]any{"type": "LoadBalancer",
+		"loadBalancerIP": "192.0.2.1", "clusterIP": nil, "clusterIPs": nil}))
+	patch("keep a Service from being deleted", own.Name,
+		metadata(map[string]any{"finalizers": []string{"example.com/stay"}}))
+	return attacks
+}
+
+// attacksOnSlices makes LocalService names, which has mode Hostnames, and the EndpointSlices that they are about.
+func (s *scene) attacksOnSlices() (attacks []attack) {
+	s.T.Helper()
+	node := s.NodeName("a")
+	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
+	s.run("pod", node, "10.1.0.1")
+	sliceOf := func(service string) (slice *discoveryv1.EndpointSlice) {
+		s.Eventually("Service "+service+" has an EndpointSlice with an address", func(ctx context.Context) error {
+			all, err := s.slicesOf(ctx, service)
+			if err != nil || len(all) != 1 || len(all[0].Endpoints) == 0 {
+				return fmt.Errorf("it has %d: %w", len(all), err)
+			}
+			slice = &all[0]
+			return nil
+		})
+		return slice
+	}
+	own := sliceOf("names")
+	target := framework.NewForeignService("target", nil)
+	target.Spec.Selector = app
+	s.CreateService(target)
+	foreign := sliceOf("target")
+	dryRun := []string{metav1.DryRunAll}
+	add := func(what string, do func(ctx context.Context, with kubernetes.Interface) error) {
+		attacks = append(attacks, attack{what, "endpointslices", do})
+	}
+	create := func(what string, edit func(*discoveryv1.EndpointSlice)) {
+		slice := own.DeepCopy()
+		slice.Name, slice.UID, slice.ResourceVersion, slice.GenerateName = "new-named", "", "", ""
+		slice.Endpoints[0].Addresses = []string{"192.0.2.1"}
+		edit(slice)
+		add(what, func(ctx context.Context, with kubernetes.Interface) error {
+			client := with.DiscoveryV1().EndpointSlices(s.Namespace)
+			_, err := client.Create(ctx, slice, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		})
+	}
+	update := func(what string, of *discoveryv1.EndpointSlice, edit func(*discoveryv1.EndpointSlice)) {
+		slice := of.DeepCopy()
+		slice.ResourceVersion = ""
+		edit(slice)
+		add(what, func(ctx context.Context, with kubernetes.Interface) error {
+			client := with.DiscoveryV1().EndpointSlices(s.Namespace)
+			_, err := client.Update(ctx, slice, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		})
+	}
+	remove := func(what, namespace, name string) {
+		add(what, func(ctx context.Context, with kubernetes.Interface) error {
+			client := with.DiscoveryV1().EndpointSlices(namespace)
+			return client.Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun})
+		})
+	}
+	manage := func(slice *discoveryv1.EndpointSlice, manager string) {
+		slice.Labels[discoveryv1.LabelManagedBy] = manager
+	}
+	// What the labels of an own one would be, but for somebody else's Service.
+	disguise := func(slice *discoveryv1.EndpointSlice) {
+		for key, value := range own.Labels {
+			slice.Labels[key] = value
+		}
+		slice.Labels[discoveryv1.LabelServiceName] = "target"
+	}
+
+	create("more addresses for somebody's Service", func(slice *discoveryv1.EndpointSlice) {
+		slice.Labels = map[string]string{discoveryv1.LabelServiceName: "target"}
+		slice.OwnerReferences = nil
+	})
+	create("more addresses, in the name of Kubernetes", func(slice *discoveryv1.EndpointSlice) {
+		slice.Labels, slice.OwnerReferences = foreign.Labels, foreign.OwnerReferences
+	})
+	create("more addresses for a Service with an address", func(slice *discoveryv1.EndpointSlice) {
+		disguise(slice)
+		slice.Labels[v1alpha1.OwnerLabelKey] = "target"
+		slice.OwnerReferences = foreign.OwnerReferences
+		delete(slice.Labels, corev1.IsHeadlessService)
+	})
+	create("more addresses that our Service controls", disguise)
+	create("more addresses that nobody controls", func(slice *discoveryv1.EndpointSlice) { slice.OwnerReferences = nil })
+	create("more addresses that a pod controls", func(slice *discoveryv1.EndpointSlice) {
+		slice.OwnerReferences[0].Kind = "Pod"
+	})
+	create("an EndpointSlice that cannot be deleted", func(slice *discoveryv1.EndpointSlice) {
+		slice.Finalizers = []string{"example.com/stay"}
+	})
+	update("redirect somebody's Service", foreign, func(slice *discoveryv1.EndpointSlice) {
+		slice.Endpoints[0].Addresses = []string{"192.0.2.1"}
+	})
+	update("take over an EndpointSlice of Kubernetes", foreign, func(slice *discoveryv1.EndpointSlice) {
+		slice.Labels, slice.OwnerReferences = own.Labels, own.OwnerReferences
+	})
+	update("take over the manager of somebody's Service", foreign, func(slice *discoveryv1.EndpointSlice) {
+		manage(slice, v1alpha1.EndpointSliceManager)
+	})
+	update("pass our addresses to Kubernetes", own, func(slice *discoveryv1.EndpointSlice) {
+		manage(slice, plan.KubernetesSliceManager)
+	})
+	update("pass our addresses to somebody's Service", own, func(slice *discoveryv1.EndpointSlice) { disguise(slice) })
+	update("pass our addresses to somebody's Service, with its owner", own, func(slice *discoveryv1.EndpointSlice) {
+		disguise(slice)
+		slice.Labels[v1alpha1.OwnerLabelKey] = "target"
+		slice.OwnerReferences = foreign.OwnerReferences
+	})
+	update("show our addresses to kube-proxy", own, func(slice *discoveryv1.EndpointSlice) {
+		delete(slice.Labels, corev1.IsHeadlessService)
+	})
+	update("keep an EndpointSlice from being deleted", own, func(slice *discoveryv1.EndpointSlice) {
+		slice.Finalizers = []string{"example.com/stay"}
+	})
+	remove("delete an EndpointSlice of somebody's Service", s.Namespace, foreign.Name)
+	remove("delete the API server's EndpointSlice", metav1.NamespaceDefault, "kubernetes")
+	meshed := own.DeepCopy()
+	meshed.Name, meshed.UID, meshed.ResourceVersion = "meshed", "", ""
+	manage(meshed, "endpointslice-mesh-controller.cilium.io")
+	_, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Create(s.Ctx(), meshed, metav1.CreateOptions{})
+	s.Must(err)
+	remove("delete what another manager publishes for our Service", s.Namespace, meshed.Name)
+	return attacks
+}
