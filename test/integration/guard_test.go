@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -43,7 +44,7 @@ func TestStolenToken(t *testing.T) {
 	s := newScene(t, cluster, "stolen")
 	token, err := clientcmd.BuildConfigFromFlags("", cluster.MustControllerKubeconfig(t))
 	s.Must(err)
-	token.QPS = -1
+	token.QPS, token.WarningHandler = -1, rest.NoWarnings{}
 	thief, err := kubernetes.NewForConfig(token)
 	s.Must(err)
 	attacks := slices.Concat(s.attacksOnPods(), s.attacksOnServices(), s.attacksOnSlices())
@@ -101,7 +102,8 @@ func (s *scene) testRefusedByRoles(thief kubernetes.Interface) {
 	}
 	all["patch services/status"] = func(with kubernetes.Interface) error {
 		_, err := with.CoreV1().Services(s.Namespace).Patch(s.Ctx(), "victim", types.MergePatchType,
-			[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`),
+			[]byte(`{"status":{"conditions":[{"type":"A","status":"True","reason":"B","message":"",
+				"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`),
 			metav1.PatchOptions{DryRun: dryRun}, "status")
 		return err
 	}
@@ -202,7 +204,7 @@ func (s *scene) attacksOnPods() (attacks []attack) {
 func (s *scene) attacksOnServices() (attacks []attack) {
 	s.T.Helper()
 	node := s.NodeName("a")
-	demo, other := s.CreateReady("demo"), s.CreateReady("other")
+	demo, other := s.CreateReady("demo", framework.WithClusterIP), s.CreateReady("other")
 	own := s.GetService("demo-" + node)
 	foreign := s.CreateService(framework.NewForeignService("victim", nil))
 	s.CreateService(framework.NewForeignService("similar", map[string]string{v1alpha1.OwnerLabelKey: "similar"}))
@@ -297,8 +299,8 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	patch("lead a name to another host", own.Name,
 		spec(map[string]any{"type": "ExternalName", "externalName": "example.com", "clusterIP": nil, "clusterIPs": nil}))
 	patch("take the traffic of an address", own.Name, spec(map[string]any{"externalIPs": []string{"192.0.2.1"}}))
-	patch("take the address of a load balancer", own.Name, spec(map[string]any{"type": "LoadBalancer",
-		"loadBalancerIP": "192.0.2.1", "clusterIP": nil, "clusterIPs": nil}))
+	patch("take the address of a load balancer", own.Name,
+		spec(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"}))
 	patch("keep a Service from being deleted", own.Name,
 		metadata(map[string]any{"finalizers": []string{"example.com/stay"}}))
 	return attacks
@@ -351,9 +353,9 @@ func (s *scene) attacksOnSlices() (attacks []attack) {
 			return err
 		})
 	}
-	remove := func(what, namespace, name string) {
+	remove := func(what, name string) {
 		add(what, func(ctx context.Context, with kubernetes.Interface) error {
-			client := with.DiscoveryV1().EndpointSlices(namespace)
+			client := with.DiscoveryV1().EndpointSlices(s.Namespace)
 			return client.Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun})
 		})
 	}
@@ -413,13 +415,12 @@ func (s *scene) attacksOnSlices() (attacks []attack) {
 	update("keep an EndpointSlice from being deleted", own, func(slice *discoveryv1.EndpointSlice) {
 		slice.Finalizers = []string{"example.com/stay"}
 	})
-	remove("delete an EndpointSlice of somebody's Service", s.Namespace, foreign.Name)
-	remove("delete the API server's EndpointSlice", metav1.NamespaceDefault, "kubernetes")
+	remove("delete an EndpointSlice of somebody's Service", foreign.Name)
 	meshed := own.DeepCopy()
 	meshed.Name, meshed.UID, meshed.ResourceVersion = "meshed", "", ""
 	manage(meshed, "endpointslice-mesh-controller.cilium.io")
 	_, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Create(s.Ctx(), meshed, metav1.CreateOptions{})
 	s.Must(err)
-	remove("delete what another manager publishes for our Service", s.Namespace, meshed.Name)
+	remove("delete what another manager publishes for our Service", meshed.Name)
 	return attacks
 }
