@@ -20,7 +20,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// pictures is the folder for pictures of the page: docs has three of the tests here, and two of test/integration.
+// pictures is the folder for pictures of the page: docs has one of the tests here, and one of test/integration.
 var pictures = flag.String("pictures", "",
 	"whole path of the directory to put the pictures of `kubectl localservice view` in")
 

@@ -74,7 +74,6 @@ func TestProblemsFirst(t *testing.T) {
 		"1 name|ImagePullBackOff|image-cache|n0007|b: cannot pull image b:2\n"+
 		"100 names|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more|no pod with app=x here")
 	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
-	page.Picture("view-100", "light")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "11 of 100 nodes · 0 of 3 groups · 2 of 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
@@ -338,9 +337,6 @@ func TestPhone(t *testing.T) {
 		browser.Eventually(page, `details.hidden`, strings.HasPrefix(query, "view="))
 		if over := browser.Eval[int](page, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("%s: the page is %d pixels wider than the screen", query, over)
-		}
-		if query == "view=table" {
-			page.Picture("view-phone", "light")
 		}
 	}
 }

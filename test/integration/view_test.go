@@ -139,7 +139,6 @@ func TestView(t *testing.T) {
 		browser.Eventually(page, fmt.Sprintf(`answering(columns.get(%q))`, s.Namespace+"/"+column), want)
 	}
 	page.Picture("view-light", "light")
-	page.Picture("view-dark", "dark")
 	// A port that no container has, at a cluster IP.
 	s.Create("named", func(ls *v1alpha1.LocalService) {
 		ls.Spec.NodeSelector, ls.Spec.Selector, ls.Spec.ClusterIP = nil, map[string]string{"app": "storage"}, ""
