@@ -44,8 +44,16 @@ func measurePods(ctx context.Context, b *bench) {
 }
 
 func (s *scene) labelRound(ctx context.Context, n int) compared {
-	c, app := compared{}, s.newApp()
-	s.besideStandby(ctx, func() { c.floor = s.floorLabel(ctx, n) })
+	var floor time.Duration
+	s.besideStandby(ctx, func() { floor = s.floorLabel(ctx, n) })
+	c := s.label(ctx, n)
+	c.floor = floor
+	return c
+}
+
+// label has the controller label n new pods.
+func (s *scene) label(ctx context.Context, n int) (c compared) {
+	app := s.newApp()
 	s.seedPods(ctx, app, n, podRunning)
 	s.withController(ctx, func(ctx context.Context, p *controller) {
 		c.observed = s.observe(ctx, p, func(mark framework.Mark) {

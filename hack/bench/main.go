@@ -25,7 +25,6 @@ const writeConcurrency = 16
 type options struct {
 	rows            []int // that are wanted
 	smoke           bool
-	withoutGuard    bool
 	kubeControllers string
 	out             string
 }
@@ -60,6 +59,7 @@ func rows() []row {
 		{[]int{8}, measureTakeover},
 		{[]int{9}, measureFairness},
 		{[]int{11}, measureWebhook},
+		{[]int{12}, measureGuard},
 	}
 }
 
@@ -132,7 +132,6 @@ func (o *options) parse(args []string) error {
 	f.Func("row", "`numbers` of the rows to measure, such as 3 or 1,5; empty for all", o.parseRows)
 	f.Func("controller", "`file` with the controller, by default $CONTROLLER_BIN, then bin/local-service-controller",
 		func(path string) error { return os.Setenv("CONTROLLER_BIN", path) })
-	f.BoolVar(&o.withoutGuard, "without-guard", false, "leave out the policies that judge the controller's requests")
 	f.BoolVar(&o.smoke, "smoke", false, "only see that everything works, and fail only if a count is wrong")
 	f.StringVar(&o.kubeControllers, "kube-controllers", "serviceaccount-controller",
 		"`list` of the controllers of kube-controller-manager that run beside, and share the processors")

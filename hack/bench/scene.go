@@ -47,7 +47,7 @@ func (b *bench) withScene(ctx context.Context, nodes int, use func(s *scene)) {
 }
 
 func (b *bench) startCluster(ctx context.Context) *cluster {
-	options := framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true, WithoutGuard: b.opts.withoutGuard,
+	options := framework.ClusterOptions{ControlPlaneOnly: true, Hostnames: true,
 		Args: []string{"--controllers", b.opts.kubeControllers,
 			"--apiserver-flag=--audit-log-maxsize=" + auditLogMegabytes}}
 	c := &cluster{Cluster: try(framework.StartCluster(ctx, options))}

@@ -34,6 +34,21 @@ func (c *Cluster) InstallGuard(ctx context.Context) error {
 	return c.waitGuarded(ctx, user(ControllerNamespace, ControllerAccount), name)
 }
 
+// RemoveGuard deletes what InstallGuard has installed, and waits until it is not in force any more.
+func (c *Cluster) RemoveGuard(ctx context.Context) error {
+	objects, err := readManifest(guardFile)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		err := c.Dynamic.Resource(guardKinds[object.GetKind()]).Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return c.waitGuarded(ctx, user(ControllerNamespace, ControllerAccount), "")
+}
+
 // createGuard creates the policies in artifacts/deploy/guard.yaml for an account, and returns what their names begin
 // with.
 func (c *Cluster) createGuard(ctx context.Context, namespace, account string) (name string, err error) {
@@ -69,7 +84,8 @@ func (c *Cluster) createGuard(ctx context.Context, namespace, account string) (n
 	return name, nil
 }
 
-// waitGuarded waits until the API server, which watches policies, refuses to a user what no controller asks for.
+// waitGuarded waits until the API server, which watches policies, refuses to a user what no controller asks for, by
+// policies whose names begin with guard, or until it refuses nothing if that is "".
 func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -88,8 +104,8 @@ func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
 		_, err2 := kube.DiscoveryV1().EndpointSlices(namespace).Create(ctx,
 			&discoveryv1.EndpointSlice{ObjectMeta: trial, AddressType: discoveryv1.AddressTypeIPv4}, dryRun)
 		for _, err := range []error{err1, err2} {
-			if err == nil || !strings.Contains(err.Error(), guard) {
-				return fmt.Errorf("the guard is not in force yet (%v)", err)
+			if isRefused := err != nil && strings.Contains(err.Error(), guard); isRefused != (guard != "") {
+				return fmt.Errorf("the guard %q is not the one in force yet: %v", guard, err)
 			}
 		}
 		return nil
