@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // The account that artifacts/deploy runs the controller as.
@@ -125,7 +128,7 @@ func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions
 		err = c.waitGranted(ctx, namespace, name, p)
 	}
 	if err == nil {
-		_, err = c.createGuard(ctx, namespace, name)
+		_, err = c.createGuard(ctx, namespace, name, cmp.Or(p.NodeLabelKey, v1alpha1.DefaultNodeLabelKey))
 	}
 	if err != nil {
 		t.Fatalf("make account %s/%s: %v", namespace, name, err)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // guardFile is the file of artifacts/deploy with the policies that judge the controller's requests.
@@ -27,7 +29,7 @@ var guardKinds = map[string]schema.GroupVersionResource{
 // InstallGuard installs the policies in artifacts/deploy/guard.yaml for the controller's account, and waits until they
 // are in force.
 func (c *Cluster) InstallGuard(ctx context.Context) error {
-	name, err := c.createGuard(ctx, ControllerNamespace, ControllerAccount)
+	name, err := c.createGuard(ctx, ControllerNamespace, ControllerAccount, v1alpha1.DefaultNodeLabelKey)
 	if err != nil {
 		return err
 	}
@@ -49,9 +51,9 @@ func (c *Cluster) RemoveGuard(ctx context.Context) error {
 	return c.waitGuarded(ctx, user(ControllerNamespace, ControllerAccount), "")
 }
 
-// createGuard creates the policies in artifacts/deploy/guard.yaml for an account, and returns what their names begin
-// with.
-func (c *Cluster) createGuard(ctx context.Context, namespace, account string) (name string, err error) {
+// createGuard creates the policies in artifacts/deploy/guard.yaml for an account and a node label, as the comment there
+// says to, and returns what their names begin with.
+func (c *Cluster) createGuard(ctx context.Context, namespace, account, key string) (name string, err error) {
 	objects, err := readManifest(guardFile)
 	if err != nil {
 		return "", err
@@ -65,8 +67,8 @@ func (c *Cluster) createGuard(ctx context.Context, namespace, account string) (n
 		if err != nil {
 			return "", err
 		}
-		changed := strings.NewReplacer(own, user(namespace, account), ControllerAccount+"-guard", name).
-			Replace(string(text))
+		changed := strings.NewReplacer(own, user(namespace, account), ControllerAccount+"-guard", name,
+			v1alpha1.DefaultNodeLabelKey, key).Replace(string(text))
 		object.Object = nil
 		if err := yaml.Unmarshal([]byte(changed), &object.Object); err != nil {
 			return "", err

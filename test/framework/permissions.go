@@ -26,6 +26,8 @@ const (
 type Permissions struct {
 	// Rules apply to the whole cluster, and OwnRules only to the account's namespace.
 	Rules, OwnRules []rbacv1.PolicyRule
+	// NodeLabelKey is the label of pods that the guard lets the account write, the default one if empty.
+	NodeLabelKey string
 }
 
 // ShippedPermissions returns what files of artifacts/deploy grant to the controller.
@@ -122,7 +124,7 @@ func each(rules []rbacv1.PolicyRule, own bool) (all []Permission) {
 
 // Without returns a copy without one permission.
 func (p Permissions) Without(taken Permission) Permissions {
-	kept := Permissions{}
+	kept := Permissions{NodeLabelKey: p.NodeLabelKey}
 	for _, permission := range p.All() {
 		rule := rbacv1.PolicyRule{Verbs: []string{permission.Verb}, APIGroups: []string{permission.Group},
 			Resources: []string{permission.Resource}}

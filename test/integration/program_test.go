@@ -132,7 +132,10 @@ func TestNodeLabelKey(t *testing.T) {
 	t.Parallel()
 	const key = "example.com/node"
 	s := newScene(t, solo(t), "labelkey")
-	s.NewController(t, "-node-label-key="+key, "-label-all-pods")
+	permissions := allShipped(t)
+	permissions.NodeLabelKey = key
+	s.NewController(t, "-kubeconfig="+s.NewAccount(t, s.Namespace, "controller", permissions), "-node-label-key="+key,
+		"-label-all-pods")
 	node := s.AddNodes("a")[0]
 	s.CreateReady("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
 	s.CreatePod("pod", "", map[string]string{"app": "of-nobody"})
