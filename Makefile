@@ -47,7 +47,7 @@ test: test-unit ## Run all tests, and see that the benchmark works
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
-	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race -timeout 30m . ./internal/... ./pkg/... ./cmd/... ./artifacts/... ./hack/licenses
+	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race -timeout 30m . ./internal/... ./pkg/... ./cmd/... ./artifacts/...
 	cd test && CGO_ENABLED=0 go test ./gitops ./browser
 	cd hack/bench && CGO_ENABLED=0 go test ./...
 
@@ -69,11 +69,11 @@ test-matrix: build playground ## Run them against older control planes, too (VER
 	done
 
 .PHONY: test-fault
-test-fault: build playground ## Run the short part of the fault campaigns (SEED=n repeats it)
+test-fault: build playground ## Pause leaders, change the API server, and store junk; a minute (SEED=n repeats it)
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./fault/...
 
 .PHONY: fault
-fault: build playground ## Run the fault campaigns whole, for half an hour (SEED=n repeats it)
+fault: build playground ## Run them longer, and let parts of a cluster hang; 15 minutes (SEED=n repeats it)
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
@@ -185,10 +185,8 @@ build: ## Build the controller, the kubectl plugin and the demo app into bin/
 	@cp cmd/kubectl-localservice/kubectl_complete-localservice cmd/kubectl-localservice/kubectl-create-localservice bin/
 
 .PHONY: image
-image: ## Make the image with its bill of materials in bin/image (IMAGE=name:tag; ARCH=amd64 for that alone)
-	@hack/go-build.sh bin/make-image hack/image .
-	@bin/make-image -version '$(VERSION)' -ref '$(IMAGE)' -arch '$(ARCH)' -out bin/image \
-	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%cI)"
+image: ## Make the image in bin/image (IMAGE=name:tag; ARCH=amd64 for that alone)
+	@ARCH='$(ARCH)' hack/image.sh '$(VERSION)' '$(IMAGE)' bin/image
 
 .PHONY: release
 release: ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +27,13 @@ func TestHostileInput(t *testing.T) {
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
 	good, bad := newWorld(t, c, 2), c.NewScene(t, "hostile")
 	bad.MustKubectl("patch", "customresourcedefinition", framework.CRDName, "--type=json", "--patch="+anything)
-	k := startController(t, c, "-kubeconfig="+c.MustControllerKubeconfig(t))
-	good.createLocalService("a")
+	start := func() *framework.Controller {
+		k := c.LaunchController(t, "-kubeconfig="+c.MustControllerKubeconfig(t))
+		good.Must(k.WaitReady(t.Context()))
+		return k
+	}
+	k := start()
+	good.create("a")
 	good.settle("before")
 	stored := 0
 	for i := range count {
@@ -67,10 +71,8 @@ func TestHostileInput(t *testing.T) {
 		}
 		good.note("restarted")
 		k.Kill()
-		k.start()
+		k = start()
 	}
-	k.Kill()
-	time.Sleep(time.Second)
 }
 
 // allTold returns an error that names LocalServices without a status.

@@ -160,7 +160,7 @@ func atLeast(n, want int) error {
 }
 
 // TestAPIServerOutage tests that the log reports once that the API server could not be reached, and once that it can be
-// reached again. The controller then catches up. What can change meanwhile is tested in test/fault.
+// reached again. The controller then catches up. What can change meanwhile is tested by histories.
 func TestAPIServerOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "outage")
