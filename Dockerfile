@@ -7,11 +7,12 @@ RUN go mod download
 COPY *.go ./
 COPY internal internal
 COPY pkg pkg
-COPY hack/licenses hack/licenses
+COPY hack/licenses.sh hack/
+COPY hack/release hack/release
 ARG TARGETOS TARGETARCH VERSION=v0.0.0-dev
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
     -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$VERSION" -o /local-service-controller . && \
-    go run ./hack/licenses . >/THIRD_PARTY_LICENSES
+    hack/licenses.sh . >/THIRD_PARTY_LICENSES
 
 # Nothing else is needed: the API server's certificate authority comes with the service account.
 FROM scratch

@@ -5,19 +5,41 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$1 repository=$2 dist=$3
-if ! [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
-    echo "$version is not a version such as v0.1.0: run \`make release VERSION=v0.1.0\`" >&2
-    exit 1
-fi
-make --no-print-directory chart
 rm -rf "$dist"
-mkdir -p "$dist"
+hack/image.sh "$version" "$repository:$version" "$dist"
+rm -r "$dist/local-service-controller" # the layout, which is also in the tarball
+make --no-print-directory chart
 
 created=$(git log -1 --format=%cI)
-hack/go-build.sh bin/make-image hack/image .
-bin/make-image -release -version "$version" -ref "$repository:$version" -out "$dist" \
-    -revision "$(git rev-parse HEAD)" -created "$created"
-rm -r "$dist/local-service-controller" # the layout, which is also in the tarball
+# The plugin's scripts, with which kubectl completes its arguments and runs `kubectl create localservice`, are not for
+# Windows.
+plugin=cmd/kubectl-localservice
+for system in linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64; do
+    [[ $system != darwin_* ]] || hack/binary.sh "$version" . "$dist/local-service-controller_$system"
+    folder=$dist/$system/ program=kubectl-localservice
+    mkdir "$folder"
+    cp "$dist"/{LICENSE,THIRD_PARTY_LICENSES} "$folder"
+    if [[ $system == windows_* ]]; then
+        program=kubectl-localservice.exe
+    else
+        cp $plugin/kubectl_complete-localservice $plugin/kubectl-create-localservice "$folder"
+    fi
+    hack/binary.sh "$version" ./$plugin "$dist/kubectl-localservice_$system"
+    mv "$dist/kubectl-localservice_$system" "$folder/$program"
+    tar --sort=name --format=ustar --mtime="$created" --owner=0 --group=0 --numeric-owner --mode=go=rX -C "$folder" -c . |
+        gzip -n >"$dist/kubectl-localservice_$system.tar.gz"
+done
+
+echo 'writing bills of materials' >&2
+# They name the hash of the program that wrote them.
+GOFLAGS='' hack/go-build.sh bin/cyclonedx-gomod hack/release github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod \
+    -trimpath -ldflags '-s -w -buildid='
+for binary in "$dist"/local-service-controller_*_* "$dist"/*/kubectl-localservice{,.exe}; do
+    bill=$(basename "$binary")
+    [[ $bill != kubectl-* ]] || bill=kubectl-localservice_$(basename "$(dirname "$binary")")
+    bin/cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$version" -output "$dist/$bill.cdx.json" "$binary"
+done
+rm -r "$dist"/*_*/ "$dist/LICENSE"
 
 echo 'packing manifests, the chart and the manifest for Krew' >&2
 released() {
@@ -38,7 +60,7 @@ bin/helm4 package "$chart/local-service-controller" --destination "$dist" \
     --version "${version#v}" --app-version "$version"
 
 krew=(-e '/^#/d' -e "s/VERSION/$version/")
-for archive in "$dist"/kubectl-localservice_*.{tar.gz,zip}; do
+for archive in "$dist"/kubectl-localservice_*.tar.gz; do
     platform=${archive##*/kubectl-localservice_}
     platform=${platform%%.*}
     krew+=(-e "s/SHA256_$platform$/$(sha256sum "$archive" | cut -d ' ' -f 1)/")

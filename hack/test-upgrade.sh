@@ -15,13 +15,9 @@ folder=bin/upgrade image=localhost/local-service-controller
 rm -rf "$folder"
 mkdir -p "$folder/source"
 git archive "$commit" | tar -x -C "$folder/source"
-hack/go-build.sh bin/make-image hack/image .
-make_image() { # VERSION SOURCE COMMIT
-    bin/make-image -version "$1" -ref "$image:$1" -root "$2" -out "$folder/$1" \
-        -revision "$(git rev-parse "$3")" -created "$(git log -1 --format=%cI "$3")"
-}
-make_image v0.0.1 "$folder/source" "$commit"
-make_image v0.0.2 . HEAD
+hack=$PWD/hack
+(cd "$folder/source" && "$hack/image.sh" v0.0.1 "$image:v0.0.1" ../v0.0.1 "$commit")
+hack/image.sh v0.0.2 "$image:v0.0.2" "$folder/v0.0.2"
 
 # shellcheck source=hack/cluster.sh
 source hack/cluster.sh --image "$image:v0.0.1=$folder/v0.0.1/local-service-controller.oci.tar" \

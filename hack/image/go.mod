@@ -1,16 +1,14 @@
-// The image and its bill of materials, pinned here so that their dependencies never touch the controller's.
+// What makes the image, pinned here so that their dependencies never touch the controller's.
 module github.com/localservice-dev/local-service-controller/hack/image
 
 go 1.26.0
 
 require (
 	github.com/google/go-containerregistry v0.22.1
-	github.com/spdx/tools-golang v0.5.7
 	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
-	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
