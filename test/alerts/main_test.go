@@ -1,10 +1,8 @@
-// Package alerts tests what docs/operations.md promises: the alert rules, their runbooks and the dashboard. promtool
-// evaluates every rule over written series. One alert fires for real: Debian's prometheus scrapes the built controller
-// in a cluster with a control plane.
+// Package alerts tests the alert rules, their runbooks and the dashboard. promtool evaluates every rule over written
+// series.
 package alerts
 
 import (
-	"context"
 	"os"
 	"regexp"
 	"strings"
@@ -14,10 +12,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
-
-func TestMain(m *testing.M) {
-	framework.Main(m, func(context.Context) (func() error, error) { return func() error { return nil }, nil })
-}
 
 const (
 	// runbookURL is where the rules say that runbooks are; it is a value of the chart.

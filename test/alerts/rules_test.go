@@ -1,10 +1,17 @@
 package alerts
 
 import (
+	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -42,6 +49,61 @@ func testOf(tests, alert string) string {
 		}
 	}
 	return found.String()
+}
+
+// TestQueries tests that Prometheus understands all expressions of rules, runbooks and dashboard, and that each metric
+// in them has a source: it is in the reference, which follows from the code, test/integration finds it, or it is one of
+// Prometheus.
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	known := readFile(t, framework.MustModuleFile(t, "docs", "reference", "metrics.md")) +
+		readFile(t, framework.MustModuleFile(t, "test", "integration", "metrics_test.go")) + "`up` `ALERTS`"
+	var rules []map[string]string
+	for expr, source := range queries(t) {
+		rules = append(rules, map[string]string{"record": "a", "expr": expr})
+		for _, metric := range metricsOf(expr) {
+			name := regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(metric, "")
+			isKnown := regexp.MustCompile("[`\"]" + name + "(_bucket)?[`{ ]")
+			if !isKnown.MatchString(known) {
+				t.Errorf("%s: the controller has no metric %s", source, metric)
+			}
+		}
+	}
+	data, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "queries", "rules": rules}}})
+	file := filepath.Join(t.TempDir(), "queries.yaml")
+	if err := errors.Join(err, os.WriteFile(file, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", "--lint=none", file)
+}
+
+// queries returns all expressions of rules, runbooks and dashboard, each with its source.
+func queries(t *testing.T) map[string]string {
+	t.Helper()
+	all, books := map[string]string{}, readRunbooks(t)
+	for _, rule := range readRules(t) {
+		all[rule.Expr] = rule.Alert
+		for _, query := range books[rule.Alert].queries {
+			all[query] = "the runbook of " + rule.Alert
+		}
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	file := framework.MustModuleFile(t, "artifacts", "dashboards", "local-service-controller.json")
+	if err := json.Unmarshal([]byte(readFile(t, file)), &dashboard); err != nil || len(dashboard.Panels) == 0 {
+		t.Fatalf("%s: %v", file, err)
+	}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			// Grafana sets it to the length of several scrapes.
+			all[strings.ReplaceAll(target.Expr, "$__rate_interval", "20s")] = "the panel " + panel.Title
+		}
+	}
+	return all
 }
 
 // TestRulesAreComplete tests that each alert has the information that a person on call needs.
