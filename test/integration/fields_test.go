@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -120,57 +118,4 @@ func apiFields(of reflect.Type) []string {
 		}
 	}
 	return names
-}
-
-// TestEveryFieldHandEdits tests that edits of a Service that the API server answers with changes of its own are
-// repaired by one write. Each field by itself is tested with the template.
-func TestEveryFieldHandEdits(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		before string
-		edit   func(service *corev1.Service)
-	}{
-		"type to LoadBalancer": {addressed, func(service *corev1.Service) { service.Spec.Type = "LoadBalancer" }},
-		"type NodePort to ClusterIP": {nodePorts, func(service *corev1.Service) {
-			service.Spec.Type, service.Spec.ExternalTrafficPolicy, service.Spec.Ports[0].NodePort = "ClusterIP", "", 0
-		}},
-		"no ports": {"", func(service *corev1.Service) { service.Spec.Ports = nil }},
-		"externalTrafficPolicy": {loadBalancers, func(service *corev1.Service) {
-			service.Spec.ExternalTrafficPolicy = "Local"
-		}},
-		"ipFamilyPolicy": {"", func(service *corev1.Service) {
-			service.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
-		}},
-		"controller reference made an ordinary one": {"", func(service *corev1.Service) {
-			service.OwnerReferences[0].Controller = nil
-			service.Annotations[v1alpha1.NodeAnnotationKey] = "elsewhere"
-		}},
-		"what only load balancers have": {loadBalancers, func(service *corev1.Service) {
-			service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
-			service.Spec.AllocateLoadBalancerNodePorts = new(false)
-			service.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
-			service.Spec.Ports[0].Protocol, service.Spec.Ports[0].AppProtocol = "UDP", new("http")
-		}},
-		"to ExternalName": {addressed, func(service *corev1.Service) {
-			service.Spec = corev1.ServiceSpec{Type: "ExternalName", ExternalName: "example.com",
-				Selector: service.Spec.Selector, SessionAffinity: "None"}
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "edit")
-			f := s.newFence()
-			node := s.AddNodes("a", "b")[0]
-			s.CreateReady("demo", spec(headless, test.before))
-			old := s.GetService("demo-" + node)
-			f.passServices()
-			s.ResetCount()
-			s.EditService(old.Name, test.edit)
-			s.waitRepaired(old)
-			f.passServices()
-			f.passLocalServices()
-			s.WantWrites("services", "1 patch services 200")
-			s.WaitReady("demo")
-		})
-	}
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -138,15 +137,4 @@ func (s *scene) newSliceFence() (pass func()) {
 			})
 		}
 	}
-}
-
-// waitReadyNodes waits until LocalService demo reports a number of nodes with a ready endpoint.
-func (s *scene) waitReadyNodes(want string) {
-	s.T.Helper()
-	s.WaitLocalService("demo", "has "+want+" ready nodes", func(ls *v1alpha1.LocalService) error {
-		return errors.Join(
-			framework.Equal("status.ready", ls.Status.Ready, want),
-			framework.Equal("status.readyNodes", fmt.Sprintf("%d/%d", ls.Status.ReadyNodes, ls.Status.Nodes), want),
-		)
-	})
 }

@@ -3,15 +3,12 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -76,100 +73,6 @@ func checkCopy(s *scene, source *discoveryv1.EndpointSlice, of *corev1.Service) 
 	))
 }
 
-// TestHostnamesOfManyPods tests more pods than one EndpointSlice has room for.
-func TestHostnamesOfManyPods(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "many")
-	pass := s.newSliceFence()
-	nodes := s.AddNodes("a", "b")
-	s.WaitServiceAccount()
-	const pods = 120
-	s.InParallel(pods, func(i int) error {
-		s.run(fmt.Sprintf("pod-%d", i), nodes[i%2], fmt.Sprintf("10.1.0.%d", i+1))
-		return nil
-	})
-	s.CreateReady("demo", framework.WithHostnames)
-	wantPods := func(want int) {
-		t.Helper()
-		s.Eventually("all names are published", func(ctx context.Context) error {
-			names, err := s.names(ctx)
-			all, err2 := s.slicesOf(ctx, "demo")
-			return errors.Join(err, err2, framework.Equal("addresses", len(names), want),
-				framework.Equal("EndpointSlices", len(all), 2))
-		})
-	}
-	wantPods(pods)
-	pass()
-	s.ResetCount()
-	s.Must(s.PodClient().Delete(t.Context(), "pod-7", metav1.DeleteOptions{}))
-	wantPods(pods - 1)
-	pass()
-	// Kubernetes, too, may fill the gap that a pod leaves.
-	theirs := s.AllRequests().By("kube-controller-manager/").Namespace(s.Namespace).Resource("endpointslices").Writes()
-	if ours := s.Requests().Resource("endpointslices").Writes(); len(ours) > len(theirs) {
-		t.Errorf("the controller's writes of EndpointSlices: %s; those of Kubernetes: %s", ours, theirs)
-	}
-}
-
-// TestHostnamesFollowPods tests how a name changes when its pods become ready or end, or are on nodes that are not
-// selected.
-func TestHostnamesFollowPods(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "follow")
-	nodes := s.AddNodes("a", "b")
-	other := s.NodeName("other")
-	s.CreateNode(other, map[string]string{framework.SceneLabel: "none"})
-	t.Cleanup(func() {
-		if err := s.Kube.CoreV1().Nodes().Delete(context.Background(), other, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	s.CreateReady("demo", framework.WithHostnames)
-	s.wantNames()
-	s.waitReadyNodes("0/2")
-	s.run("a", nodes[0], "10.1.0.1")
-	s.CreatePod("b", nodes[1], app, withFinalizer)
-	s.setPodStatus("b", "10.1.0.2", "NotReady")
-	s.run("other", other, "10.1.0.3")
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2!")
-	s.waitReadyNodes("1/2")
-	s.setPodStatus("b", "10.1.0.2", "")
-	s.waitReadyNodes("2/2")
-	s.Must(s.PodClient().Delete(t.Context(), "b", metav1.DeleteOptions{}))
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2!") // It is ending, and so not ready.
-	s.waitReadyNodes("1/2")
-	s.PatchNode(other, fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, framework.SceneLabel, s.Namespace))
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2!", "other=10.1.0.3")
-	s.WaitStatusNodes("demo", 3)
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3")
-	s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector["no"] = "node" })
-	s.WaitStatusNodes("demo", 0)
-	s.wantNames("a=10.1.0.1", "b=10.1.0.2", "other=10.1.0.3") // A selector that matches nothing takes no name away.
-	s.PatchPod("b", `{"metadata": {"finalizers": null}}`)
-}
-
-// TestHostnamesOfBothFamilies tests the addresses of both families, each in EndpointSlices of its own.
-func TestHostnamesOfBothFamilies(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "dual")
-	node := s.AddNodes("a")[0]
-	s.run("a", node, "10.1.0.1,fd00::1")
-	s.CreateReady("demo", framework.WithHostnames)
-	s.wantNames("a=10.1.0.1")
-	policy := func(p corev1.IPFamilyPolicy, families ...corev1.IPFamily) change {
-		return func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy, ls.Spec.IPFamilies = &p, families }
-	}
-	s.Update("demo", policy(corev1.IPFamilyPolicyRequireDualStack))
-	s.wantNames("a=10.1.0.1", "a=fd00::1")
-	s.WaitReady("demo")
-	s.Update("demo", policy(corev1.IPFamilyPolicySingleStack))
-	s.wantNames("a=10.1.0.1")
-	s.Update("demo", policy(corev1.IPFamilyPolicySingleStack, corev1.IPv6Protocol)) // Both Services are replaced.
-	s.wantNames("a=fd00::1")
-	s.WaitReady("demo")
-}
-
 // TestHostnamesDeletion tests that everything is deleted with the LocalService, or if that is deleted with
 // --cascade=orphan, stays unchanged and is adopted.
 func TestHostnamesDeletion(t *testing.T) {
@@ -204,34 +107,4 @@ func TestHostnamesDeletion(t *testing.T) {
 		list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{})
 		return errors.Join(err, framework.Equal("EndpointSlices", len(list.Items), 0))
 	})
-}
-
-// TestForeignEndpoints tests that the plugin names what else publishes under a name, and the command that ends it.
-func TestForeignEndpoints(t *testing.T) {
-	t.Parallel()
-	s := newPublishingScene(t, "foreign")
-	node := s.AddNodes("a")[0]
-	s.CreateReady("demo", framework.WithHostnames)
-	s.run("own", node, "10.9.9.1")
-	foreign := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "demo-left", Labels: map[string]string{
-		discoveryv1.LabelServiceName: "demo", discoveryv1.LabelManagedBy: "example.com"}},
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.9"}}}}
-	_, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Create(s.Ctx(), foreign, metav1.CreateOptions{})
-	s.Must(err)
-	end := "delete endpointslice demo-left -n " + s.Namespace
-	says := func(want bool) {
-		s.Eventually(fmt.Sprintf("the plugin says how to end it: %t", want), func(ctx context.Context) error {
-			stdout, stderr, err := framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + s.Kubeconfig}, "nodes", "demo",
-				"--namespace", s.Namespace)
-			if err != nil {
-				return err
-			}
-			is := strings.Contains(stdout+stderr, "Something else publishes 192.0.2.9 under this name, too. If nothing needs "+
-				"it, delete it: kubectl "+end)
-			return framework.Equal("it says so in "+stdout+stderr, is, want)
-		})
-	}
-	says(true)
-	s.MustKubectl(strings.Fields(end)...)
-	says(false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -110,4 +111,16 @@ func TestLeaderStops(t *testing.T) {
 	if holder := s.lease().HolderIdentity; holder != nil && *holder != "" {
 		t.Errorf("%s has stopped and still holds the Lease", *holder)
 	}
+}
+
+// errorsInLog returns the errors in the controllers' logs about objects of the scene's namespace.
+func (s *scene) errorsInLog() (lines []string) {
+	for _, controller := range s.Controllers() {
+		for _, line := range controller.LogLines(s.Namespace + "/") {
+			if strings.HasPrefix(line, "E") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
 }

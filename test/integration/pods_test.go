@@ -1,17 +1,13 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // app is the label that LocalService demo selects pods by.
@@ -41,33 +37,6 @@ func (s *scene) setPodStatus(name, ip, waits string) {
 	patch, err := json.Marshal(map[string]any{"status": status})
 	s.Must(err)
 	s.PatchPod(name, string(patch), "status")
-}
-
-// TestLabelSetByAdmission: where a policy sets the node label of pods, and something else at each update, the
-// controller tries again with a backoff, and reports it once. It is right soon after the policy is gone.
-func TestLabelSetByAdmission(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, shared, "label")
-	nodes := s.AddNodes("a")
-	undo := s.MutatePods("vm/rack", "by-policy")
-	s.Create("demo")
-	s.CreatePod("pod", nodes[0], app)
-	patches := func() framework.Requests { return s.Requests().Resource("pods").Verb("patch") }
-	s.Eventually("two attempts were made", func(context.Context) error {
-		if n := len(patches()); n < 2 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
-	if all := patches(); len(all) > 3 || all.Last().Sub(all.First()) < 9*time.Second {
-		t.Errorf("too soon, or too many: %s within %s", all, all.Last().Sub(all.First()))
-	}
-	events, err := s.Events(s.Ctx(), "pod", "NodeLabelRefused")
-	if err != nil || len(events) != 1 || !strings.Contains(events[0].Message, "by-policy") {
-		t.Errorf("events %v, %v", events, err)
-	}
-	undo()
-	s.WaitLabelled("pod", nodes[0])
 }
 
 // TestPodsFromBefore tests a controller that is started in a cluster with running pods: the API server accepts the

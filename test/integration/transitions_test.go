@@ -201,18 +201,6 @@ func (s *scene) told(ctx context.Context, name string) (map[string]int, error) {
 	return sums, err
 }
 
-// waitRepaired waits until a Service is as before, except for what the API server allocates.
-func (s *scene) waitRepaired(old *corev1.Service) {
-	s.T.Helper()
-	s.Eventually("Service "+old.Name+" is as it was", func(ctx context.Context) error {
-		now, err := s.ServiceClient().Get(ctx, old.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		return errors.Join(framework.Equal("UID", now.UID, old.UID), sameButAllocated(now, old))
-	})
-}
-
 // sameButAllocated compares Services, except for what the API server has allocated for them.
 func sameButAllocated(now, was *corev1.Service) error {
 	now, was = now.DeepCopy(), was.DeepCopy()
