@@ -36,4 +36,23 @@ PAGE
             print "| `-" flag (value == "" ? "" : "=" toupper(value)) "` | " default_ " | " $0 " |"
         }'
 } >"$tmp"/flags.md
+
+CGO_ENABLED=0 go build -o "$tmp/plugin" ./cmd/kubectl-localservice
+# A table from the help of the plugin: each reason has a line in the first list.
+{
+    cat <<'PAGE'
+# Reasons of the kubectl plugin
+
+<!-- Generated from kubectl localservice nodes -h by hack/update-docs.sh: do not edit. -->
+
+What may be wrong with a name, the most specific first: a name has the first reason that applies. They are in the field
+`reason` of `kubectl localservice nodes -o json`. The table of `kubectl localservice nodes` shows the cause in words.
+
+| reason | meaning |
+| --- | --- |
+PAGE
+    "$tmp/plugin" nodes -h | awk '
+        /^  [A-Z][A-Za-z]+ / { reason = $1; $1 = ""; print "| `" reason "` |" $0 " |"; found = 1; next }
+        found { exit }'
+} >"$tmp"/plugin-reasons.md
 mv "$tmp"/*.md "$out"

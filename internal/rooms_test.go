@@ -18,9 +18,10 @@ var rooms = []struct {
 	imports []string
 }{
 	{"pkg/naming", true, nil},
-	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
-	{"internal/status", true, []string{"pkg/apis", "internal/plan"}},
-	{"cmd/kubectl-localservice/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/status"}},
+	{"internal/words", true, nil},
+	{"internal/plan", true, []string{"pkg/apis", "pkg/naming", "internal/words"}},
+	{"internal/status", true, []string{"pkg/apis", "internal/plan", "internal/words"}},
+	{"cmd/kubectl-localservice/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/words"}},
 	{"internal/owner", false, nil},
 	{"internal/metrics", false, []string{"pkg/apis", "internal/plan"}},
 	{"internal/reconcile", false, nil},
@@ -29,7 +30,7 @@ var rooms = []struct {
 		"internal/plan", "internal/reconcile", "internal/status"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
 	{"cmd/kubectl-localservice/view", false, []string{"pkg/apis", "cmd/kubectl-localservice/diagnose"}},
-	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/owner", "internal/plan",
+	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/plan", "internal/words",
 		"cmd/kubectl-localservice/"}},
 }
 
@@ -61,5 +62,6 @@ func isPure(path string) bool {
 		return false
 	}
 	return !strings.Contains(path, ".") || strings.HasPrefix(path, "k8s.io/api/") ||
-		strings.HasPrefix(path, "k8s.io/apimachinery/pkg/") || path == "k8s.io/utils/ptr"
+		strings.HasPrefix(path, "k8s.io/apimachinery/pkg/") || path == "k8s.io/utils/ptr" ||
+		path == "k8s.io/component-helpers/scheduling/corev1" || path == "k8s.io/klog/v2"
 }

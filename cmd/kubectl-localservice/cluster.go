@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,11 +35,14 @@ func (p *plugin) newCluster() (*cluster, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	localServices, err1 := clientset.NewForConfig(config)
+	localServices, err := clientset.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	kube, err2 := kubernetes.NewForConfig(config)
-	return &cluster{namespace, kube, localServices, newForward(config, kube)}, errors.Join(err1, err2)
+	kube, err := kubernetes.NewForConfig(config)
+	return &cluster{namespace, kube, localServices, newForward(config, kube)}, err
 }
 
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {

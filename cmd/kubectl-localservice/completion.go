@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
 // completionTimeout bounds how long a shell waits after the Tab key.
@@ -76,17 +74,17 @@ func localServiceNames(ctx context.Context, c *cluster, _ []string) (names []str
 
 // nodesWithName returns the nodes that have a name, or with groupBy their groups.
 func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
-	ls, err := c.localService(ctx, nameOf(args[0]))
+	ls, err := c.localService(ctx, argName(args[0]))
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.read(ctx, ls, "", false)
+	list, err := c.namesOf(ctx, ls)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range diagnose.Nodes(w.input(ctx, ls)).Items {
-		if n.HasService() {
-			nodes = append(nodes, n.Node)
+	for i := range list.Items {
+		if list.Items[i].HasService {
+			nodes = append(nodes, list.Items[i].Node)
 		}
 	}
 	return nodes, nil

@@ -46,7 +46,7 @@ func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags
 	defer cancel()
 	server, address, err := c.connectDNS(ctx, flags.dnsService)
 	if err != nil {
-		return nil, "", fmt.Errorf("--dns: %w", err)
+		return lists, "", fmt.Errorf("--dns: %w", err)
 	}
 	known := knownName + flags.clusterDomain
 	names := []string{known}
@@ -70,7 +70,7 @@ func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags
 	if !slices.ContainsFunc(names, func(name string) bool {
 		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
 	}) {
-		return nil, "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s "+
+		return lists, "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s "+
 			"(it says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
 			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
 			known, replies[known].Code, flags.clusterDomain)

@@ -161,7 +161,7 @@ func (f *fixture) wantOutput(t *testing.T, besideTables string, outputs map[stri
 		t.Run(args, func(t *testing.T) {
 			code, stdout, stderr := f.run(t, strings.Split(args, " ")...)
 			wantErr := ""
-			if strings.Contains(stdout, "   c: exit code 1") {
+			if strings.Contains(stdout, "exit code 1 (c") {
 				wantErr = besideTables
 			}
 			if code != 0 || stderr != wantErr && !strings.HasPrefix(args, "__complete") {
@@ -181,11 +181,18 @@ func (f *fixture) wantError(t *testing.T, want string, args ...string) {
 	if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "error: ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	rest := stderr
+	if !containsInOrder(stderr, want) {
+		t.Errorf("%s\ndoes not say %q", stderr, want)
+	}
+}
+
+// containsInOrder reports whether a text has the parts of want, between …, in order.
+func containsInOrder(text, want string) bool {
 	for part := range strings.SplitSeq(want, "…") {
-		_, after, found := strings.Cut(rest, part)
-		if rest = after; !found {
-			t.Errorf("%s\ndoes not say %q", stderr, part)
+		_, after, found := strings.Cut(text, part)
+		if text = after; !found {
+			return false
 		}
 	}
+	return true
 }

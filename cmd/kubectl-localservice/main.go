@@ -1,5 +1,5 @@
 // kubectl-localservice is a kubectl plugin that shows, for every node of a LocalService, what answers there and, if
-// nothing does, why. It only reads.
+// nothing does, why. All commands but create only read.
 package main
 
 import (
@@ -13,7 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // for kubeconfigs with an auth-provider
 	"k8s.io/component-base/version"
+
+	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
 func main() {
@@ -41,7 +44,7 @@ func (p *plugin) run(args []string) int {
 		Use:   "kubectl-localservice",
 		Short: "Look into LocalServices, node by node",
 		Long: "A LocalService gives every node, or group of nodes, a name of its own. This plugin shows what answers " +
-			"on each and, if nothing does, why.",
+			"on each and, if nothing does, why. All commands but create only read.",
 		Version:       version.Get().GitVersion,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl localservice"},
 		SilenceErrors: true, // They are printed below.
@@ -64,7 +67,11 @@ func (p *plugin) run(args []string) int {
 			},
 		})
 	if err := root.Execute(); err != nil {
-		fmt.Fprintf(p.ErrOut, "error: %v\n", explained(err))
+		message := explained(err).Error()
+		if _, isRemote := errors.AsType[*apierrors.StatusError](err); isRemote {
+			message = words.Printable(message) // A webhook may have written it.
+		}
+		fmt.Fprintf(p.ErrOut, "error: %s\n", message)
 		return 1
 	}
 	return 0
@@ -81,7 +88,7 @@ func exactArgs(n int) cobra.PositionalArgs {
 		case len(args) == 0:
 			return fmt.Errorf("%w: `kubectl get localservices` lists the names", err)
 		}
-		return fmt.Errorf("%w: `kubectl localservice nodes %s` lists the nodes", err, nameOf(args[0]))
+		return fmt.Errorf("%w: `kubectl localservice nodes %s` lists the nodes", err, argName(args[0]))
 	})
 }
 
@@ -94,8 +101,8 @@ func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// nameOf returns the name in an argument, which may have the form that -o name prints: lsvc/demo.
-func nameOf(arg string) string { return arg[strings.LastIndexByte(arg, '/')+1:] }
+// argName returns the name in an argument, which may have the form that -o name prints: lsvc/demo.
+func argName(arg string) string { return arg[strings.LastIndexByte(arg, '/')+1:] }
 
 func usageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nUsage: %s\nSee '%s -h' for help and examples", err, cmd.UseLine(), cmd.CommandPath())

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"slices"
 	"strings"
-	"time"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -28,32 +31,12 @@ const nodesHelp = `Show, for every node that a LocalService selects, the node's 
 name, how many of its endpoints are ready, and if not all are well, why. Without NAME, show all LocalServices of the
 namespace. The reasons are:
 
-  NodeWithoutName        the node does not have the label that spec.groupBy names
-  NameConflict           the Service's name is taken by a Service of somebody else, or is that of another node
-  ServiceMissing         there is no Service of that name
-  ServiceTerminating     the Service is being deleted
-  ServiceOutdated        the Service is not as the LocalService says
-  SourceMissing          with mode: Hostnames, the Service that selects the pods is missing, or its name is taken
-  NameOutdated           with mode: Hostnames, the name is not published as Kubernetes has published its pods
-  PodsOfOtherNode        pods on another node have this node's label
-  PodsSelectedByLabel    pods on the node have another node label, by which their owner selects them, or may do so:
-                         the controller leaves that unchanged
-  PodsMislabelled        pods on the node have another node label, by which no owner selects them
-  PodsUnlabelled         pods on the node have no node label
-  NodeNotReady           the node is not ready, so that nothing on it answers
-  PodsNotReady           pods on the node are not ready
-  EndpointsNotPublished  the EndpointSlices lack a pod that is ready, or have one that is gone
-  PortsMissing           no container of the pods on the node has a port of the name that targetPort gives
-  PodsTerminating        all pods on the node are being deleted
-  PodsCompleted          all pods on the node have ended
-  NodeCordoned           the node is cordoned, and no pod on it has the labels of the LocalService's selector
-  NodeTainted            no pod here either, and no pod tolerates a taint of the node
-  NoPods                 no pod on the node has the labels of the LocalService's selector
-
-The table shows the message. A long text is below the table, with the nodes that it is about; -o wide has all texts in
-the table, and DNS names, pods and addresses. A line has the numbers of kubectl get localservices, as they are now. In
--o json and -o yaml they are in the field summary of the list, and each item has the word and the message in its fields
-reason and message. Both are empty where all is well. With spec.groupBy, there is an item for each group of nodes. For
+%s
+The table shows the cause of each, and below it, once for all nodes with that cause, what does not fit into the table and
+what to do. -o wide has all in one line, and DNS names, pods and addresses. A line has the numbers of
+kubectl get localservices, as they are now. In -o json and -o yaml they are in the field summary of the list, and each
+item has the fields reason (one of these words), state, cause, act, and message, which has both with the pods that they
+are about. All but state are empty where all is well. With spec.groupBy, there is an item for each group of nodes. For
 several LocalServices, the output is a List with a list for each.
 
 If the controller does not seem to run, a line above the table says so. It goes by the Lease local-service-controller,
@@ -82,8 +65,8 @@ not the domain of the cluster: the line "search" of /etc/resolv.conf in any pod 
 
 With -o name, the existing Services are listed, as other commands take them.
 
-With --watch, each line is printed again when it changes. A name that is gone is printed again, with the reason
-NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
+With --watch, each line is printed again when it changes, at most once a second. A name that is gone is printed again,
+with the reason NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
 
 // defaultDNSService is where kubeadm and most distributions have the cluster's DNS.
 const defaultDNSService = "kube-system/kube-dns"
@@ -94,7 +77,7 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes [NAME]",
 		Short: "Show every node's name, its endpoints, and why it has none",
-		Long:  nodesHelp,
+		Long:  fmt.Sprintf(nodesHelp, reasonsHelp()),
 		Example: `  # What answers on each node, and why nothing does
   kubectl localservice nodes demo
 
@@ -120,7 +103,7 @@ func (p *plugin) nodesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
-				name = nameOf(args[0])
+				name = argName(args[0])
 			}
 			flags.many = name == ""
 			return p.nodes(cmd.Context(), name, flags)
@@ -187,66 +170,119 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 			return err
 		}
 	}
+	o := c.newObjects(name, flags.clusterDomain)
 	if flags.watch {
-		return p.watchNodes(ctx, c, name, flags, printer)
+		return p.watchNodes(ctx, o, printer)
 	}
-	w, err := c.read(ctx, ls, flags.clusterDomain, true)
-	if err != nil {
+	if err := o.read(ctx, ls); err != nil {
 		return err
 	}
-	if !w.allNodes {
-		p.warnOfNodes()
-	}
-	return p.printNodes(ctx, c, w.lists(ctx, ls), flags, printer)
+	p.warnOfNodes(o)
+	return p.printNodes(ctx, c, o.lists(ctx), flags, printer)
 }
 
-// lists returns what was read of one LocalService, or with nil of all.
-func (w *watcher) lists(ctx context.Context, ls *v1alpha1.LocalService) (lists []*diagnose.NodeList) {
-	all := []*v1alpha1.LocalService{ls}
-	if ls == nil {
-		all = inNamespace[v1alpha1.LocalService](w.localServices, metav1.NamespaceAll)
-	}
-	now := time.Now()
-	for _, ls := range all {
-		in := w.input(ctx, ls)
-		in.Now = now
-		lists = append(lists, diagnose.Nodes(in))
-	}
-	return sorted(lists)
-}
-
-// printNodes prints lists once, with the answers of DNS if they are asked for.
+// printNodes prints lists once, with the answers of DNS if they are asked for. If it cannot be asked, that is an error,
+// and the table has no column for it.
 func (p *plugin) printNodes(ctx context.Context, c *cluster, lists []*diagnose.NodeList, flags *nodesFlags,
 	printer *nodesPrinter) (err error) {
 	if len(lists) == 0 && printer.table {
 		fmt.Fprintln(p.ErrOut, "There is no LocalService here.")
 		return nil
 	}
+	var notAsked error
 	if flags.dns {
 		var warning string
-		if lists, warning, err = c.withDNS(ctx, lists, flags); err != nil {
-			return err
-		}
-		if warning != "" {
-			fmt.Fprintln(p.ErrOut, "warning: "+warning)
+		if lists, warning, notAsked = c.withDNS(ctx, lists, flags); warning != "" {
+			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
 		}
 	}
-	if err := printer.printOnce(lists); err != nil || !printer.table {
-		return err
+	if len(lists) == 0 {
+		return printer.print(nil) // An empty List.
 	}
-	hasNone := !slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
-		return slices.ContainsFunc(list.Items, func(n diagnose.Node) bool { return hasProblem(&n) })
-	})
-	if flags.problems && hasNone {
+	if err := printer.printChanges(lists); err != nil || !printer.table {
+		return errors.Join(notAsked, err)
+	}
+	if flags.problems && !slices.ContainsFunc(lists, hasProblem) {
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
 	if printer.many {
 		fmt.Fprintln(p.ErrOut, totalLine(lists))
 	}
-	return nil
+	return notAsked
+}
+
+func hasProblem(list *diagnose.NodeList) bool {
+	return slices.ContainsFunc(list.Items, func(n diagnose.Node) bool { return n.Problems() != "" })
 }
 
 // warnOfNodes says what somebody does not see who may not list nodes.
-func (p *plugin) warnOfNodes() {
-	fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
+func (p *plugin) warnOfNodes(o *objects) {
+	if !o.allNodes {
+		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
+	}
+}
+
+// untilInterrupted ends a watch with Ctrl-C, and silences client-go: a lost watch is reported as a problem.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	klog.SetLogger(klog.Logger{})
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
+
+// watchNodes prints all nodes of LocalServices, and then those that change.
+func (p *plugin) watchNodes(ctx context.Context, o *objects, printer *nodesPrinter) (failure error) {
+	ctx, cancel := untilInterrupted(ctx)
+	defer cancel()
+	if err := o.check(ctx); err != nil {
+		return err
+	}
+	p.warnOfNodes(o)
+	problems := p.problemPrinter()
+	o.follow(ctx, func(s snapshot) {
+		problems(s.problems)
+		if !s.loaded {
+			return
+		}
+		if failure = printer.printChanges(append(s.lists, p.gone(printer, s.lists)...)); failure != nil {
+			cancel() // The reader is gone.
+		}
+	})
+	return failure
+}
+
+// gone returns lists without names for the LocalServices that have been printed and are gone.
+func (p *plugin) gone(printer *nodesPrinter, lists []*diagnose.NodeList) (gone []*diagnose.NodeList) {
+	for key, before := range printer.before {
+		if len(before.Items) > 0 && !slices.ContainsFunc(lists, func(l *diagnose.NodeList) bool { return l.Key() == key }) {
+			fmt.Fprintf(p.ErrOut, "LocalService %s is gone.\n", key)
+			list := *before
+			list.Items, list.Message, list.Controller = nil, "", ""
+			gone = append(gone, &list)
+		}
+	}
+	return gone
+}
+
+// problemPrinter returns a function that prints new problems, and prints when the earlier ones are over.
+func (p *plugin) problemPrinter() func([]string) {
+	var printed []string
+	return func(problems []string) {
+		for _, problem := range problems {
+			if !slices.Contains(printed, problem) {
+				fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(problem))
+			}
+		}
+		if len(printed) > 0 && len(problems) == 0 {
+			fmt.Fprintln(p.ErrOut, "The watch continues.")
+		}
+		printed = problems
+	}
+}
+
+// reasonsHelp returns the reasons and what they mean.
+func reasonsHelp() string {
+	var help strings.Builder
+	for _, r := range diagnose.Reasons {
+		fmt.Fprintf(&help, "  %-18s %s\n", r.Reason, r.Means)
+	}
+	return help.String()
 }

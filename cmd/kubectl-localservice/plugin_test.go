@@ -27,32 +27,32 @@ import (
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const labels = "Node labels: set by the controller, after the binding; with the binding on 2 of 3 pods.\n"
-	const taken = "the name demo-n5 is taken by a Service without an owner: if nothing uses it, delete it; if the app needs " +
-		"it, create this LocalService under another name"
+	const taken = "the name is taken by a Service without an owner (demo-n5)"
+	const act = "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"
 	newFixture(t).wantOutput(t, summary+labels, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
-n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              c: exit code 1, 5 restarts
+n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              exit code 1 (c: 5 restarts)
 n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no Service; Services are being written
-n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + `
+n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + "; " + act + `
 `})
-	newFixture(t).wantOutput(t, "n5: "+taken+"\n"+summary, map[string]string{
+	newFixture(t).wantOutput(t, "n5: "+act+"\n"+summary, map[string]string{
 		"nodes demo": `
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
-n2     demo-n2   0/1         c: exit code 1, 5 restarts
+n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
 n3     demo-n3   0/0         no pod with app=demo here
 n4     demo-n4   0/0         no Service; Services are being written
-n5     demo-n5   0/0         NameConflict
+n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 `,
 		"nodes demo --problems": `
 NODE   SERVICE   ENDPOINTS   REASON
-n2     demo-n2   0/1         c: exit code 1, 5 restarts
+n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
 n3     demo-n3   0/0         no pod with app=demo here
 n4     demo-n4   0/0         no Service; Services are being written
-n5     demo-n5   0/0         NameConflict
+n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 `,
 		"nodes demo --problems -o jsonpath={.items[*].node}": "\nn2 n3 n4 n5",
 		"nodes demo -o name": `
@@ -92,8 +92,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRequests: however many nodes there are, there is one list of each resource, and one of
-// the EndpointSlices of others.
+// TestRequests: however many nodes there are, there is one list of each resource.
 func TestRequests(t *testing.T) {
 	f := newFixture(t)
 	f.run(t, "nodes", "demo")
@@ -101,7 +100,7 @@ func TestRequests(t *testing.T) {
 	for _, action := range slices.Concat(f.kube.Actions(), f.localServices.Actions()) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
-	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 2,
+	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
 		"list pods": 1, "list leases": 1}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
@@ -203,8 +202,8 @@ func TestURLWithDotsHostnames(t *testing.T) {
 	ls.Spec.Mode = v1alpha1.ModeHostnames
 	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
 	for _, c := range []struct{ selected, other, name, want string }{
-		{"x.y", "", "x.y", "http://x-y.s.default.svc.cluster.local:80\n"},
-		{"x.y", "", "x-y", "http://x-y.s.default.svc.cluster.local:80\n"},
+		{"x.y", "", "x.y", "http://x-y.s.default:80\n"},
+		{"x.y", "", "x-y", "http://x-y.s.default:80\n"},
 		{"x.y", "x-y", "x-y", ""},
 		{"x-y", "x.y", "x.y", ""},
 	} {
@@ -237,10 +236,10 @@ func TestMany(t *testing.T) {
 	const table = `
 NAMESPACE   LOCALSERVICE   NODE   ENDPOINTS   REASON
 default     demo           n1     2/2         
-default     demo           n2     0/1         c: exit code 1, 5 restarts
+default     demo           n2     0/1         exit code 1 (c: 5 restarts)
 default     demo           n3     0/0         no pod with app=demo here
 default     demo           n4     0/0         no Service; Services are being written
-default     demo           n5     0/0         NameConflict
+default     demo           n5     0/0         the name is taken by a Service without an owner (demo-n5)
 ops         demo-10        n3     0/0         no Service; Services are being written
 `
 	code, stdout, stderr := f.run(t, "nodes", "-A")
@@ -250,9 +249,9 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 	for _, line := range []string{
 		`default/demo-2: No node matches spec.nodeSelector "zone=none".`,
 		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
-		"default/demo on n5: the name demo-n5 is taken by a Service",
+		"default/demo on n5: if nothing uses it, delete it; if the app",
 		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected.",
-		"LocalServices: 3, nodes 6, answering 1/6.",
+		"LocalServices: 3, names 6, answering 1/6.",
 	} {
 		if strings.Count("\n"+stderr, "\n"+line) != 1 {
 			t.Errorf("%s\ndoes not have the line %s", stderr, line)
@@ -389,7 +388,7 @@ func TestErrors(t *testing.T) {
 		{args: "url demo n5", want: "no Service demo-n5 …, because the name is taken by another " +
 			"Service: see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
-		{args: "url no-ports n1", want: "names no ports"},
+		{args: "url no-ports n1", want: "names no ports: choose one of the pods' with --port"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},
 		{"nodes demo", "localservices", noCRD, "not know LocalServices…install.yaml of a release"},
 		{"nodes demo", "pods", forbidden, "ask for the permission, and check with `kubectl auth can-i`: pods is forbidden"},

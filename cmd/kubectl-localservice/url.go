@@ -24,8 +24,8 @@ import (
 
 // urlFlags are the flags of url.
 type urlFlags struct {
-	port, clusterDomain string
-	external            bool
+	port     string
+	external bool
 }
 
 func (p *plugin) urlCommand() *cobra.Command {
@@ -34,7 +34,7 @@ func (p *plugin) urlCommand() *cobra.Command {
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
 		Long: `Print the URL at which the pods of a LocalService on one node answer, for clients inside the cluster.
-With spec.groupBy, NODE is a group of nodes. With mode: Hostnames, the URL has the whole DNS name.
+With spec.groupBy, NODE is a group of nodes.
 
 The URL begins with https if the port's appProtocol or name is https, and with http otherwise. For a headless
 LocalService (clusterIP: None, or mode: Hostnames) it has the port of the pods, because headless Services do not
@@ -53,10 +53,9 @@ the node's own with the node port. Whether a firewall lets them through cannot b
 		Args:              exactArgs(2),
 		ValidArgsFunction: p.complete(localServiceNames, nodesWithName),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.url(cmd.Context(), nameOf(args[0]), nameOf(args[1]), &flags)
+			return p.url(cmd.Context(), argName(args[0]), argName(args[1]), &flags)
 		},
 	}
-	addClusterDomain(cmd, &flags.clusterDomain)
 	cmd.Flags().BoolVar(&flags.external, "external", false, "Print the URL for clients outside the cluster.")
 	cmd.Flags().StringVar(&flags.port, "port", "", "Name or number of the LocalService's port; the first one by default.")
 	return cmd
@@ -71,14 +70,14 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 	if err != nil {
 		return err
 	}
-	if diagnose.IsUnobserved(ls) {
+	if ls.Status.ObservedGeneration < ls.Generation {
 		fmt.Fprintln(p.ErrOut, "warning: the controller has not acted on the last change of the LocalService yet")
 	}
-	port, err := findPort(ls, flags.port)
+	port, err := choosePort(ls, flags.port)
 	if err != nil {
 		return err
 	}
-	host, number, err := c.address(ctx, ls, node, port, flags)
+	host, number, err := c.address(ctx, ls, node, port, flags.external)
 	if err != nil {
 		return err
 	}
@@ -92,25 +91,25 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 
 // address returns the host and the port of a node's name.
 func (c *cluster) address(ctx context.Context, ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort,
-	flags *urlFlags) (host string, number int32, err error) {
+	external bool) (host string, number int32, err error) {
 	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
 	switch {
-	case flags.external && isHostnames:
+	case external && isHostnames:
 		return "", 0, errors.New("mode Hostnames is for clients inside the cluster: clients outside reach a node's name " +
 			"only in mode Services, with spec.type NodePort or LoadBalancer")
 	case isHostnames:
-		var service string
-		if host, service, err = c.hostOfName(ctx, ls, node, flags.clusterDomain); err != nil {
+		n, err := c.named(ctx, ls, node)
+		if err != nil {
 			return "", 0, err
 		}
-		number, err = c.portOfClients(ctx, ls, port, service)
-		return host, number, err
+		number, err = c.portOfClients(ctx, ls, port, n.Service)
+		return n.Name() + "." + ls.Namespace, number, err
 	}
 	service, err := c.service(ctx, ls, node)
 	if err != nil {
 		return "", 0, err
 	}
-	if flags.external {
+	if external {
 		return c.externalAddress(ctx, service, node, port)
 	}
 	number, err = c.portOfClients(ctx, ls, port, service.Name)
@@ -185,34 +184,49 @@ func (c *cluster) isNoNode(ctx context.Context, name string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// hostOfName returns the host of a node in mode Hostnames, and the name of the Service; with groupBy, node is a group.
-func (c *cluster) hostOfName(ctx context.Context, ls *v1alpha1.LocalService, node, clusterDomain string) (host,
-	service string, err error) {
-	w, err := c.read(ctx, ls, clusterDomain, false)
-	if err != nil {
-		return "", "", err
+// namesOf returns the names of a LocalService, without its pods.
+func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*diagnose.NodeList, error) {
+	o := c.newObjects(ls.Name, "")
+	o.withPods = false
+	if err := o.read(ctx, ls); err != nil {
+		return nil, err
 	}
+	return o.list(ctx, ls, o.input(ls.Namespace)), nil
+}
+
+// named returns the name of a node in mode Hostnames; with groupBy, node is a group.
+func (c *cluster) named(ctx context.Context, ls *v1alpha1.LocalService, node string) (*diagnose.Node, error) {
 	what := "node " + node
 	if ls.Spec.GroupBy != "" {
 		what = "group of nodes " + node
 	}
-	for _, n := range diagnose.Nodes(w.input(ctx, ls)).Items {
+	list, err := c.namesOf(ctx, ls)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		n := &list.Items[i]
 		isOther := n.Node != node && n.Hostname == node
 		switch {
 		case isOther && ls.Spec.GroupBy == "" && !c.isNoNode(ctx, node):
 			what += ", because the name is that of node " + n.Node
-		case (isOther || n.Node == node) && n.HasService():
-			return n.DNSName, n.Service, nil
+		case (isOther || n.Node == node) && n.HasService:
+			return n, nil
 		case n.Node == node:
 			what += ": " + n.Message
 		}
 	}
-	return "", "", fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))
+	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))
 }
 
-// findPort finds a port of a LocalService by its name or number; for "", the first one.
-func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {
+// choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService without
+// ports has them all.
+func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {
 	var choices []string
+	number, err := strconv.ParseUint(nameOrNumber, 10, 16)
+	if len(ls.Spec.Ports) == 0 && !plan.HasClusterIPs(ls) && err == nil && number > 0 {
+		return &v1alpha1.ServicePort{Port: int32(number)}, nil
+	}
 	for i := range ls.Spec.Ports {
 		port := &ls.Spec.Ports[i]
 		number := strconv.Itoa(int(port.Port))
@@ -222,7 +236,8 @@ func findPort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Service
 		choices = append(choices, strings.TrimSpace(port.Name+" "+number))
 	}
 	if len(choices) == 0 {
-		return nil, fmt.Errorf("LocalService %s/%s names no ports, so that it has no URL", ls.Namespace, ls.Name)
+		return nil, fmt.Errorf("LocalService %s/%s names no ports: choose one of the pods' with --port and its number",
+			ls.Namespace, ls.Name)
 	}
 	return nil, fmt.Errorf("LocalService %s/%s has no port %s: choose one of %s",
 		ls.Namespace, ls.Name, nameOrNumber, strings.Join(choices, ", "))

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os/exec"
 	"runtime"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 )
@@ -30,7 +31,7 @@ which do not, and why. It follows what changes, until Ctrl-C.
 The page is served on 127.0.0.1 only, to those who have the whole address that is printed: a random part of it keeps
 others of this machine out. It shows what you may see yourself, and changes nothing; in the cluster there is nothing of
 it. You need the permission to list and watch LocalServices, Services, EndpointSlices and Pods in the namespace; without
-that for Nodes, the nodes that have a name are shown. The owners of pods are read only if a label of a pod is wrong.`,
+that for Nodes, the nodes that have a name are shown.`,
 		Example: `  # The LocalServices of the namespace
   kubectl localservice view
 
@@ -44,7 +45,7 @@ that for Nodes, the nodes that have a name are shown. The owners of pods are rea
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
-				name = nameOf(args[0])
+				name = argName(args[0])
 			}
 			return p.view(cmd.Context(), name, flags)
 		},
@@ -72,18 +73,16 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 			return err
 		}
 	}
-	w := c.newWatcher(name, flags.clusterDomain)
-	if err := w.check(ctx); err != nil {
+	o := c.newObjects(name, flags.clusterDomain)
+	if err := o.check(ctx); err != nil {
 		return err
 	}
 	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name, Kubectl: p.kubectl()}
-	if !w.allNodes {
+	if !o.allNodes {
 		scope.Notice = "You may not list nodes: those without a name are not shown."
-		p.warnOfNodes()
 	}
-	server, err := view.NewServer(scope, func(ctx context.Context, column, row string) *view.Details {
-		return c.details(ctx, w, column, row)
-	})
+	p.warnOfNodes(o)
+	server, err := view.NewServer(scope, o.details)
 	if err != nil {
 		return err
 	}
@@ -95,19 +94,11 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
-	columns, problems := map[string]*view.Column{}, p.problemPrinter()
-	w.run(ctx, func(n news) {
-		problems(n.problems)
-		columns = maps.Clone(columns) // The server still reads the others.
-		for key, list := range n.lists {
-			delete(columns, key.String())
-			if list != nil {
-				columns[key.String()] = view.NewColumn(list)
-			}
-		}
-		server.Publish(&view.Matrix{Status: view.Status{Loaded: n.loaded, Problems: n.problems,
-			Controller: n.controller}, Columns: columns,
-			Places: w.places()})
+	problems := p.problemPrinter()
+	o.follow(ctx, func(s snapshot) {
+		problems(s.problems)
+		server.Publish(view.NewMatrix(view.Status{Loaded: s.loaded, Problems: s.problems, Controller: s.controller}, s.lists,
+			inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
 	})
 	return running.Wait()
 }

@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
@@ -24,41 +23,36 @@ const (
 
 // details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
 // time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
-func (c *cluster) details(ctx context.Context, w *watcher, column, row string) *view.Details {
-	namespace, name, _ := strings.Cut(column, "/")
-	list := w.list(ctx, types.NamespacedName{Namespace: namespace, Name: name})
-	if list == nil {
+func (o *objects) details(ctx context.Context, column, row string) *view.Details {
+	object, found, _ := o.localServices.GetIndexer().GetByKey(column)
+	if !found {
 		return nil
 	}
-	for i := range list.Items {
-		if n := &list.Items[i]; view.Row(list, n) == row {
-			d := &view.Details{Node: n, Pods: w.podsOf(namespace, n), Events: []view.Event{}}
-			events, err := c.events(ctx, namespace, name, n)
-			if err != nil {
-				d.EventsProblem = explained(err).Error()
-			} else {
-				d.Events = view.NewEvents(events)
-			}
-			return d
-		}
+	ls := object.(*v1alpha1.LocalService)
+	list := o.list(ctx, ls, o.input(ls.Namespace))
+	i := slices.IndexFunc(list.Items, func(n diagnose.Node) bool { return view.Row(list, &n) == row })
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-func (w *watcher) podsOf(namespace string, n *diagnose.Node) []view.Pod {
-	pods := []view.Pod{}
+	n := &list.Items[i]
+	d := &view.Details{Node: n, Pods: []view.Pod{}, Events: []view.Event{}}
 	for _, known := range n.Pods {
-		object, found, _ := w.pods.GetIndexer().GetByKey(namespace + "/" + known.Name)
-		if found {
-			pods = append(pods, view.NewPod(known, object.(*corev1.Pod)))
+		if object, found, _ := o.pods.GetIndexer().GetByKey(ls.Namespace + "/" + known.Name); found {
+			d.Pods = append(d.Pods, view.NewPod(known, object.(*corev1.Pod)))
 		}
 	}
-	return pods
+	events, err := o.events(ctx, ls, n)
+	if err != nil {
+		d.EventsProblem = explained(err).Error()
+	} else {
+		d.Events = view.NewEvents(events)
+	}
+	return d
 }
 
 // events reads the events of the LocalService, and of the first pods of a cell, those not ready first.
-func (c *cluster) events(ctx context.Context, namespace, name string, n *diagnose.Node) ([]corev1.Event, error) {
-	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: name}}
+func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) ([]corev1.Event, error) {
+	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: ls.Name}}
 	for _, ready := range []bool{false, true} {
 		for _, pod := range n.Pods {
 			if pod.Ready == ready && len(objects) <= podsWithEvents {
@@ -71,32 +65,17 @@ func (c *cluster) events(ctx context.Context, namespace, name string, n *diagnos
 	for i, object := range objects {
 		reading.Go(func() error {
 			of := fields.Set{"involvedObject.kind": object.Kind, "involvedObject.name": object.Name}
-			list, err := c.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+			list, err := c.kube.CoreV1().Events(ls.Namespace).List(ctx, metav1.ListOptions{
 				FieldSelector: of.AsSelector().String(), Limit: eventsOfEach})
 			if err != nil {
-				return fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, namespace, object.Name, err)
+				return fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, ls.Namespace, object.Name, err)
 			}
 			lists[i] = list.Items
 			return nil
 		})
 	}
 	err := reading.Wait()
-	var events []corev1.Event
-	for _, list := range lists {
-		events = append(events, list...)
-	}
-	return events, err
-}
-
-// places returns where the nodes are.
-func (w *watcher) places() map[string]*view.Place {
-	places := map[string]*view.Place{}
-	for _, node := range inNamespace[corev1.Node](w.nodes, metav1.NamespaceAll) {
-		if place := view.NewPlace(node.Labels); place != (view.Place{}) {
-			places[node.Name] = &place
-		}
-	}
-	return places
+	return slices.Concat(lists...), err
 }
 
 // kubectl returns the kubectl command, with those flags of this command that choose the cluster.

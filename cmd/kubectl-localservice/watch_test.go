@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -17,153 +16,107 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // startWatch watches the cluster of a fixture until the test ends.
-func startWatch(t *testing.T, f *fixture) (*cluster, <-chan news) {
+func startWatch(t *testing.T, f *fixture) (*objects, <-chan snapshot) {
 	t.Helper()
-	c := f.cluster("default")
-	w := c.newWatcher("", "cluster.local")
-	if err := w.check(t.Context()); err != nil {
+	o := f.cluster("default").newObjects("", "cluster.local")
+	if err := o.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	told, ended := make(chan news, 100), make(chan struct{})
+	reported, ended := make(chan snapshot, 100), make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.run(ctx, func(n news) { told <- n })
+		o.follow(ctx, func(s snapshot) { reported <- s })
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	return c, told
+	return o, reported
 }
 
-// next returns the next news.
-func next(t *testing.T, told <-chan news) news {
+// until returns the first snapshot of which something is true.
+func until(t *testing.T, reported <-chan snapshot, is func(snapshot) bool) snapshot {
 	t.Helper()
-	select {
-	case n := <-told:
-		return n
-	case <-time.After(time.Minute):
-		t.Fatal("no news")
-		return news{}
+	timeout := time.After(time.Minute)
+	for {
+		select {
+		case s := <-reported:
+			if is(s) {
+				return s
+			}
+		case <-timeout:
+			t.Fatal("no such snapshot")
+			return snapshot{}
+		}
 	}
 }
 
-// TestWatch: the first news equals the table. Then the news of each event has only what the event concerns.
-func TestWatch(t *testing.T) {
+// TestFollow: the first snapshot equals the table. Then each change leads to another one.
+func TestFollow(t *testing.T) {
 	for _, allNodes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("nodes=%t", allNodes), func(t *testing.T) {
 			f := newFixture(t)
-			other := localService("other", "")
-			other.Spec.Selector = map[string]string{"app": "other"}
-			other.Spec.NodeSelector = map[string]string{"disk": "hdd"}
-			if err := f.localServices.Tracker().Add(other); err != nil {
-				t.Fatal(err)
-			}
 			if !allNodes {
 				fail(&f.kube.Fake, "nodes", forbidden)
 			}
-			c, told := startWatch(t, f)
-			first := next(t, told)
-			ls, err := c.localService(t.Context(), "demo")
-			if err != nil {
+			_, reported := startWatch(t, f)
+			first := until(t, reported, func(s snapshot) bool { return s.loaded })
+			read := f.cluster("default").newObjects("", "cluster.local")
+			if err := read.read(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
-			read, err := c.read(t.Context(), ls, "cluster.local", true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := diagnose.Nodes(read.input(t.Context(), ls))
-			if diff := cmp.Diff(want, first.lists[key("demo")]); diff != "" || !first.loaded {
+			if diff := cmp.Diff(read.lists(t.Context()), first.lists); diff != "" {
 				t.Errorf("(-table +watch):\n%s", diff)
 			}
-			if names := namesOf(first); !slices.Equal(names, []string{"demo", "other"}) {
-				t.Errorf("the first news is about %v", names)
+			if err := f.kube.CoreV1().Pods("default").Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
 			}
-			if allNodes {
-				followEvents(t, f, told)
+			until(t, reported, func(s snapshot) bool { return s.lists[0].Items[1].Reason == diagnose.EndpointsOutdated })
+			ls := f.localServices.LocalserviceV1alpha1().LocalServices("default")
+			if err := ls.Delete(t.Context(), "demo", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
 			}
+			until(t, reported, func(s snapshot) bool { return len(s.lists) == 0 })
 		})
 	}
 }
 
-func key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "default", Name: name}
-}
-
-func namesOf(n news) (names []string) {
-	for key := range n.lists {
-		names = append(names, key.Name)
+// TestHeartbeat: what a kubelet writes all the time is no change.
+func TestHeartbeat(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"a": "b"}},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}}}}
+		change(n)
+		trimmed, _ := diagnose.Trim(n)
+		return trimmed.(*corev1.Node)
 	}
-	return slices.Sorted(slices.Values(names))
-}
-
-func followEvents(t *testing.T, f *fixture, told <-chan news) {
-	nodes := f.kube.CoreV1().Nodes()
-	services, pods := f.kube.CoreV1().Services("default"), f.kube.CoreV1().Pods("default")
-	slicesOf := f.kube.DiscoveryV1().EndpointSlices("default")
-	patchNode := func(name, patch string) error {
-		_, err := nodes.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
-	}
-	for _, c := range []struct {
-		event string
-		do    func() error
-		want  []string
+	before := node(func(*corev1.Node) {})
+	for name, c := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
 	}{
-		{"a heartbeat, and a Service of somebody else in the way", func() error {
-			if err := patchNode("n1", `{"metadata":{"annotations":{"beat":"1"}}}`); err != nil {
-				return err
-			}
-			_, err := services.Create(t.Context(), &corev1.Service{ObjectMeta: meta("other-n6")},
-				metav1.CreateOptions{})
-			return err
-		}, []string{"other"}},
-		{"a pod dies", func() error { return pods.Delete(t.Context(), "a", metav1.DeleteOptions{}) }, []string{"demo"}},
-		{"a pod that nobody selects", func() error {
-			p := pod("stranger", "n1", true)
-			p.Labels = map[string]string{"app": "stranger"}
-			if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-				return err
-			}
-			return services.Delete(t.Context(), "other-n6", metav1.DeleteOptions{})
-		}, []string{"other"}},
-		{"endpoints", func() error {
-			return slicesOf.Delete(t.Context(), "demo-n1-abcde", metav1.DeleteOptions{})
-		}, []string{"demo"}},
-		{"a node leaves one and joins another", func() error {
-			return patchNode("n3", `{"metadata":{"labels":{"disk":"hdd"}}}`)
-		}, []string{"demo", "other"}},
-		{"a LocalService is deleted", func() error {
-			return f.localServices.LocalserviceV1alpha1().LocalServices("default").Delete(t.Context(), "other",
-				metav1.DeleteOptions{})
-		}, []string{"other"}},
+		"beat": {func(n *corev1.Node) {
+			n.ResourceVersion, n.Annotations = "2", map[string]string{"beat": "1"}
+			n.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+		}, true},
+		"label":     {func(n *corev1.Node) { n.Labels = nil }, false},
+		"cordoned":  {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
+		"condition": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
 	} {
-		if err := c.do(); err != nil {
-			t.Fatal(err)
+		if got := isHeartbeat(before, node(c.change)); got != c.want {
+			t.Errorf("%s: %v", name, got)
 		}
-		n := next(t, told)
-		if got := namesOf(n); !slices.Equal(got, c.want) {
-			t.Errorf("%s: the news is about %v; want %v", c.event, got, c.want)
-		}
-		if c.event == "a LocalService is deleted" && n.lists[key("other")] != nil {
-			t.Errorf("%s: %v", c.event, n.lists)
-		}
-	}
-	select {
-	case n := <-told:
-		t.Errorf("without an event, there is news about %v", slices.Collect(maps.Keys(n.lists)))
-	default:
 	}
 }
 
@@ -174,37 +127,32 @@ func TestWatchProblems(t *testing.T) {
 	f.kube.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 		return !allowed.Load(), nil, forbidden
 	})
-	_, told := startWatch(t, f)
-	n := next(t, told)
-	for len(n.problems) == 0 {
-		n = next(t, told)
-	}
+	_, reported := startWatch(t, f)
 	const want = "cannot watch pods, trying again: ask for the permission"
-	if len(n.problems) != 1 || !strings.HasPrefix(n.problems[0], want) {
-		t.Errorf("%v; want %s", n.problems, want)
+	s := until(t, reported, func(s snapshot) bool { return len(s.problems) > 0 })
+	if len(s.problems) != 1 || !strings.HasPrefix(s.problems[0], want) {
+		t.Errorf("%v; want %s", s.problems, want)
 	}
 	allowed.Store(true)
-	for len(n.problems) > 0 {
-		n = next(t, told)
-	}
+	until(t, reported, func(s snapshot) bool { return len(s.problems) == 0 })
 }
 
 // TestWatchUnreachable: a cluster that cannot be reached is one problem, however many attempts fail, and whatever their
 // errors.
 func TestWatchUnreachable(t *testing.T) {
-	w := &watcher{wake: make(chan struct{}, 1), problems: map[string]string{}}
+	o := &objects{wake: make(chan struct{}, 1), problems: map[string]string{}}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for i, resource := range []string{"pods", "nodes", "pods"} {
-		w.problem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
+		o.addProblem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
 			Err: fmt.Errorf("%w - error from a previous attempt: %d", refused, i)})
 		want := []string{"the cluster cannot be reached, trying again: dial tcp: connection refused"}
-		if got := w.news(t.Context()).problems; !slices.Equal(got, want) {
+		if got := o.snapshot(t.Context(), false).problems; !slices.Equal(got, want) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
-	w.problem(t.Context(), "nodes", nil)
-	w.problem(t.Context(), "pods", nil)
-	if got := w.news(t.Context()).problems; len(got) > 0 {
+	o.addProblem(t.Context(), "nodes", nil)
+	o.addProblem(t.Context(), "pods", nil)
+	if got := o.snapshot(t.Context(), false).problems; len(got) > 0 {
 		t.Errorf("the problem is over, but reported: %q", got)
 	}
 }
@@ -222,33 +170,28 @@ func TestWatchRefused(t *testing.T) {
 // TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns.
 func TestChangesPrinted(t *testing.T) {
 	f := newFixture(t)
-	c := f.cluster("default")
-	ls, err := c.localService(t.Context(), "demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := func(change func(*diagnose.Input)) *diagnose.NodeList {
-		read, err := c.read(t.Context(), ls, "d", true)
-		if err != nil {
+	list := func(change func(*diagnose.Input)) []*diagnose.NodeList {
+		o := f.cluster("default").newObjects("demo", "d")
+		if err := o.read(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		in := read.input(t.Context(), ls)
+		in := o.input("default")
 		change(&in)
-		return diagnose.Nodes(in)
+		return []*diagnose.NodeList{o.list(t.Context(), inNamespace[v1alpha1.LocalService](o.localServices, "")[0], in)}
 	}
 	before := list(func(*diagnose.Input) {})
 	now := list(func(in *diagnose.Input) {
-		delete(in.Nodes, "n3")
+		in.Nodes = slices.DeleteFunc(in.Nodes, func(n *corev1.Node) bool { return n.Name == "n3" })
 		in.Services = slices.DeleteFunc(in.Services, func(s *corev1.Service) bool { return s.Name == "demo-n5" })
 	})
 	for format, want := range map[string]string{
 		"": `
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
-n2     demo-n2   0/1         c: exit code 1, 5 restarts
+n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
 n3     demo-n3   0/0         no pod with app=demo here
 n4     demo-n4   0/0         no Service; Services are being written
-n5     demo-n5   0/0         NameConflict
+n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 n5     demo-n5   0/0         no Service; Services are being written
 n3     demo-n3   0/0         gone: the LocalService does not give this name any more
 `,
@@ -264,9 +207,8 @@ n3     demo-n3   0/0         gone: the LocalService does not give this name any 
 		if err != nil {
 			t.Fatal(err)
 		}
-		last := map[string]*diagnose.NodeList{}
-		for _, list := range []*diagnose.NodeList{before, before, now} {
-			if err := printer.printChanges(last, []*diagnose.NodeList{list}); err != nil {
+		for _, lists := range [][]*diagnose.NodeList{before, before, now} {
+			if err := printer.printChanges(lists); err != nil {
 				t.Fatal(err)
 			}
 		}

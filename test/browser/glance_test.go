@@ -23,19 +23,20 @@ func troubled(nodes int) *view.Matrix {
 		switch {
 		case c == 1 && i%10 == 9, c == 2 && i == 4:
 			notReady(n)
-			n.Pods = []diagnose.Pod{{Name: fmt.Sprint("crash-", i), Reason: "CrashLoopBackOff"}}
 		case c == 2 && i == 7:
-			n.Endpoints.Total, n.Reason, n.Message = 2, diagnose.PodsNotReady, "b: cannot pull image b:2"
-			n.Pods = []diagnose.Pod{{Name: "b", Reason: "ImagePullBackOff"}}
+			n.Endpoints.Total = 2
+			n.Finding = found(diagnose.Degraded, diagnose.PodsNotReady, "cannot pull image b:2", "b")
+			n.Act = "correct it"
 		case c == 3:
-			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NoPods, "no pod with app=x here"
+			n.Endpoints = diagnose.Endpoints{}
+			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no pod with app=x here", "")
 		}
 	}))
 	zones := &diagnose.NodeList{Namespace: "default", LocalService: longName, GroupBy: "topology.kubernetes.io/zone",
 		Summary: diagnose.Summary{Nodes: 3, Answering: 3, Status: "NameTaken", Problem: "the name is taken"}}
 	for _, zone := range []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"} {
 		zones.Items = append(zones.Items, diagnose.Node{Node: zone, Hostname: zone,
-			Endpoints: diagnose.Endpoints{Ready: 2, Total: 2}})
+			Endpoints: diagnose.Endpoints{Ready: 2, Total: 2}, Finding: diagnose.Finding{State: diagnose.Healthy}})
 	}
 	m.Columns["default/"+longName] = view.NewColumn(zones)
 	for i, name := range []string{"dns-cache", "log-agent", "image-cache", "gpu-metrics"} {
@@ -69,10 +70,9 @@ func TestProblemsFirst(t *testing.T) {
 	page := browser.Open(t, serve(t, troubled(100)).URL(), 1280, 800)
 	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
 	browser.Eventually(page, causes, "1 LocalService|NameTaken|"+longName+"|the name is taken\n"+
-		"11 names|CrashLoopBackOff|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more|a: exit code 1, 5 "+
-		"restarts\n"+
-		"1 name|ImagePullBackOff|image-cache|n0007|b: cannot pull image b:2\n"+
-		"100 names|no pod|gpu-metrics (100)|n0000, n0001, n0002 and 97 more|no pod with app=x here")
+		"11 names|exit code 1|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more\n"+
+		"1 name|cannot pull image b:2|image-cache|n0007|correct it\n"+
+		"100 names|no pod with app=x here|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
 	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "11 of 100 nodes · 0 of 3 groups · 2 of 5 LocalServices")
@@ -90,17 +90,19 @@ func TestOneLineForACause(t *testing.T) {
 	m := loaded(columns(8, 3, func(c, i int, n *diagnose.Node) {
 		switch {
 		case c == 0 && i == 0:
-			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NameConflict, "delete it"
+			n.Endpoints = diagnose.Endpoints{}
+			n.Finding = found(diagnose.Down, diagnose.NameConflict, "the name is taken", "app-00-n0000")
+			n.Act = "delete it"
 		case c > 0 && i == 1:
 			notReady(n)
-			n.Pods = []diagnose.Pod{{Name: "a", Reason: fmt.Sprint("Cause", c)}}
+			n.Cause = fmt.Sprint("Cause", c)
 		}
 	}))
 	taken := m.Columns["default/app-00"]
-	taken.Status, taken.Problem, taken.Cause = "NameTaken", "one is taken", "name taken by another Service or node"
+	taken.Status, taken.Problem, taken.Told = "NameTaken", "one is taken", true
 	server := serve(t, m)
 	page := browser.Open(t, server.URL(), 1280, 800)
-	const first = "1 name|name taken by another Service or node|app-00|n0000|delete it"
+	const first = "1 name|the name is taken|app-00|n0000|delete it"
 	lines := `document.querySelectorAll("#causes li").length`
 	firstLine := causes + `.split("\n")[0]`
 	last := `[...document.querySelectorAll("#causes button")].at(-1).innerText`
@@ -122,7 +124,7 @@ func TestOneLineForACause(t *testing.T) {
 	}
 	server.Publish(loaded(changed))
 	browser.Eventually(page, lines, 2)
-	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001|a: exit code 1, 5 restarts")
+	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001")
 }
 
 // TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names or none of
@@ -131,7 +133,8 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	m := loaded(columns(4, 3, func(c, i int, n *diagnose.Node) {
 		if c == 1 {
-			n.Endpoints, n.Reason, n.Message = diagnose.Endpoints{}, diagnose.NoPods, "no pod with app=x here"
+			n.Endpoints = diagnose.Endpoints{}
+			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no pod with app=x here", "")
 		}
 		if c == 3 && i == 0 {
 			notReady(n)
@@ -142,7 +145,7 @@ func TestNotices(t *testing.T) {
 		m.Columns[fmt.Sprintf("default/app-%02d", i)].Message = message
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 1280, 800)
-	browser.Eventually(page, causes, "1 name|pods not ready|default/app-03|n0000|a: exit code 1, 5 restarts\n"+
+	browser.Eventually(page, causes, "1 name|exit code 1|default/app-03|n0000\n"+
 		"1 LocalService|default/app-00|Clients connect to port 8080\n"+
 		"1 LocalService|default/app-01|No pod has the labels app=x")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
@@ -275,7 +278,7 @@ func TestMap(t *testing.T) {
 			clientX: box.left + (i % across) * pitch + 2,
 			clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
 	browser.Eventually(page, tip,
-		"n0009\nlog-agent: a: exit code 1, 5 restarts\ngpu-metrics: no pod with app=x here")
+		"n0009\nlog-agent: exit code 1 (a: 5 restarts)\ngpu-metrics: no pod with app=x here")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
 		"log-agent,dns-cache,image-cache,gpu-metrics")
@@ -347,7 +350,7 @@ func TestPhoneTurned(t *testing.T) {
 	m := &view.Matrix{Status: view.Status{Loaded: true}, Columns: map[string]*view.Column{}}
 	for _, namespace := range []string{"default", "hostnames", "shop"} {
 		m.Columns[namespace+"/localservice-app"] = view.NewColumn(&diagnose.NodeList{Namespace: namespace,
-			LocalService: "localservice-app", Items: []diagnose.Node{{Node: "k8s01"}}})
+			LocalService: "localservice-app", Items: []diagnose.Node{{Node: "k8s01", Finding: diagnose.Finding{State: diagnose.Empty}}}})
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 390, 844)
 	browser.Eventually(page, `[...document.querySelectorAll(".rowheader b, .row .rowheader small")].map((e) =>

@@ -24,7 +24,8 @@ func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) 
 	for c := range names {
 		list := &diagnose.NodeList{Namespace: "default", LocalService: fmt.Sprintf("app-%02d", c)}
 		for i := range nodes {
-			n := diagnose.Node{Node: fmt.Sprintf("n%04d", i), Endpoints: diagnose.Endpoints{Ready: 1, Total: 1}}
+			n := diagnose.Node{Node: fmt.Sprintf("n%04d", i), Endpoints: diagnose.Endpoints{Ready: 1, Total: 1},
+				Finding: diagnose.Finding{State: diagnose.Healthy}}
 			change(c, i, &n)
 			list.Items = append(list.Items, n)
 			list.Summary.Nodes++
@@ -35,8 +36,18 @@ func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) 
 	return all
 }
 
+// found is a finding that is about something.
+func found(state diagnose.State, reason diagnose.Reason, cause, about string) diagnose.Finding {
+	message := cause
+	if about != "" {
+		message += " (" + about + ")"
+	}
+	return diagnose.Finding{State: state, Reason: reason, Cause: cause, Message: message}
+}
+
 func notReady(n *diagnose.Node) {
-	n.Endpoints.Ready, n.Reason, n.Message = 0, diagnose.PodsNotReady, "a: exit code 1, 5 restarts"
+	n.Endpoints.Ready = 0
+	n.Finding = found(diagnose.Down, diagnose.PodsNotReady, "exit code 1", "a: 5 restarts")
 }
 
 // serve serves a page about namespace default until the test ends.
@@ -50,7 +61,8 @@ func serveNamespace(t *testing.T, namespace string, matrix *view.Matrix) *view.S
 	t.Helper()
 	scope := view.Scope{Context: "test", Namespace: namespace, Kubectl: []string{"kubectl"}}
 	s, err := view.NewServer(scope, func(_ context.Context, _, row string) *view.Details {
-		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile, Message: hostile, Reason: hostile,
+		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile,
+			Finding:   found(diagnose.Down, hostile, hostile, ""),
 			Addresses: []string{hostile}}, Pods: []view.Pod{
 			{Pod: diagnose.Pod{Name: "pod-1", Reason: hostile}, Container: "app", Logs: true, Previous: true}},
 			Events: []view.Event{{Object: hostile, Reason: hostile, Message: hostile}}}
@@ -177,9 +189,9 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("Page Down goes to %s", got)
 	}
 	page.Do(chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)), chromedp.KeyEvent(kb.ArrowRight))
-	browser.Eventually(page, tip, "app-01, n0001\na: exit code 1, 5 restarts")
+	browser.Eventually(page, tip, "app-01, n0001\nexit code 1 (a: 5 restarts)")
 	browser.Eventually(page, `document.getElementById(grid.getAttribute("aria-activedescendant")).ariaLabel`,
-		"app-01, n0001: a: exit code 1, 5 restarts: Down")
+		"app-01, n0001: exit code 1 (a: 5 restarts): Down")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "app-01 on n0001")
 	page.Do(chromedp.KeyEvent(kb.Escape))
@@ -198,8 +210,8 @@ func TestHostileText(t *testing.T) {
 	t.Parallel()
 	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile}
 	list.Items = []diagnose.Node{
-		{Node: hostile, Hostname: "x", Reason: diagnose.PodsNotReady, Message: hostile},
-		{Node: "__proto__", Reason: diagnose.PodsNotReady, Message: hostile}}
+		{Node: hostile, Hostname: "x", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")},
+		{Node: "__proto__", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")}}
 	matrix := withProblem(hostile, map[string]*view.Column{
 		"default/" + hostile: view.NewColumn(list)})
 	page := browser.Open(t, serve(t, matrix).URL(), 1280, 800)

@@ -121,12 +121,12 @@ func TestView(t *testing.T) {
 		kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), first, move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
-		"log-agent, worker-04\nlog-agent-4: CrashLoopBackOff, 7 restarts")
+		"log-agent, worker-04\nCrashLoopBackOff (log-agent-4: 7 restarts)")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,
 		"kubectl logs -n platform log-agent-4 --previous\nPodsNotReady")
-	browser.Eventually(page, `/7 restarts, age \d+s/.test(details.innerText)`, true)
+	browser.Eventually(page, `/7 restarts\), age \d+s/.test(details.innerText)`, true)
 	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
 	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,
 		"storage, worker-02,no pod with app=storage here; the node is cordoned,Empty")

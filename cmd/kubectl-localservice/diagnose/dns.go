@@ -32,16 +32,16 @@ type DNSServer struct {
 	// Service and Pod are the server's, as <namespace>/<name>.
 	Service string `json:"service"`
 	Pod     string `json:"pod"`
-	// KubeDNS is whether it is kube-dns, the server before CoreDNS, which does not read EndpointSlices.
+	// KubeDNS is true if it is kube-dns, the server before CoreDNS, which does not read EndpointSlices.
 	KubeDNS bool `json:"kubeDNS"`
 	// Message is about all names.
 	Message string `json:"message"`
 }
 
-// Namespace is that of the Service.
+// Namespace returns that of the Service.
 func (s *DNSServer) Namespace() string { return strings.Split(s.Service, "/")[0] }
 
-// Name is that of the Service.
+// Name returns that of the Service.
 func (s *DNSServer) Name() string { return s.Service[strings.LastIndexByte(s.Service, '/')+1:] }
 
 // DNSAnswer is what the server answers for a name, and whether that is right.
@@ -57,7 +57,7 @@ type DNSAnswer struct {
 type DNSReply struct {
 	// Addresses is empty if the server does not know the name, or has no address for it.
 	Addresses []string
-	// Truncated is whether there are more addresses than an answer has room for.
+	// Truncated is true if there are more addresses than an answer has room for.
 	Truncated bool
 	// Code is the code of the answer, such as NXDOMAIN; of several answers, that of one that is not NOERROR.
 	Code string
@@ -94,8 +94,8 @@ func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *Nod
 func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswer {
 	a := &DNSAnswer{Addresses: slices.Sorted(slices.Values(reply.Addresses))}
 	a.Addresses = append([]string{}, slices.Compact(a.Addresses)...) // [] in JSON, not null
-	missing := without(n.DNSAddresses, a.Addresses)
-	unexpected := without(a.Addresses, n.DNSAddresses)
+	missing := except(n.DNSAddresses, a.Addresses)
+	unexpected := except(a.Addresses, n.DNSAddresses)
 	var others []string // of another node
 	for _, address := range unexpected {
 		if nodes := nodesOf[address]; len(nodes) > 0 && !slices.Contains(nodes, n.Node) {
@@ -110,14 +110,14 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 	case len(a.Addresses) == 0 && len(n.DNSAddresses) == 0:
 		a.Result = DNSEmpty
 	case len(a.Addresses) == 0:
-		a.Result, a.Message = DNSUnknown, "unknown to DNS, which should answer "+firstOf(n.DNSAddresses)
+		a.Result, a.Message = DNSUnknown, "unknown to DNS, which should answer "+first(n.DNSAddresses)
 	case len(others) > 0:
-		a.Result, a.Message = DNSOtherNode, "DNS answers with addresses of another node: "+firstOf(others)
+		a.Result, a.Message = DNSOtherNode, "DNS answers with addresses of another node: "+first(others)
 	case len(unexpected) > 0 || len(missing) > 0 && !reply.Truncated:
 		a.Result = DNSOtherAddresses
-		a.Message = "DNS answers " + firstOf(a.Addresses)
-		if n.Reason != NameOutdated { // Otherwise, it answers what is published.
-			a.Message += ", and should answer " + cmp.Or(firstOf(n.DNSAddresses), "nothing")
+		a.Message = "DNS answers " + first(a.Addresses)
+		if n.Reason != EndpointsOutdated { // Otherwise, it answers what is published.
+			a.Message += ", and should answer " + cmp.Or(first(n.DNSAddresses), "nothing")
 		}
 	default:
 		a.Result = DNSAnswers
@@ -125,18 +125,9 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 	return a
 }
 
-// without returns the items that are not among others.
-func without(items, others []string) []string {
+// except returns the items that are not among others.
+func except(items, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(items), func(item string) bool { return slices.Contains(others, item) })
-}
-
-// Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
-func (n *Node) Problems() string {
-	problems := []string{n.Message}
-	if n.DNS != nil {
-		problems = append(problems, n.DNS.Message)
-	}
-	return strings.Join(slices.DeleteFunc(problems, func(p string) bool { return p == "" }), "; ")
 }
 
 // IsKubeDNS reports whether containers with these images are kube-dns. The Service of CoreDNS is also named kube-dns.

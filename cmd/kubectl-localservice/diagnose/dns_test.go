@@ -69,7 +69,7 @@ func TestCompareDNS(t *testing.T) {
 
 // TestDNSOutdated: of a name that does not follow its pods, nobody knows what DNS should answer.
 func TestDNSOutdated(t *testing.T) {
-	list := &NodeList{Items: []Node{{Node: "n1", DNSName: "n1", Reason: NameOutdated}}}
+	list := &NodeList{Items: []Node{{Node: "n1", DNSName: "n1", Finding: Finding{Reason: EndpointsOutdated}}}}
 	replies := map[string]DNSReply{"n1": {Addresses: []string{"10.0.0.9"}, Code: "NOERROR"}}
 	got := WithDNS(list, DNSServer{}, replies).Items[0].DNS
 	if got.Result != DNSOtherAddresses || got.Message != "DNS answers 10.0.0.9" {
@@ -80,9 +80,9 @@ func TestDNSOutdated(t *testing.T) {
 func TestProblems(t *testing.T) {
 	for want, n := range map[string]Node{
 		"":     {DNS: &DNSAnswer{}},
-		"a":    {Message: "a"},
+		"a":    {Finding: Finding{Message: "a"}},
 		"b":    {DNS: &DNSAnswer{Message: "b"}},
-		"a; b": {Message: "a", DNS: &DNSAnswer{Message: "b"}},
+		"a; b": {Finding: Finding{Message: "a"}, DNS: &DNSAnswer{Message: "b"}},
 	} {
 		if got := n.Problems(); got != want {
 			t.Errorf("%q; want %q", got, want)
@@ -118,7 +118,7 @@ func TestIsKubeDNS(t *testing.T) {
 // TestManyAddresses: a message names only a few addresses.
 func TestManyAddresses(t *testing.T) {
 	n := Node{DNSAddresses: slices.Repeat([]string{"10.0.0.1"}, 4000)}
-	if got := n.compareDNS(DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1, 3997 more") {
+	if got := n.compareDNS(DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1 and 3997 more") {
 		t.Errorf("%.200s", got)
 	}
 }

@@ -1,28 +1,74 @@
 package diagnose
 
 import (
+	"fmt"
 	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// nodes returns nodes with labels, such as n1 or n1:zone=a.
-func nodes(names ...string) map[string]labels.Set {
-	all := map[string]labels.Set{}
+// nodesWith returns nodes with labels, such as n1 or n1:zone=a.
+func nodesWith(names ...string) (all []*corev1.Node) {
 	for _, name := range names {
-		name, label, _ := strings.Cut(name, ":")
-		key, value, _ := strings.Cut(label, "=")
-		all[name] = labels.Set{key: value}
+		name, label, hasLabel := strings.Cut(name, ":")
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if key, value, _ := strings.Cut(label, "="); hasLabel {
+			node.Labels = map[string]string{key: value}
+		}
+		all = append(all, node)
 	}
 	return all
+}
+
+// listOf calls Nodes for nodes that may be listed. The result must be the same for trimmed objects, and no object may
+// be changed.
+func listOf(t *testing.T, in Input) *NodeList {
+	t.Helper()
+	if in.Nodes != nil {
+		in.AllNodes = true
+	}
+	trimmed, kept := in, in
+	trimmed.Pods, kept.Pods = copiesOf(in.Pods, trim[corev1.Pod]), copiesOf(in.Pods, nil)
+	trimmed.Nodes, kept.Nodes = copiesOf(in.Nodes, trim[corev1.Node]), copiesOf(in.Nodes, nil)
+	trimmed.Services, kept.Services = copiesOf(in.Services, trim[corev1.Service]), copiesOf(in.Services, nil)
+	trimmed.EndpointSlices = copiesOf(in.EndpointSlices, trim[discoveryv1.EndpointSlice])
+	kept.EndpointSlices, kept.LocalService = copiesOf(in.EndpointSlices, nil), in.LocalService.DeepCopy()
+	list := Nodes(in)
+	if diff := cmp.Diff(list, Nodes(trimmed)); diff != "" {
+		t.Errorf("of trimmed objects (-whole +trimmed):\n%s", diff)
+	}
+	if diff := cmp.Diff(kept, in); diff != "" {
+		t.Fatalf("the input has been changed:\n%s", diff)
+	}
+	return list
+}
+
+func copiesOf[T interface{ DeepCopy() T }](objects []T, change func(T) T) (copies []T) {
+	for _, object := range objects {
+		object = object.DeepCopy()
+		if change != nil {
+			object = change(object)
+		}
+		copies = append(copies, object)
+	}
+	return copies
+}
+
+func trim[T any](object *T) *T {
+	trimmed, _ := Trim(object)
+	return trimmed.(*T)
 }
 
 func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
@@ -58,7 +104,7 @@ func controlledByLocalService(name string) []metav1.OwnerReference {
 }
 
 // service returns the Service that the controller generates from localService for a node, with some changes.
-func service(node string, changes ...func(*corev1.Service)) *corev1.Service {
+func aService(node string, changes ...func(*corev1.Service)) *corev1.Service {
 	s := templates(localService())[0].Service(node)
 	for _, change := range changes {
 		change(s)
@@ -94,7 +140,7 @@ func at(addresses ...string) func(*corev1.Pod) {
 }
 
 // pod returns a ready pod of localService with the right label, with some changes.
-func pod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
+func aPod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{"app": "demo"}},
 		Spec:       corev1.PodSpec{NodeName: node},
@@ -134,13 +180,13 @@ func notReady(state corev1.ContainerState) func(*corev1.Pod) {
 	}
 }
 
-func unlabelled(p *corev1.Pod) { delete(p.Labels, nodeLabel) }
+func withoutLabel(p *corev1.Pod) { delete(p.Labels, nodeLabel) }
 
 func labelled(value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[nodeLabel] = value }
 }
 
-func terminating(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
+func ending(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
 
 func phase(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = phase, reason }
@@ -158,7 +204,7 @@ func slice(node string, endpoints ...discoveryv1.Endpoint) *discoveryv1.Endpoint
 	}
 }
 
-func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
+func anEndpoint(pod, address string, ready bool) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
 	if pod != "" {
 		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: pod}
@@ -166,7 +212,61 @@ func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
 	return e
 }
 
-func terminatingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
+func endingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 	e.Conditions.Terminating = new(true)
 	return e
 }
+
+// node1 returns node n1 with some changes.
+func node1(changes ...func(*corev1.Node)) *corev1.Node { return nodeNamed("n1", changes...) }
+
+func nodeNamed(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	n := nodesWith(name)[0]
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func taint(key, value string, effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: effect})
+	}
+}
+
+var gpu = taint("gpu", "yes", corev1.TaintEffectNoSchedule)
+
+func cordoned(n *corev1.Node) {
+	n.Spec.Unschedulable = true
+	taint("node.kubernetes.io/unschedulable", "", corev1.TaintEffectNoSchedule)(n)
+}
+
+// down makes a node one that is not ready for some seconds.
+func down(seconds int) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
+			LastTransitionTime: metav1.Time{Time: now.Add(-time.Duration(seconds) * time.Second)}}}
+		taint("node.kubernetes.io/unreachable", "", corev1.TaintEffectNoExecute)(n)
+	}
+}
+
+// lost makes a pod one of which nobody has heard.
+func lost(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+func unscheduled(p *corev1.Pod) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
+		Message: "0/3 nodes are available: 3 Insufficient cpu."}}}
+}
+
+func containing(ports ...corev1.ContainerPort) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: ports}} }
+}
+
+func port(name string, number int32, target intstr.IntOrString) v1alpha1.ServicePort {
+	return v1alpha1.ServicePort{Name: name, Port: number, TargetPort: target}
+}
+
+func endpointsOf(n *Node) string { return fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total) }
+
+func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }

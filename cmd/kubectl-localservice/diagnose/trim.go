@@ -50,7 +50,7 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: full.Spec.NodeName, Tolerations: trimTolerations(full.Spec.Tolerations),
 			Containers: trimContainers(full.Spec.Containers)},
 		Status: corev1.PodStatus{
-			Phase: full.Status.Phase, Reason: full.Status.Reason, PodIPs: full.Status.PodIPs,
+			Phase: full.Status.Phase, Reason: full.Status.Reason, Message: full.Status.Message, PodIPs: full.Status.PodIPs,
 			InitContainerStatuses: trimStatuses(full.Status.InitContainerStatuses),
 			ContainerStatuses:     trimStatuses(full.Status.ContainerStatuses),
 		},
@@ -67,21 +67,30 @@ func trimPod(full *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// trimTolerations keeps those that say something about a NodeState. Most pods have none.
+// trimTolerations keeps those that say something about the taints of a nodeState. Most pods have none.
 func trimTolerations(full []corev1.Toleration) []corev1.Toleration {
 	return slices.DeleteFunc(slices.Clone(full), func(t corev1.Toleration) bool {
 		return strings.HasPrefix(t.Key, ownTaints)
 	})
 }
 
-// trimContainers keeps the ports that have names.
+// trimContainers keeps ports, and what refers to a variable.
 func trimContainers(full []corev1.Container) []corev1.Container {
 	var containers []corev1.Container
 	for i := range full {
-		named := slices.DeleteFunc(slices.Clone(full[i].Ports),
-			func(port corev1.ContainerPort) bool { return port.Name == "" })
-		if len(named) > 0 {
-			containers = append(containers, corev1.Container{Ports: named})
+		c := corev1.Container{Ports: full[i].Ports}
+		for _, arg := range slices.Concat(full[i].Command, full[i].Args) {
+			if strings.Contains(arg, "$") {
+				c.Args = append(c.Args, arg)
+			}
+		}
+		for _, e := range full[i].Env {
+			if strings.Contains(e.Value, "$") {
+				c.Env = append(c.Env, e)
+			}
+		}
+		if len(c.Ports)+len(c.Args)+len(c.Env) > 0 {
+			containers = append(containers, c)
 		}
 	}
 	return containers

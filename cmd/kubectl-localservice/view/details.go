@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// Details are everything that is known about one cell.
+// Details has everything that is known about one cell.
 type Details struct {
 	*diagnose.Node
 	Pods []Pod `json:"pods"` // instead of the node's
@@ -27,7 +27,7 @@ type Pod struct {
 	Restarts int32     `json:"restarts"`
 	// Container is the first container that is not ready, "" if all are, or for a pod with only one.
 	Container string `json:"container,omitempty"`
-	// Logs is whether a container has run, and Previous whether the one that is not ready has run before.
+	// Logs is true if a container has run, and Previous if it has ended and that is why the pod is not ready.
 	Logs     bool `json:"logs,omitempty"`
 	Previous bool `json:"previous,omitempty"`
 }
@@ -46,7 +46,7 @@ func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
 	}
 	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return !s.Ready && !ended(s) })
 	if i >= 0 {
-		p.Previous = statuses[i].RestartCount > 0
+		p.Previous = statuses[i].RestartCount > 0 && known.Reason != diagnose.ProbeFails
 		if len(statuses) > 1 {
 			p.Container = statuses[i].Name
 		}

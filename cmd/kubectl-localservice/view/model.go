@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -30,13 +32,22 @@ var poolLabels = []string{"cloud.google.com/gke-nodepool", "eks.amazonaws.com/no
 	"kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "kops.k8s.io/instancegroup",
 	"node.kubernetes.io/instance-type"}
 
-// NewPlace returns the place of a node with labels.
-func NewPlace(labels map[string]string) Place {
-	p := Place{Zone: labels["topology.kubernetes.io/zone"]}
-	for _, key := range poolLabels {
-		p.Pool = cmp.Or(p.Pool, labels[key])
+// NewMatrix makes a matrix of what is known about LocalServices, and of the nodes that may be read.
+func NewMatrix(status Status, lists []*diagnose.NodeList, nodes []*corev1.Node) *Matrix {
+	m := &Matrix{Status: status, Columns: map[string]*Column{}, Places: map[string]*Place{}}
+	for _, list := range lists {
+		m.Columns[list.Key()] = NewColumn(list)
 	}
-	return p
+	for _, node := range nodes {
+		place := Place{Zone: node.Labels["topology.kubernetes.io/zone"]}
+		for _, key := range poolLabels {
+			place.Pool = cmp.Or(place.Pool, node.Labels[key])
+		}
+		if place != (Place{}) {
+			m.Places[node.Name] = &place
+		}
+	}
+	return m
 }
 
 // Column is a LocalService.
@@ -47,8 +58,8 @@ type Column struct {
 	// GroupBy is the node label whose values are the rows; "" if nodes are.
 	GroupBy string `json:"groupBy,omitempty"`
 	diagnose.Summary
-	// Cause is the Cause of the cells with the problem that the status is about, "" if there is none.
-	Cause string `json:"cause,omitempty"`
+	// Told is true if a cell says what the status is about.
+	Told bool `json:"told,omitempty"`
 	// Message is about the LocalService as a whole.
 	Message string `json:"message,omitempty"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
@@ -62,9 +73,11 @@ type Cell struct {
 	// Ready and Total count endpoints.
 	Ready int `json:"ready"`
 	Total int `json:"total"`
-	// Cause is what cells with the same problem have in common, and Message says in words what is wrong.
-	Cause   string `json:"cause,omitempty"`
-	Message string `json:"message,omitempty"`
+	// Cells with the same Reason and Cause have the same problem. Act says what to do, and Message all in words.
+	Reason  diagnose.Reason `json:"reason,omitempty"`
+	Cause   string          `json:"cause,omitempty"`
+	Act     string          `json:"act,omitempty"`
+	Message string          `json:"message,omitempty"`
 }
 
 // Update is one event on the stream that the page reads.
@@ -108,12 +121,12 @@ type Status struct {
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Summary: list.Summary, Cause: list.Summary.Cause, Message: cmp.Or(list.Controller, list.Message),
+		Summary: list.Summary, Told: list.Summary.Told, Message: cmp.Or(list.Controller, list.Message),
 		Cells: make(map[string]*Cell, len(list.Items))}
 	for i := range list.Items {
 		n := &list.Items[i]
-		c.Cells[Row(list, n)] = &Cell{State: n.State(), Ready: n.Endpoints.Ready, Total: n.Endpoints.Total,
-			Cause: n.Cause(), Message: n.Message}
+		c.Cells[Row(list, n)] = &Cell{State: n.State, Ready: n.Endpoints.Ready, Total: n.Endpoints.Total, Reason: n.Reason,
+			Cause: n.Cause, Act: n.Act, Message: n.Message}
 	}
 	return c
 }

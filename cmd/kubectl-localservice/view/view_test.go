@@ -21,15 +21,20 @@ func list(name, groupBy string, items ...diagnose.Node) *diagnose.NodeList {
 }
 
 func item(node string, ready, total int, reason diagnose.Reason) diagnose.Node {
-	return diagnose.Node{Node: node, Endpoints: diagnose.Endpoints{Ready: ready, Total: total}, Reason: reason}
+	finding := diagnose.Finding{Reason: reason, State: diagnose.Healthy}
+	switch {
+	case reason == diagnose.NodeWithoutName:
+		finding.State = diagnose.Empty
+	case reason != "" && ready > 0:
+		finding.State = diagnose.Degraded
+	case reason != "":
+		finding.State, finding.Cause = diagnose.Down, "exit code 1"
+	}
+	return diagnose.Node{Node: node, Endpoints: diagnose.Endpoints{Ready: ready, Total: total}, Finding: finding}
 }
 
 func matrix(lists ...*diagnose.NodeList) *Matrix {
-	columns := map[string]*Column{}
-	for _, list := range lists {
-		columns["default/"+list.LocalService] = NewColumn(list)
-	}
-	return &Matrix{Status: Status{Loaded: true}, Columns: columns}
+	return NewMatrix(Status{Loaded: true}, lists, nil)
 }
 
 // TestUpdates: only changes are sent.
@@ -49,13 +54,13 @@ func TestUpdates(t *testing.T) {
 	want := []Update{
 		{Gone: []string{"default/gone"}},
 		{Columns: column("demo", "", map[string]*Cell{
-			"n2": {State: diagnose.Down, Total: 1, Cause: "pods not ready"},
+			"n2": {State: diagnose.Down, Total: 1, Reason: diagnose.PodsNotReady, Cause: "exit code 1"},
 			"n3": nil,
-			"n4": {State: diagnose.Degraded, Ready: 1, Total: 2, Cause: "pods not ready"},
+			"n4": {State: diagnose.Degraded, Ready: 1, Total: 2, Reason: diagnose.PodsNotReady},
 		})},
 		{Columns: column("new", "zone", map[string]*Cell{
 			"zone=a": {State: diagnose.Healthy, Ready: 2, Total: 2},
-			"n9":     {State: diagnose.Empty, Cause: "no label that spec.groupBy names"},
+			"n9":     {State: diagnose.Empty, Reason: diagnose.NodeWithoutName},
 		})},
 		{Status: &Status{Loaded: true, Problems: []string{"no"}}},
 	}

@@ -89,13 +89,12 @@ async function detailsOfCell(column, cell) {
   if (node) {
     if (node.dnsName) list.append(...section("DNS name", copyable(node.dnsName)));
     list.append(...section("Pods", ...node.pods.map((p) => {
-      const why = p.ready ? "ready" : p.message || p.reason || "not ready";
-      const restarts = / restarts?\b/.test(why) ? [] : [plural(p.restarts, "restart")];
-      return [p.name, make("small", {}, [why, ...restarts, "age " + age(p.created)].join(", "))];
+      const why = p.ready ? ["ready", plural(p.restarts, "restart")] : [p.message || p.reason || "not ready"];
+      return [p.name, make("small", {}, [...why, "age " + age(p.created)].join(", "))];
     })));
   }
   const commands = [];
-  for (const p of node?.pods.filter((p) => !p.ready || node.pods.length === 1).slice(0, 2) ?? []) {
+  for (const p of node?.pods.filter((p) => !p.ready).slice(0, 2) ?? []) {
     const container = p.container ? ["-c", p.container] : [];
     if (p.logs) commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
     commands.push(command("describe", "pod", ...ns, p.name));

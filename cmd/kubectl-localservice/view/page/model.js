@@ -72,7 +72,7 @@ function applyColumn(change) {
     detailsChanged(key, row);
   }
   const { cells, ...about } = change;
-  for (const field of ["message", "groupBy", "cause"]) about[field] ??= ""; // Empty ones are left out.
+  for (const field of ["message", "groupBy", "told"]) about[field] ??= ""; // Empty ones are left out.
   Object.assign(column, about);
   return axes;
 }
@@ -84,7 +84,7 @@ function leaveRow(row) {
 
 // What is shown.
 
-const causeOf = (cell) => `${cell.state} ${cell.cause}`;
+const causeOf = (cell) => `${cell.reason} ${cell.cause}`;
 const passes = (cell) => (wanted.size === 0 || wanted.has(cell.state)) &&
   (!wantedCause || causeOf(cell) === wantedCause);
 const isFiltered = () => wanted.size > 0 || wantedCause !== "";
@@ -101,11 +101,9 @@ function filter() {
   const worst = new Map(), causes = new Map(), some = new Set();
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
-    let told = false; // whether a cell shows what the status is about
     const notice = !c.problem && c.message !== watching.controller && c.message;
     c.worst = c.problem ? RANK.Down : notice ? RANK.Degraded : RANK.Healthy;
     for (const [row, cell] of c.cells) {
-      told ||= cell.cause === c.cause;
       if (!visible.has(row)) continue;
       const isTold = cell.state === "Healthy" || (notice && cell.state === "Empty");
       if (!isTold && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
@@ -115,7 +113,7 @@ function filter() {
       const rank = worst.get(row);
       if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
     }
-    if (c.problem && !told) addProblem(causes, c, "Down", c.cause || c.status, c.problem);
+    if (c.problem && !c.told) addProblem(causes, c, "Down", c.status, c.problem);
     if (notice) addProblem(causes, c, "Degraded", "", notice);
   }
   const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
@@ -137,11 +135,12 @@ function addCause(causes, column, row, cell) {
   const key = causeOf(cell);
   let cause = causes.get(key);
   if (!cause) {
-    cause = { key, state: cell.state, rank: RANK[cell.state], text: cell.cause, count: 0, columns: new Map(),
-      rows: new Set(), message: cell.message ?? "" };
+    cause = { key, text: cell.cause, rank: Infinity, count: 0, columns: new Map(), rows: new Set(),
+      message: cell.act ?? "" };
     causes.set(key, cause);
   }
-  if (cause.message !== (cell.message ?? "")) cause.message = ""; // They have it in common, or there is none.
+  if (cause.message !== (cell.act ?? "")) cause.message = ""; // They have it in common, or there is none.
+  if (RANK[cell.state] < cause.rank) Object.assign(cause, { state: cell.state, rank: RANK[cell.state] });
   cause.count++;
   cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
   cause.rows.add(row);

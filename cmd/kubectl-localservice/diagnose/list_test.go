@@ -1,46 +1,24 @@
 package diagnose
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodesOf calls Nodes, whose result must be the same for trimmed objects.
-func nodesOf(t *testing.T, in Input) *NodeList {
-	t.Helper()
-	kept := in
-	kept.Pods = trimAll(in.Pods, (*corev1.Pod).DeepCopy)
-	kept.Services = trimAll(in.Services, (*corev1.Service).DeepCopy)
-	kept.EndpointSlices = trimAll(in.EndpointSlices, (*discoveryv1.EndpointSlice).DeepCopy)
-	list := Nodes(in)
-	if diff := cmp.Diff(list, Nodes(kept)); diff != "" {
-		t.Errorf("of trimmed objects (-whole +trimmed):\n%s", diff)
-	}
-	return list
-}
-
-func trimAll[T any](objects []*T, copyOf func(*T) *T) (trimmed []*T) {
-	for _, object := range objects {
-		kept, _ := Trim(copyOf(object))
-		trimmed = append(trimmed, kept.(*T))
-	}
-	return trimmed
-}
-
+// TestTrim: what is not read is dropped, and a pod itself stays as it is. listOf tests that nothing else is.
 func TestTrim(t *testing.T) {
-	full := pod("a", "n1")
-	full.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}}
+	full := aPod("a", "n1")
+	full.Spec.Containers = []corev1.Container{{Name: "app", Image: "app", Args: []string{"x"}}}
 	full.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/unreachable"}, {Key: "gpu"}}
 	full.Annotations = map[string]string{"a": "b"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m",
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{}}`)}}
-	kept, _ := Trim(full)
-	got := kept.(*corev1.Pod)
+	got := trim(full)
 	if len(got.Spec.Containers) > 0 || len(got.Spec.Tolerations) != 1 || len(got.Annotations) > 0 ||
 		string(got.ManagedFields[0].FieldsV1.GetRawBytes()) != `{"f:metadata":{"f:labels":{"f:app":{}}}}` {
 		t.Errorf("kept: %+v", got)
@@ -48,38 +26,36 @@ func TestTrim(t *testing.T) {
 	if len(full.Spec.Containers) == 0 {
 		t.Error("the pod itself was changed")
 	}
-	service := service("n1")
+	service := aService("n1")
 	service.ManagedFields = full.ManagedFields
-	if _, _ = Trim(service); service.ManagedFields != nil {
+	if trim(service).ManagedFields != nil {
 		t.Errorf("kept: %+v", service)
 	}
 }
 
-func TestState(t *testing.T) {
-	for _, c := range []struct {
-		ready  int
-		reason Reason
-		want   State
-	}{
-		{1, "", Healthy},
-		{1, PodsNotReady, Degraded},
-		{1, ServiceOutdated, Degraded},
-		{0, PodsNotReady, Down},
-		{0, NameConflict, Down},
-		{0, PodsSelectedByLabel, Down},
-		{0, PodsTerminating, Down},
-		{0, NoPods, Empty},
-		{0, NodeCordoned, Empty},
-		{0, NodeTainted, Empty},
-		{0, NodeNotReady, Empty},
-		{0, PodsCompleted, Empty},
-		{0, NodeWithoutName, Empty},
-		{0, NameGone, Empty},
-	} {
-		n := Node{Endpoints: Endpoints{Ready: c.ready, Total: 2}, Reason: c.reason}
-		if got := n.State(); got != c.want {
-			t.Errorf("%d ready, %q: %s; want %s", c.ready, c.reason, got, c.want)
+// TestNatural: numbers in names count as numbers.
+func TestNatural(t *testing.T) {
+	want := []string{"", "10", "a", "a-2-b", "a-2-c", "a-02-d", "a-10", "a-10-a", "a10", "b"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, Natural)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	for _, a := range want {
+		for _, b := range want {
+			if (Natural(a, b) == 0) != (a == b) || Natural(a, b) != -Natural(b, a) {
+				t.Errorf("%q and %q: %d, %d", a, b, Natural(a, b), Natural(b, a))
+			}
 		}
+	}
+	in := Input{LocalService: localService(), Nodes: nodesWith("n10", "n9", "n1")}
+	var order []string
+	for _, n := range listOf(t, in).Items {
+		order = append(order, n.Node)
+	}
+	if !slices.Equal(order, []string{"n1", "n9", "n10"}) {
+		t.Errorf("nodes in the order %v", order)
 	}
 }
 
@@ -90,7 +66,7 @@ func TestChanges(t *testing.T) {
 	before := &NodeList{Items: []Node{n("n1", 1), n("n2", 1), n("n3", 1)}}
 	now := &NodeList{Items: []Node{n("n0", 1), n("n1", 1), n("n3", 2)}}
 	want := []Node{n("n0", 1), n("n3", 2), {Node: "n2", Service: "demo-n2", Addresses: []string{}, Pods: []Pod{},
-		Reason: NameGone, Message: "gone: the LocalService does not give this name any more"}}
+		Finding: Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}}}
 	if diff := cmp.Diff(want, Changes(before, now), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,0 +1,136 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// Input is what findings are made from: one LocalService, and the objects that may be a part of it.
+type Input struct {
+	LocalService *v1alpha1.LocalService
+	// Nodes are those of the cluster.
+	Nodes []*corev1.Node
+	// AllNodes is false if Nodes is empty because the user may not list them.
+	AllNodes bool
+	// Services, EndpointSlices and Pods are those of the namespace, those of others included.
+	Services       []*corev1.Service
+	EndpointSlices []*discoveryv1.EndpointSlice
+	Pods           []*corev1.Pod
+	// PodsUnknown is true if Pods were not read.
+	PodsUnknown bool
+	// Around is what was seen when no pod was there.
+	Around *Around
+	// Controller is what the Lease of the controller shows.
+	Controller Controller
+	// Now is the time.
+	Now time.Time
+	// Stable has texts name times rather than ages, so that they stay the same until something changes.
+	Stable bool
+	// ClusterDomain is the domain of the cluster's DNS.
+	ClusterDomain string
+}
+
+// facts are what is known about a LocalService, by subject. They are computed once, and not changed afterwards.
+type facts struct {
+	Input
+	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
+	ready        metav1.Condition
+	refusal      string
+	nodeLabelKey string
+	purpose      plan.Purpose // of the Services with the names: ForNode or Published
+	services     map[string]*corev1.Service
+	endpoints    map[string][]endpoint // by name within the namespace
+	nodes        map[string]*node
+	pods         map[string][]*pod // by node; "" for those without
+	alive        sets.Set[string]  // addresses of the pods that have not ended
+	// strays are pods on another node than their node label says, by its value, in mode Services.
+	strays map[string][]*pod
+	// hostnames is about mode Hostnames, nil for another mode.
+	hostnames *hostnames
+	names     []*name
+}
+
+// name has the facts about one name of a LocalService, or about a node that has none.
+type name struct {
+	*facts
+
+	node  string   // or group of nodes
+	on    []string // the node, or those of the group
+	rival string   // the node that has the name that this one wants, "" for none
+	// hostname is "" in mode Services, and for a node that has no name.
+	hostname, serviceName string
+	state                 nodeState
+	service               service // the first with a problem, if any has one
+	hasService            bool
+	published             Endpoints
+	addresses             []string // of the ready endpoints
+	stale                 []string // addresses that are published as ready although no pod has them
+	manager               string   // of EndpointSlices with an endpoint that is not ready
+	pods                  []*pod
+	unpublished           []*pod // that are ready
+	missingPorts          []v1alpha1.ServicePort
+}
+
+// endpoint is one that an EndpointSlice publishes.
+type endpoint struct {
+	*discoveryv1.Endpoint
+
+	slice *discoveryv1.EndpointSlice
+	stale bool // no pod has the address any more
+}
+
+func newFacts(in Input) *facts {
+	ls := in.LocalService
+	f := &facts{Input: in, ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady),
+		metav1.Condition{}), services: map[string]*corev1.Service{}, endpoints: map[string][]endpoint{}}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		f.purpose = plan.Published
+	}
+	f.Services = slices.DeleteFunc(slices.Clone(in.Services), func(s *corev1.Service) bool {
+		return !strings.HasPrefix(s.Name, ls.Name) // Others may have taken a name.
+	})
+	f.EndpointSlices = slices.DeleteFunc(slices.Clone(in.EndpointSlices), func(s *discoveryv1.EndpointSlice) bool {
+		return !strings.HasPrefix(s.Labels[discoveryv1.LabelServiceName], ls.Name)
+	})
+	for _, s := range f.Services {
+		f.services[s.Name] = s
+	}
+	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
+	if isWritten := ls.Status.ObservedGeneration >= ls.Generation && f.ready.Status == metav1.ConditionFalse; isWritten &&
+		slices.Contains(unwritten, f.ready.Reason) {
+		f.refusal = f.ready.Message
+	}
+	f.nodes = nodesOf(f)
+	addPods(f)
+	if f.purpose == plan.Published {
+		f.hostnames = hostnamesOf(f)
+	}
+	addEndpoints(f)
+	f.names = namesOf(f)
+	for _, n := range f.names {
+		addServices(n)
+		addPublished(n)
+	}
+	return f
+}
+
+// unwritten are the reasons of Ready while something is not written yet.
+var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
+	v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonWritingServices}
+
+// isUnobserved reports whether the controller has not acted on the spec of a LocalService yet.
+func isUnobserved(ls *v1alpha1.LocalService) bool {
+	observed := ls.Status.ObservedGeneration
+	return observed >= 0 && observed < ls.Generation
+}

@@ -1,0 +1,190 @@
+// Package diagnose says, of every name of a LocalService, whether something answers there and, if nothing does, why. It
+// has no client: Nodes is a function from API objects to findings, and changes none of them. It makes facts of the
+// objects (facts.go and the files of its subjects), applies the first rule that fits (rules.go), and words the result.
+package diagnose
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// NodeList is what is known about the nodes that a LocalService selects, by name, or with groupBy about their groups.
+// No API server serves it: its apiVersion and kind let scripts know which fields to expect.
+type NodeList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Namespace    string        `json:"namespace"`
+	LocalService string        `json:"localService"`
+	Mode         v1alpha1.Mode `json:"mode"`
+	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
+	GroupBy string  `json:"groupBy"`
+	Summary Summary `json:"summary"`
+	// Message says what concerns all names, such as why none is known: a line for each cause.
+	Message string `json:"message"`
+	// Controller says that the controller does not seem to run, or has not acted on the LocalService; "" if it has.
+	Controller string     `json:"controller"`
+	NodeLabels NodeLabels `json:"nodeLabels"`
+	// DNS is the server that was asked for the names, nil if none was.
+	DNS   *DNSServer `json:"dns,omitempty"`
+	Items []Node     `json:"items"`
+}
+
+// Key returns the LocalService as <namespace>/<name>.
+func (l *NodeList) Key() string { return l.Namespace + "/" + l.LocalService }
+
+// Summary holds columns of `kubectl get localservices`. Nodes and Answering are counted from the items of the list,
+// whereas kubectl shows what the controller last reported.
+type Summary struct {
+	// Nodes is the number of names: one for each selected node, or group of nodes.
+	Nodes int `json:"nodes"`
+	// Answering is the number of those names with at least one ready endpoint.
+	Answering int `json:"answering"`
+	// Status is the reason of the condition Ready, "" until the controller has set it.
+	Status string `json:"status"`
+	// Problem is the message of the condition Ready while that is False, "" otherwise.
+	Problem string `json:"problem"`
+	// Told is true if the finding of some name is what the status is about.
+	Told bool `json:"-"`
+}
+
+// Node is what is known about the name of one node, or with groupBy of a group of nodes.
+type Node struct {
+	// Node is the name of the node, or the value of the label that spec.groupBy names.
+	Node string `json:"node"`
+	// Service is the name of the Service, even if it is missing or somebody else's; "" for a node without a name.
+	Service string `json:"service"`
+	// Hostname is the name within the Service, with mode Hostnames.
+	Hostname string `json:"hostname"`
+	// DNSName is the name in the cluster's DNS, "" for a node without one.
+	DNSName string `json:"dnsName"`
+	// Endpoints counts the endpoints that the EndpointSlices of the name hold.
+	Endpoints Endpoints `json:"endpoints"`
+	// Addresses are those of the ready endpoints.
+	Addresses []string `json:"addresses"`
+	// DNSAddresses are those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if it
+	// is headless, the addresses of the ready endpoints.
+	DNSAddresses []string `json:"dnsAddresses"`
+	// Ports are those of the Service.
+	Ports []Port `json:"ports"`
+	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
+	LoadBalancer []string `json:"loadBalancer"`
+	// Pods are those on the node, or nodes, that the LocalService selects, by name.
+	Pods    []Pod `json:"pods"`
+	Finding `json:",inline"`
+	// DNS is what the cluster's DNS answers, nil if it was not asked.
+	DNS *DNSAnswer `json:"dns,omitempty"`
+	// HasService is true if the LocalService has the Service of the name.
+	HasService bool `json:"-"`
+}
+
+// Finding says what is wrong with a name. All but State is empty if the name has ready endpoints and all is well.
+type Finding struct {
+	// Reason is a word for scripts.
+	Reason Reason `json:"reason"`
+	State  State  `json:"state"`
+	// Cause says what is wrong. Names that have their Reason and Cause in common have the same problem.
+	Cause string `json:"cause"`
+	// Act says what to do, "" if that is clear or nothing can be done but wait.
+	Act string `json:"act"`
+	// Message has the cause, what it is about, and what to do.
+	Message string `json:"message"`
+	// About names what the cause is about, such as pods, with what differs from one to the other.
+	About []string `json:"-"`
+}
+
+// Reason says, in a word for scripts, why nothing answers under a name, or less than should.
+type Reason string
+
+// State is the state of a name, at a glance.
+type State string
+
+const (
+	// Healthy: all is well.
+	Healthy State = "Healthy"
+	// Degraded: something answers, but not all is well.
+	Degraded State = "Degraded"
+	// Down: nothing answers, although something should.
+	Down State = "Down"
+	// Empty: nothing answers, and nothing should, because there is no pod that could, or no name.
+	Empty State = "Empty"
+)
+
+// Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
+func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
+
+func nameIn(service, hostname string) string {
+	if hostname == "" {
+		return service
+	}
+	return hostname + "." + service
+}
+
+// Endpoints counts endpoints. Each pod counts once, even with addresses of two families; a terminating one counts only
+// while it is ready.
+type Endpoints struct {
+	Ready int `json:"ready"`
+	Total int `json:"total"`
+}
+
+// Port is a port of a Service. A headless Service does not translate it: clients connect to the pods' own.
+type Port struct {
+	Name     string          `json:"name"`
+	Protocol corev1.Protocol `json:"protocol"`
+	Port     int32           `json:"port"`
+	// NodePort is the port on every node of the cluster that leads to the Service, 0 for none.
+	NodePort int32 `json:"nodePort"`
+}
+
+// Pod is what is known about a pod.
+type Pod struct {
+	Name string `json:"name"`
+	// Ready is true if the pod is ready, running and not about to end.
+	Ready bool `json:"ready"`
+	// NodeLabel is the value of its node label, "" if it has none.
+	NodeLabel string `json:"nodeLabel"`
+	// Reason says why the pod is not ready, in a word that stays the same while the cause does.
+	Reason string `json:"reason"`
+	// Message says so in words for people.
+	Message string `json:"message"`
+}
+
+// newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
+func newNode(node, hostname string) Node {
+	return Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []Port{},
+		LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
+}
+
+// Changes returns the items of a list that differ from those in the list before, which may be nil. Names that are gone
+// come last, as items with the reason NameGone.
+func Changes(before, now *NodeList) []Node {
+	if before == nil {
+		return now.Items
+	}
+	type id struct{ node, hostname string }
+	were := map[id]*Node{}
+	for i := range before.Items {
+		were[id{before.Items[i].Node, before.Items[i].Hostname}] = &before.Items[i]
+	}
+	var changes []Node
+	for i := range now.Items {
+		n := &now.Items[i]
+		was := were[id{n.Node, n.Hostname}]
+		delete(were, id{n.Node, n.Hostname})
+		if was == nil || !reflect.DeepEqual(was, n) {
+			changes = append(changes, *n)
+		}
+	}
+	for i := range before.Items {
+		if n := before.Items[i]; were[id{n.Node, n.Hostname}] != nil {
+			gone := newNode(n.Node, n.Hostname)
+			gone.Service, gone.DNSName = n.Service, n.DNSName
+			gone.Finding = Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}
+			changes = append(changes, gone)
+		}
+	}
+	return changes
+}

@@ -1,0 +1,223 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
+)
+
+// Around is what there is instead of the pods of a LocalService that has none.
+type Around struct {
+	// Workloads would make such pods.
+	Workloads []Workload
+	// Namespaces are other ones with such pods.
+	Namespaces []string
+	// Pods are the labels of the other pods of the namespace.
+	Pods []labels.Set
+}
+
+// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
+type Workload struct {
+	Kind, Name string
+	Labels     labels.Set
+	Replicas   int32
+}
+
+// notices say what concerns a LocalService as a whole, "" for nothing.
+var notices = []func(*facts) string{whyNoNames, whyNoPods, otherPorts, undeclaredPorts}
+
+// whyNoNames says why a LocalService has no name: which selector matched nothing, and what is still there.
+func whyNoNames(f *facts) string {
+	ls := f.LocalService
+	switch {
+	case len(f.names) > 0 || !f.AllNodes:
+		return ""
+	case !plan.HasNodeSelector(ls):
+		return "There is no node."
+	}
+	message, kept := "No node matches "+plan.NodeSelection(ls), 0
+	for _, service := range f.services {
+		if metav1.IsControlledBy(service, ls) {
+			kept++
+		}
+	}
+	switch {
+	case kept > 0 && f.hostnames != nil:
+		message += ", and the controller removes no published name"
+	case kept > 0:
+		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist, whose names still work",
+			words.Count(kept, "Service"))
+	}
+	return message + ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
+}
+
+// whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
+func whyNoPods(f *facts) string {
+	ls := f.LocalService
+	if len(f.Pods) > 0 || f.PodsUnknown || len(f.names) == 0 {
+		return ""
+	}
+	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace, labels.FormatLabels(ls.Spec.Selector))
+	around := cmp.Or(f.Around, &Around{})
+	if hint := plan.SelectorHint(ls); hint != "" {
+		return message + " " + title(hint) + "."
+	}
+	for _, w := range around.Workloads {
+		switch {
+		case !plan.SelectsPod(ls, w.Labels):
+		case w.Replicas == 0 && w.Kind == "DaemonSet":
+			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: kubectl describe daemonset "+
+				"-n %s %s", message, w.Name, ls.Namespace, w.Name)
+		case w.Replicas == 0:
+			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: kubectl scale -n %s %s/%s --replicas=1",
+				message, w.Kind, w.Name, ls.Namespace, strings.ToLower(w.Kind), w.Name)
+		default:
+			return fmt.Sprintf("%s %s %s should make them: kubectl describe %s -n %s %s", message, w.Kind, w.Name,
+				strings.ToLower(w.Kind), ls.Namespace, w.Name)
+		}
+	}
+	if len(around.Namespaces) > 0 {
+		return fmt.Sprintf("%s Such pods are in namespace %s, but a LocalService selects pods of its own namespace only: "+
+			"create it there", message, first(around.Namespaces))
+	}
+	if nearest := nearestLabels(ls.Spec.Selector, around); nearest != "" {
+		return message + " The nearest are " + nearest + ": correct spec.selector, or the pods' labels"
+	}
+	return message
+}
+
+// nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: in
+// the values of its keys. It is "" if none has any of the keys.
+func nearestLabels(selector map[string]string, around *Around) (nearest string) {
+	most, sets := 0, slices.Clone(around.Pods)
+	for _, w := range around.Workloads {
+		sets = append(sets, w.Labels)
+	}
+	for _, set := range sets {
+		points, have := 0, labels.Set{}
+		for key, value := range selector {
+			if got, found := set[key]; found {
+				have[key] = got
+				points += 10 + commonPrefix(got, value)
+			}
+		}
+		if points > most {
+			most, nearest = points, labels.FormatLabels(have)
+		}
+	}
+	return nearest
+}
+
+// commonPrefix returns with how many bytes two texts begin alike.
+func commonPrefix(a, b string) (n int) {
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// otherPorts says to which other ports clients connect.
+func otherPorts(f *facts) string {
+	if ports := plan.TranslatedPorts(f.LocalService, portNumbers(f)); ports != "" {
+		return title(ports) + "."
+	}
+	return ""
+}
+
+// undeclaredPorts says which numbers of ports no container declares, although containers declare others. A program may
+// listen there all the same.
+func undeclaredPorts(f *facts) string {
+	declared := map[int32]bool{}
+	for _, p := range f.Pods {
+		for i := range p.Spec.Containers {
+			for _, port := range p.Spec.Containers[i].Ports {
+				declared[port.ContainerPort] = true
+			}
+		}
+	}
+	var unknown, known []string
+	for _, port := range f.LocalService.Spec.Ports {
+		number := cmp.Or(port.TargetPort.IntVal, port.Port)
+		if port.TargetPort.StrVal == "" && !declared[number] {
+			unknown = append(unknown, fmt.Sprint(number))
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(declared)) {
+		known = append(known, fmt.Sprint(number))
+	}
+	if len(known) == 0 || len(unknown) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort.",
+		first(unknown), first(known))
+}
+
+// namedPorts lists the ports of a pod that have a name.
+func namedPorts(p *corev1.Pod) (named []string) {
+	for i := range p.Spec.Containers {
+		for _, port := range p.Spec.Containers[i].Ports {
+			if port.Name != "" {
+				named = append(named, fmt.Sprintf("%s: %d/%s", port.Name, port.ContainerPort,
+					cmp.Or(port.Protocol, corev1.ProtocolTCP)))
+			}
+		}
+	}
+	return named
+}
+
+// Controller is what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
+type Controller struct {
+	// Namespace and Name are those of the Lease, and Holder is the pod that holds it.
+	Namespace, Name, Holder string
+	// Renewed is when the Lease was last renewed.
+	Renewed time.Time
+	// Stopped is true if it is not renewed any more.
+	Stopped bool
+}
+
+// usualNamespace is where the controller is installed according to its documents.
+const usualNamespace = "local-service-system"
+
+// Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. With a
+// zero now it names the time, which stays the same.
+func (c *Controller) Stops(now time.Time) string {
+	if !c.Stopped {
+		return ""
+	}
+	renewed := "at " + c.Renewed.UTC().Format(time.DateTime) + " UTC"
+	if !now.IsZero() {
+		renewed = strings.TrimPrefix(since(metav1.NewTime(c.Renewed), now, false), "for ") + " ago"
+	}
+	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. See whether its pods run, "+
+		"and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
+}
+
+// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings, those
+// that wait for it count.
+func whyNotActed(f *facts, waits bool) string {
+	c, namespace, now := &f.Controller, f.LocalService.Namespace, f.Now
+	if f.Stable {
+		now = time.Time{}
+	}
+	switch stops := c.Stops(now); {
+	case stops != "":
+		return stops
+	case !waits && !isUnobserved(f.LocalService):
+		return ""
+	case c.Name == "":
+		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
+			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, usualNamespace)
+	}
+	return fmt.Sprintf("No controller has acted on the latest change, although one runs. See whether it watches namespace "+
+		"%s (-namespaces), and its log: kubectl logs -n %s %s", namespace, c.Namespace, c.Holder)
+}

@@ -1,0 +1,139 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestMessage: the message is about all names.
+func TestMessage(t *testing.T) {
+	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
+	ports := func(clusterIP string, ports ...v1alpha1.ServicePort) func(*v1alpha1.LocalService) {
+		return func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, ports }
+	}
+	kept := inPlace(localService(groupBy("zone"), selecting, readyCondition(v1alpha1.ReasonNoNodesSelected, "no node")),
+		[]*corev1.Node{nodeNamed("n1", func(n *corev1.Node) { n.Labels = map[string]string{"zone": "a", "disk": "sdd"} })},
+		on("n1", anEndpoint("a", "10.0.0.1", true)))
+	kept.Nodes, kept.AllNodes = nil, true
+	onNode := func(change func(*v1alpha1.LocalService), pods ...*corev1.Pod) Input {
+		return Input{LocalService: localService(change), Nodes: nodesWith("n1"), Pods: pods}
+	}
+	around := func(a Around) Input {
+		in := onNode(func(*v1alpha1.LocalService) {})
+		in.Around = &a
+		return in
+	}
+	makes := func(kind, app string, replicas int32) []Workload {
+		return []Workload{{Kind: kind, Name: "web", Labels: labels.Set{"app": app, "x": "y"}, Replicas: replicas}}
+	}
+	named := slice("n1", anEndpoint("a", "10.0.0.1", true))
+	named.Ports = []discoveryv1.EndpointPort{{Name: new("web"), Port: new(int32(8080))}}
+	byName := onNode(ports("None", port("web", 80, intstr.FromString("web"))), aPod("a", "n1"))
+	byName.EndpointSlices = []*discoveryv1.EndpointSlice{named}
+	const (
+		show  = ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
+		no    = "No pod in namespace default has the labels app=demo."
+		other = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports."
+	)
+	nowhere := Input{AllNodes: true}
+	nowhere.LocalService = localService(selecting)
+	hostnames := nowhere
+	hostnames.LocalService = localService(selecting, hostnamesMode)
+	withService := nowhere
+	withService.Services = append(otherServices("demo-n2"), aService("n1"))
+	eight := containing(corev1.ContainerPort{ContainerPort: 8080})
+	for name, c := range map[string]struct {
+		in   Input
+		want string
+	}{
+		"without nodes":    {Input{LocalService: localService(), AllNodes: true}, "There is no node."},
+		"selector":         {nowhere, `No node matches spec.nodeSelector "disk=sdd"` + show},
+		"selector, hosts":  {hostnames, `No node matches spec.nodeSelector "disk=sdd"` + show},
+		"Service kept":     {withService, `No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, whose names still work` + show},
+		"names kept":       {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published name` + show},
+		"nodes not listed": {Input{LocalService: localService(selecting)}, ""},
+		"not observed":     {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
+		"another port":     {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), other},
+		"another, by name": {byName, other},
+		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
+			aPod("a", "n1", eight)), "No container declares port 9999 (declared: 8080). If nothing listens there, correct targetPort."},
+		"no port":          {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
+		"no pods":          {around(Around{}), no},
+		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
+		"no place":         {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, but its template selects no node: kubectl describe daemonset -n default web"},
+		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
+		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in namespace a, b, but a LocalService selects pods of its own namespace only: create it there"},
+		"a typo":           {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []labels.Set{{"app": "x"}, {"y": "demo"}}}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
+		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
+			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
+		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname is one of " +
+			"nodes, and selector selects pods: choose nodes with nodeSelector."},
+	} {
+		if got := listOf(t, c.in).Message; got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
+// TestController: a controller that does not run, or has not acted, is one line about the LocalService.
+func TestController(t *testing.T) {
+	runs := Controller{Namespace: "ops", Name: "lsc", Holder: "lsc-7-x", Renewed: now.Add(-90 * time.Second)}
+	stopped := runs
+	stopped.Stopped = true
+	well := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
+		Pods: []*corev1.Pod{aPod("a", "n1")}, Now: now,
+		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", anEndpoint("a", "10.0.0.1", true))}}
+	const (
+		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90s ago. See whether its pods " +
+			"run, and in their log what they wait for: kubectl get pods -n ops"
+		waits = "No controller has acted on the latest change, although one runs. See whether it watches namespace default" +
+			" (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
+		unknown = "No controller has acted on the latest change. See whether it runs, and whether it watches namespace default" +
+			" (-namespaces): kubectl get pods -n local-service-system"
+	)
+	missing, unobserved, unlabelled, refused := well, well, well, well
+	missing.Services = nil
+	unobserved.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Generation++ })
+	unlabelled.Pods = []*corev1.Pod{aPod("a", "n1"), aPod("b", "n1", withoutLabel)}
+	refused.Services, refused.LocalService = nil, localService(readyCondition(v1alpha1.ReasonWriteFailed, "no"))
+	for name, c := range map[string]struct {
+		in         Input
+		controller Controller
+		want       string
+	}{
+		"all is well":              {well, runs, ""},
+		"all is well, not known":   {well, Controller{}, ""},
+		"all is still well":        {well, stopped, stops},
+		"missing":                  {missing, runs, waits},
+		"missing, stopped":         {missing, stopped, stops},
+		"missing, not known":       {missing, Controller{}, unknown},
+		"missing, refused":         {refused, runs, ""},
+		"not acted on the change":  {unobserved, runs, waits},
+		"pods without their label": {unlabelled, runs, waits},
+	} {
+		c.in.Controller = c.controller
+		if got := listOf(t, c.in).Controller; got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+	if got := stopped.Stops(time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
+		t.Errorf("in a watch: %s", got)
+	}
+	if got := listOf(t, unlabelled).Items[0].Act; got != "the pods' events say whether it was refused" {
+		t.Errorf("%s", got)
+	}
+	unlabelled.Controller = stopped
+	if got := listOf(t, unlabelled).Items[0].Act; got != "" {
+		t.Errorf("while no controller runs: %s", got)
+	}
+}
+
+func otherServices(name string) []*corev1.Service { return other(name, nil) }

@@ -1,0 +1,224 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
+)
+
+// pod has the facts about a pod of a LocalService.
+type pod struct {
+	Pod
+
+	object *corev1.Pod
+	// cause says why the pod is not ready, and note what else is known of that, such as how often it has restarted.
+	cause, note                   string
+	addresses                     []string
+	ended, terminating, isRunning bool
+	// hasLabel is true if the pod has a node label, and isLabelled if it has that of its node or needs none.
+	hasLabel, isLabelled bool
+}
+
+// The words for what goes through several states, and for what no state names.
+const (
+	crashes    = "CrashLoopBackOff"
+	pullFails  = "ImagePullBackOff"
+	terminates = "Terminating"
+	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
+	ProbeFails = "ProbeFails"
+)
+
+// addPods adds the pods that a LocalService selects, by name.
+func addPods(f *facts) {
+	f.pods, f.strays, f.alive = map[string][]*pod{}, map[string][]*pod{}, sets.Set[string]{}
+	selected := slices.DeleteFunc(slices.Clone(f.Pods), func(p *corev1.Pod) bool {
+		return !plan.SelectsPod(f.LocalService, labels.Set(p.Labels))
+	})
+	slices.SortFunc(selected, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	f.Pods = selected
+	for _, object := range selected {
+		p := podOf(object, f)
+		f.pods[object.Spec.NodeName] = append(f.pods[object.Spec.NodeName], p)
+		if !p.isLabelled && !p.ended && !p.terminating {
+			f.strays[p.NodeLabel] = append(f.strays[p.NodeLabel], p)
+		}
+		if !p.ended {
+			f.alive.Insert(p.addresses...)
+		}
+	}
+}
+
+func podOf(object *corev1.Pod, f *facts) *pod {
+	phase, value := object.Status.Phase, naming.NodeLabelValue(object.Spec.NodeName)
+	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: object.Labels[f.nodeLabelKey]}, object: object,
+		ended:       phase == corev1.PodSucceeded || phase == corev1.PodFailed,
+		terminating: object.DeletionTimestamp != nil}
+	_, p.hasLabel = object.Labels[f.nodeLabelKey]
+	p.isLabelled = object.Spec.NodeName == "" || !plan.LabelsPods(f.LocalService) || p.NodeLabel == value
+	for _, ip := range object.Status.PodIPs {
+		p.addresses = append(p.addresses, ip.IP)
+	}
+	p.Reason, p.cause, p.note = whyNotReady(object, f.Now, f.Stable)
+	p.isRunning = p.Reason == ProbeFails
+	if node := f.nodes[object.Spec.NodeName]; p.Reason != "" && p.cause == "" {
+		p.cause = "not ready"
+		if node != nil && node.notReady {
+			p.cause, p.note = "its node "+node.name+" is NotReady", since(node.since, f.Now, f.Stable)
+		}
+	}
+	p.Ready = p.Reason == ""
+	p.Reason, p.Message = own(p.Reason), p.cause
+	if p.note != "" {
+		p.Message += " (" + p.note + ")"
+	}
+	return p
+}
+
+// whyNotReady says why a pod is not ready: in a word that stays the same while the cause does, in words for people, and
+// what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready.
+func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note string) {
+	ready := podCondition(p, corev1.PodReady)
+	switch {
+	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
+		word = cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
+		return word, own(word), own(p.Status.Message)
+	case p.DeletionTimestamp != nil:
+		return terminates, terminates, ""
+	case ready.Status == corev1.ConditionTrue:
+		return "", "", ""
+	}
+	for i := range p.Status.InitContainerStatuses {
+		c := &p.Status.InitContainerStatuses[i]
+		if word, cause, note = whyNotRunning(c, true, now); word != "" {
+			return word, "init container " + c.Name + ": " + elide(cause, p), note
+		}
+	}
+	in := func(c *corev1.ContainerStatus) string {
+		if len(p.Status.ContainerStatuses) > 1 {
+			return "container " + c.Name + ": "
+		}
+		return ""
+	}
+	for i := range p.Status.ContainerStatuses {
+		c := &p.Status.ContainerStatuses[i]
+		if word, cause, note = whyNotRunning(c, false, now); word != "" {
+			return word, in(c) + elide(cause, p), note
+		}
+	}
+	for i := range p.Status.ContainerStatuses {
+		switch c := &p.Status.ContainerStatuses[i]; {
+		case c.Ready || c.State.Running == nil:
+		case c.Started != nil && !*c.Started:
+			return ProbeFails, in(c) + "runs, but its startup probe has not succeeded", sinceItRuns(c, now, stable)
+		default:
+			return ProbeFails, in(c) + "runs, but its readiness probe does not succeed", sinceItRuns(c, now, stable)
+		}
+	}
+	if scheduled := podCondition(p, corev1.PodScheduled); p.Spec.NodeName == "" {
+		return cmp.Or(scheduled.Reason, "Unscheduled"), "not scheduled: " + cmp.Or(own(scheduled.Message),
+			"no scheduler has decided yet"), ""
+	}
+	return cmp.Or(p.Status.Reason, ready.Reason, "NotReady"), own(cmp.Or(ready.Message, p.Status.Reason)), ""
+}
+
+// whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and at
+// times terminated, and an image that cannot be pulled has two reasons: each is one cause.
+func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word, cause, note string) {
+	last := c.LastTerminationState.Terminated
+	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
+	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
+		return pullFails, strings.TrimSpace("cannot pull image " + own(c.Image)), ""
+	case waiting != nil && waiting.Reason == crashes:
+		return crashOf(c, last)
+	case waiting != nil && waiting.Reason != "": // ContainerCreating, or what the kubelet or its runtime says
+		return waiting.Reason, cmp.Or(own(waiting.Message), own(waiting.Reason)), ""
+	case ended != nil && (ended.ExitCode != 0 || !isInit):
+		return crashOf(c, ended)
+	case running != nil && !c.Ready && last != nil && !isInit && isLoop(last, now.Sub(running.StartedAt.Time)):
+		return crashOf(c, last)
+	}
+	return "", "", ""
+}
+
+// longRun is how long a container runs until the kubelet forgets that it crashed.
+const longRun = 10 * time.Minute
+
+// isLoop reports whether a container that runs again will most likely crash again: it has not run for longer than before.
+func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration) bool {
+	before := last.FinishedAt.Sub(last.StartedAt.Time)
+	return before < longRun && runs <= before
+}
+
+// crashOf describes how a container has ended.
+func crashOf(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) (word, cause, note string) {
+	word, cause = crashes, crashes
+	switch {
+	case ended != nil && ended.Reason == "OOMKilled":
+		word, cause = ended.Reason, ended.Reason
+	case ended != nil && ended.Message != "" && ended.StartedAt.Unix() <= 0: // It never ran: no such program, say.
+		cause = own(ended.Message)
+	case ended != nil:
+		cause = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", ended.ExitCode, own(ended.Message)), ": ")
+	}
+	return word, cause, restarts(c)
+}
+
+func restarts(c *corev1.ContainerStatus) string {
+	if c.RestartCount == 0 {
+		return ""
+	}
+	return words.Count(int(c.RestartCount), "restart")
+}
+
+// sinceItRuns says how long a container has run, and how it ended before.
+func sinceItRuns(c *corev1.ContainerStatus, now time.Time, stable bool) string {
+	parts := []string{since(c.State.Running.StartedAt, now, stable)}
+	if last := c.LastTerminationState.Terminated; last != nil {
+		parts = append(parts, fmt.Sprintf("before: exit code %d", last.ExitCode), restarts(c))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+}
+
+// elide replaces what is different in each message about the same cause: the name and the UID of the pod.
+func elide(text string, p *corev1.Pod) string {
+	name := p.Name + "_" + p.Namespace
+	return strings.NewReplacer(name, "…", cmp.Or(string(p.UID), name), "…").Replace(text)
+}
+
+// podCondition returns a condition of a pod, the zero value if it is not there.
+func podCondition(p *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range p.Status.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// waitsForItself reports whether a pod that runs and is not ready passes its own name to its program, and so may wait
+// for a name that it only gets when it is ready.
+func waitsForItself(p *pod, ls *v1alpha1.LocalService) bool {
+	isOwn := func(text string) bool {
+		return strings.Contains(text, "$") &&
+			(strings.Contains(text, ls.Name+"-$") || strings.Contains(text, ")."+ls.Name) || strings.Contains(text, "}."+ls.Name))
+	}
+	for i := range p.object.Spec.Containers {
+		c := &p.object.Spec.Containers[i]
+		if slices.ContainsFunc(slices.Concat(c.Command, c.Args), isOwn) ||
+			slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return isOwn(e.Value) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+package diagnose
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestWhyNotReady: the states that a cause goes through have the same word and cause.
+func TestWhyNotReady(t *testing.T) {
+	initState := func(state corev1.ContainerState) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			notReady(waiting("PodInitializing"))(p)
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running}, {Name: "init", State: state}}
+		}
+	}
+	ago := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second)) }
+	// crashed makes a container one that has ended before.
+	crashed := func(state, last corev1.ContainerState, restarts int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			notReady(state)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState = last
+			p.Status.ContainerStatuses[0].RestartCount = restarts
+		}
+	}
+	runs := func(seconds int) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(seconds)}}
+	}
+	exit := func(reason string, code int32, message string, ran int) corev1.ContainerState {
+		ended := terminated(reason, code)
+		ended.Terminated.Message, ended.Terminated.StartedAt = message, ago(10000)
+		ended.Terminated.FinishedAt = metav1.NewTime(ended.Terminated.StartedAt.Add(time.Duration(ran) * time.Second))
+		return ended
+	}
+	notStarted := exit("StartError", 128, "exec: \"/no\":\n stat /no: no such file", 0)
+	notStarted.Terminated.StartedAt = metav1.Time{}
+	waitingFor := func(reason, message string) corev1.ContainerState {
+		state := waiting(reason)
+		state.Waiting.Message = message
+		return state
+	}
+	image := func(state string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			notReady(waiting(state))(p)
+			p.Status.ContainerStatuses[0].Image = "app:2"
+		}
+	}
+	const probe = "runs, but its readiness probe does not succeed"
+	for name, c := range map[string]struct {
+		change     func(*corev1.Pod)
+		word, text string
+	}{
+		"ready":              {func(*corev1.Pod) {}, "", ""},
+		"evicted":            {phase(corev1.PodFailed, "Evicted"), "Evicted", "Evicted"},
+		"failed":             {phase(corev1.PodFailed, ""), "Failed", "Failed"},
+		"deleted":            {ending, "Terminating", "Terminating"},
+		"image, at first":    {image("ErrImagePull"), "ImagePullBackOff", "cannot pull image app:2"},
+		"image, later":       {image("ImagePullBackOff"), "ImagePullBackOff", "cannot pull image app:2"},
+		"image, never":       {notReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
+		"image, no name":     {notReady(waitingFor("InvalidImageName", "cannot parse A:B")), "InvalidImageName", "cannot parse A:B"},
+		"creating":           {notReady(waiting("ContainerCreating")), "ContainerCreating", "ContainerCreating"},
+		"names of pods":      {notReady(waitingFor("CreateContainerError", "name app_a_default_uid-1_0 is reserved")), "CreateContainerError", "name app_…_…_0 is reserved"},
+		"ended":              {notReady(exit("Error", 1, "", 5)), "CrashLoopBackOff", "exit code 1"},
+		"ended, and says so": {notReady(exit("Error", 1, "no\x1b[31m disk\n", 5)), "CrashLoopBackOff", `exit code 1: no\x1b[31m disk`},
+		"ended well":         {notReady(exit("Completed", 0, "", 5)), "CrashLoopBackOff", "exit code 0"},
+		"no program":         {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
+		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
+			"exit code 1 (1 restart)"},
+		"runs again": {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
+		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
+			probe + " (for 4m, before: exit code 1, 1 restart)"},
+		"runs after a reboot": {crashed(runs(60), exit("Unknown", 255, "", 9000), 1), ProbeFails,
+			probe + " (for 60s, before: exit code 255, 1 restart)"},
+		"out of memory": {crashed(waiting("CrashLoopBackOff"), terminated("OOMKilled", 137), 2), "OOMKilled",
+			"OOMKilled (2 restarts)"},
+		"crashes, nobody knows how": {notReady(waiting("CrashLoopBackOff")), "CrashLoopBackOff", "CrashLoopBackOff"},
+		"init container crashes": {initState(waiting("CrashLoopBackOff")), "CrashLoopBackOff",
+			"init container init: CrashLoopBackOff"},
+		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
+		"bad configuration": {notReady(waitingFor("CreateContainerConfigError", `secret "s" not found`)),
+			"CreateContainerConfigError", `secret "s" not found`},
+		"readiness probe": {notReady(running), ProbeFails, probe},
+		"startup probe": {func(p *corev1.Pod) {
+			notReady(running)(p)
+			p.Status.ContainerStatuses[0].Started = new(false)
+		}, ProbeFails, "runs, but its startup probe has not succeeded"},
+		"one of two containers": {func(p *corev1.Pod) {
+			notReady(exit("Error", 1, "", 5))(p)
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Ready: true})
+		}, "CrashLoopBackOff", "container app: exit code 1"},
+		"readiness gate": {func(p *corev1.Pod) {
+			lost(p)
+			p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message = "ReadinessGatesNotReady", "gate x is False"
+		}, "ReadinessGatesNotReady", "gate x is False"},
+		"lost":                     {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Reason: "NodeLost"} }, "NodeLost", "NodeLost"},
+		"the kubelet says nothing": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, "NotReady", "not ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
+				Pods: []*corev1.Pod{aPod("a", "n1", c.change)}, Now: now}
+			in.Pods[0].UID = "uid-1"
+			got := listOf(t, in).Items[0].Pods[0]
+			if got.Reason != c.word || got.Message != c.text || got.Ready != (c.word == "") {
+				t.Errorf("got  %q: %s\nwant %q: %s", got.Reason, got.Message, c.word, c.text)
+			}
+		})
+	}
+	in := Input{LocalService: localService(), Nodes: []*corev1.Node{node1(down(40))}, Pods: []*corev1.Pod{aPod("a", "n1", lost)},
+		Now: now, Stable: true}
+	const want = "its node n1 is NotReady (since 2026-01-02 03:03:25 UTC)"
+	if got := listOf(t, in).Items[0].Pods[0].Message; got != want {
+		t.Errorf("in a watch: %s; want %s", got, want)
+	}
+}

@@ -1,0 +1,315 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const nodeLabel = v1alpha1.DefaultNodeLabelKey
+
+// now is the time in these tests.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// TestRules checks what is found of node n1, unless a case has other nodes: its reason, state, endpoints and message.
+func TestRules(t *testing.T) {
+	of := func(changes ...func(*v1alpha1.LocalService)) Input {
+		return Input{LocalService: localService(changes...)}
+	}
+	with := func(services []*corev1.Service, slices []*discoveryv1.EndpointSlice, pods ...*corev1.Pod) Input {
+		return Input{Services: services, EndpointSlices: slices, Pods: pods}
+	}
+	on := func(in Input, nodes ...*corev1.Node) Input {
+		in.Nodes = nodes
+		return in
+	}
+	changed := func(changes ...func(*corev1.Service)) []*corev1.Service {
+		return []*corev1.Service{aService("n1", changes...)}
+	}
+	published := func(endpoints ...discoveryv1.Endpoint) []*discoveryv1.EndpointSlice {
+		return []*discoveryv1.EndpointSlice{slice("n1", endpoints...)}
+	}
+	services, unready := changed(), published(anEndpoint("a", "10.0.0.1", false))
+	ready := published(anEndpoint("a", "10.0.0.1", true))
+	both := published(anEndpoint("a", "10.0.0.1", true), anEndpoint("b", "10.0.0.2", false))
+	deleted := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }
+	withoutOwner := func(s *corev1.Service) { s.OwnerReferences = nil }
+	publishing := func(in Input) Input {
+		in.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		return in
+	}
+	mesh := func(ready bool) []*discoveryv1.EndpointSlice {
+		s := slice("n1", anEndpoint("", "10.9.0.1", ready))
+		s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-mesh-controller.cilium.io"
+		return []*discoveryv1.EndpointSlice{s}
+	}
+	crash := notReady(waiting("CrashLoopBackOff"))
+	asking := func(p *corev1.Pod) {
+		notReady(running)(p)
+		p.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}}}
+	}
+	const (
+		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another selector " +
+			"(the pods' events say which)"
+		events  = "; the pods' events say whether it was refused"
+		no      = "no pod with app=demo here"
+		another = "; create this LocalService under another name: deleting the Service does not help, as its owner would " +
+			"create it again"
+	)
+	for name, c := range map[string]struct {
+		in        Input
+		reason    Reason
+		state     State
+		endpoints string
+		message   string
+	}{
+		"ready": {with(services, ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
+		"taken by nobody": {with(other("demo-n1", nil), ready), NameConflict, Down, "0/0", "the name is taken by a Service " +
+			"without an owner (demo-n1); if nothing uses it, delete it; if the app needs it, create this LocalService under " +
+			"another name"},
+		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
+			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
+		"taken by a hostile owner": {with(other("demo-n1", controlledBy("x/v1", "X", "n\x1b[31m\nRun: sh")), nil),
+			NameConflict, Down, "0/0", `the name is taken by a Service of X n\x1b[31m Run: sh (x/v1) (demo-n1)` + another},
+		"taken by another node": {on(of(), nodesWith("x-y", "x.y")[1], nodesWith("x-y")[0]), ServiceMissing, Down, "0/0",
+			"no Service; the controller has not written it yet"},
+		"earlier": {with(changed(func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }), ready, aPod("a", "n1")),
+			ServiceOutdated, Degraded, "1/1", "the Service is one of an earlier LocalService demo, and is deleted with that"},
+		"missing, change not seen": {of(readyCondition(v1alpha1.ReasonWriteFailed, "x"),
+			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, Down, "0/0",
+			"no Service; the controller has not written it yet"},
+		"missing, refused": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 write failed: exceeded\nquota")),
+			ServiceMissing, Down, "0/0", `no Service; 1 write failed: exceeded\nquota`},
+		"missing, LocalService deleted": {of(func(ls *v1alpha1.LocalService) { ls.DeletionTimestamp = new(metav1.Now()) }),
+			ServiceMissing, Down, "0/0", "no Service; the LocalService is being deleted"},
+		"terminating": {with(changed(deleted), nil), ServiceOutdated, Down, "0/0", "the Service is being deleted"},
+		"selects something else": {with(changed(func(s *corev1.Service) {
+			s.Spec.Selector = map[string]string{"app": "demo"}
+		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service has another selector than the " +
+			`LocalService says; the controller has not written it yet ("app=demo" instead of "app=demo,vm/rack=n1")`},
+		"without its label": {with(other("demo-n1", controlledByLocalService("demo")), nil), ServiceOutdated, Down, "0/0",
+			`the Service has the label owner "" instead of "demo"; the controller has not written it yet`},
+		"orphaned": {with(changed(withoutOwner), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1",
+			"the Service has lost its owner; the controller has not written it yet"},
+		"orphaned, and being deleted": {with(changed(withoutOwner, deleted), nil), ServiceOutdated, Down, "0/0",
+			"the Service is being deleted"},
+
+		"pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"), aPod("b", "n2", labelled("n1"))),
+			PodsMislabelled, Degraded, "1/1", "pods on another node have the label vm/rack=n1 (b on n2)" + owner},
+		"ended pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"),
+			aPod("b", "n2", labelled("n1"), ending), aPod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))), "",
+			Healthy, "1/1", ""},
+		"pod without label": {with(services, ready, aPod("a", "n1"), aPod("b", "n1", withoutLabel)), PodsMislabelled, Degraded,
+			"1/1", "pods have no label vm/rack (b)" + events},
+		"pods with another label": {with(services, nil, aPod("a", "n1", labelled("n7")), aPod("b", "n1", labelled(""))),
+			PodsMislabelled, Down, "0/0", "the label vm/rack of pods is not their node (a: n7, b: )" + owner},
+
+		"pods not ready": {with(services, unready, aPod("d", "n1", crash), aPod("c", "n1", crash),
+			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down, "0/1",
+			"CrashLoopBackOff (a, c, d and 2 more)"},
+		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
+			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
+			"CrashLoopBackOff (a, b: runs, but its readiness probe does not succeed)"},
+		"one of two pods not ready": {with(services, both, aPod("a", "n1"), aPod("b", "n1", crash)), PodsNotReady, Degraded,
+			"1/2", "CrashLoopBackOff (b)"},
+		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
+			"CrashLoopBackOff (a)"},
+		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
+			"runs, but its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
+				"is ready, set publishNotReadyAddresses: true in the LocalService"},
+		"crashes and asks for its own name": {with(services, unready, aPod("a", "n1", asking, crash)), PodsNotReady, Down,
+			"0/1", "CrashLoopBackOff (a)"},
+
+		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
+			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
+		"published under an address that no pod has": {with(services, published(anEndpoint("a", "10.0.0.9", true)),
+			aPod("a", "n1")), EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; " +
+			"kube-controller-manager has not removed them yet (10.0.0.9)"},
+		"published for a pod that has ended": {with(services, ready, aPod("a", "n1", phase(corev1.PodFailed, ""))),
+			EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; kube-controller-manager " +
+				"has not removed them yet (10.0.0.1)"},
+		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
+			"1/2", "1 of 2 endpoints are ready, the others are of no pod here; their EndpointSlice is managed by " +
+				"endpointslice-controller.k8s.io"},
+		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
+		"published by a mesh, too": {with(services, slices.Concat(ready, mesh(true)), aPod("a", "n1")), "", Healthy, "2/2", ""},
+		"published by a mesh, not ready": {with(services, slices.Concat(ready, mesh(false)), aPod("a", "n1")),
+			EndpointsOutdated, Degraded, "1/2", "1 of 2 endpoints are ready, the others are of no pod here; their EndpointSlice is " +
+				"managed by endpointslice-mesh-controller.cilium.io"},
+
+		"only terminating": {with(services, published(endingEndpoint(anEndpoint("a", "10.0.0.1", false))),
+			aPod("a", "n1", ending), aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Down, "0/0",
+			"only terminating pods (a)"},
+		"only ended": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+			aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Empty, "0/0",
+			"only ended pods (a: Evicted, b: Succeeded)"},
+		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
+			NoPods, Empty, "0/0", no},
+		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",
+			no + "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"},
+
+		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", notReady(running))), node1(cordoned)),
+			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned (1 not scheduled yet)"},
+		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
+			"0/1", "CrashLoopBackOff (a)"},
+		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
+			no + "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"},
+		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",
+			corev1.TaintEffectNoExecute))), NodeUnschedulable, Empty, "0/0",
+			no + "; its pods do not tolerate the taint a.b/c:NoExecute of the node"},
+		"tainted, but tolerated": {on(with(services, nil, aPod("b", "n9", func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		})), node1(gpu)), NoPods, Empty, "0/0", no},
+		"tainted, but pods only rather go elsewhere": {on(with(services, nil, aPod("b", "n9")), node1(taint("x", "",
+			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no},
+		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
+		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
+			"the node is NotReady (for 40s)"},
+		"down, not noticed in the endpoints": {on(with(services, ready, aPod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
+			""},
+		"down, without a pod": {on(with(services, nil, aPod("b", "n9")), node1(down(3*60+20))), NodeNotReady, Down, "0/0",
+			"the node is NotReady (for 3m20s)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.in.LocalService == nil {
+				c.in.LocalService = localService()
+			}
+			if c.in.Nodes == nil {
+				c.in.Nodes = nodesWith("n1")
+			}
+			c.in.Now = now
+			got := listOf(t, c.in).Items[0]
+			if got.Reason != c.reason || got.State != c.state || got.Message != c.message {
+				t.Errorf("got  %s %s: %s\nwant %s %s: %s", got.State, got.Reason, got.Message, c.state, c.reason, c.message)
+			}
+			if got := endpointsOf(&got); got != c.endpoints {
+				t.Errorf("endpoints %s; want %s", got, c.endpoints)
+			}
+		})
+	}
+}
+
+// TestReasons: each reason of a rule is explained, in the order of the first rule for it.
+func TestReasons(t *testing.T) {
+	var rulesOf, explained []Reason
+	for _, r := range rules {
+		if r.reason != "" && !slices.Contains(rulesOf, r.reason) {
+			rulesOf = append(rulesOf, r.reason)
+		}
+	}
+	for _, r := range Reasons {
+		explained = append(explained, r.Reason)
+	}
+	if !slices.Equal(rulesOf, explained) {
+		t.Errorf("the rules have %v, explained are %v", rulesOf, explained)
+	}
+}
+
+// TestRivals: of two nodes that want one name, the one without it is reported, in both modes.
+func TestRivals(t *testing.T) {
+	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {
+		items := listOf(t, Input{LocalService: localService(changes...), Nodes: nodesWith("x.y", "x-y")}).Items
+		slices.SortFunc(items, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
+		const want = "the name is that of node x-y; select only one of the two nodes"
+		if items[0].Reason == NameConflict || items[0].Service == "" || items[1].Reason != NameConflict ||
+			items[1].Service != "" || items[1].Message != want {
+			t.Errorf("%+v", items)
+		}
+	}
+}
+
+// TestPortsMissing: a name with a cluster IP answers only if all of its ports are published. A headless one resolves,
+// but is degraded.
+func TestPortsMissing(t *testing.T) {
+	http := containing(corev1.ContainerPort{Name: "http", ContainerPort: 8080}, corev1.ContainerPort{ContainerPort: 1})
+	web, metrics := port("web", 80, intstr.FromString("web")), port("metrics", 90, intstr.FromInt32(9090))
+	none, both := []string{}, []string{"web", "metrics"}
+	const message = `no container has a port named "web": nothing listens behind port 80`
+	for name, c := range map[string]struct {
+		headless  bool
+		wanted    []v1alpha1.ServicePort
+		published [][]string // the ports of each EndpointSlice
+		pod       *corev1.Pod
+		state     State
+		ready     int
+		message   string
+	}{
+		"published": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{both},
+			pod: aPod("a", "n1", http), state: Healthy, ready: 1},
+		"none": {wanted: []v1alpha1.ServicePort{web}, published: [][]string{none}, pod: aPod("a", "n1"), state: Down,
+			message: message + " (a names no port)"},
+		"one of two": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{{"metrics"}},
+			pod: aPod("a", "n1", http), state: Down, message: message + " (a has http: 8080/TCP)"},
+		"each of two at another pod": {wanted: []v1alpha1.ServicePort{web, port("metrics", 90,
+			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: aPod("a", "n1", http),
+			state: Healthy, ready: 1},
+		"headless": {headless: true, wanted: []v1alpha1.ServicePort{web}, published: [][]string{none},
+			pod: aPod("a", "n1", http), state: Degraded, ready: 1, message: message + " (a has http: 8080/TCP)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Nodes: nodesWith("n1"), Pods: []*corev1.Pod{c.pod},
+				LocalService: localService(func(ls *v1alpha1.LocalService) {
+					ls.Spec.Ports = c.wanted
+					if c.headless {
+						ls.Spec.ClusterIP = corev1.ClusterIPNone
+					}
+				})}
+			in.Services = []*corev1.Service{templates(in.LocalService)[0].Service("n1")}
+			for _, names := range c.published {
+				published := slice("n1", anEndpoint("a", "10.0.0.1", true))
+				for _, name := range names {
+					published.Ports = append(published.Ports, discoveryv1.EndpointPort{Name: &name})
+				}
+				in.EndpointSlices = append(in.EndpointSlices, published)
+			}
+			got := listOf(t, in).Items[0]
+			if got.State != c.state || got.Endpoints.Ready != c.ready || got.Message != c.message ||
+				(c.message == "") != (got.Reason == "") {
+				t.Errorf("got %s, %d ready, %q: %s", got.State, got.Endpoints.Ready, got.Reason, got.Message)
+			}
+		})
+	}
+}
+
+// TestStatusTold: a name and the status that is about the same have one line on the page.
+func TestStatusTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason   string
+		services []*corev1.Service
+		want     bool
+	}{
+		"name taken":       {v1alpha1.ReasonNameTaken, other("demo-n1", nil), true},
+		"refused":          {v1alpha1.ReasonWriteFailed, nil, true},
+		"invalid":          {v1alpha1.ReasonInvalidSpec, []*corev1.Service{aService("n1")}, false},
+		"another is taken": {v1alpha1.ReasonNameTaken, []*corev1.Service{aService("n1")}, false},
+	} {
+		got := listOf(t, Input{LocalService: localService(readyCondition(c.reason, "x")), Nodes: nodesWith("n1"),
+			Services: c.services}).Summary
+		if got.Told != c.want || got.Problem != "x" || got.Status != c.reason {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestNodeLabelKey: the key of the node label is that in the selector of a Service of the LocalService.
+func TestNodeLabelKey(t *testing.T) {
+	keyed := func(node, key string) *corev1.Service {
+		return aService(node, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "demo", key: node} })
+	}
+	foreign := keyed("n3", "evil")
+	foreign.OwnerReferences = nil
+	for want, service := range map[string]*corev1.Service{"example.org/node": keyed("n1", "example.org/node"),
+		nodeLabel: foreign} {
+		if got := nodeLabelKey(localService(), []*corev1.Service{service}); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/localservice-dev/local-service-controller/internal/words"
+)
+
+const (
+	// most is how many items a text lists before it only counts.
+	most = 3
+	// ownLength is how many bytes a text has of what somebody else wrote.
+	ownLength = 300
+)
+
+// first lists the first few items, and counts the rest.
+func first(items []string) string { return words.List(items, most) }
+
+// own makes a line of a text that somebody else wrote.
+func own(text string) string {
+	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), ownLength)
+}
+
+// title makes a text the beginning of a sentence.
+func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// since says for how long something has been so or, if the text must stay the same, since when; "" if that is not known.
+func since(t metav1.Time, now time.Time, stable bool) string {
+	switch {
+	case t.Unix() <= 0:
+		return ""
+	case stable || now.IsZero():
+		return "since " + t.UTC().Format(time.DateTime) + " UTC"
+	}
+	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
+}
+
+// message puts the parts of a finding together.
+func message(f *Finding) string {
+	text := f.Cause
+	if len(f.About) > 0 {
+		text += " (" + first(f.About) + ")"
+	}
+	if f.Act != "" {
+		text += "; " + f.Act
+	}
+	return text
+}
+
+// Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
+func (n *Node) Problems() string {
+	problems := []string{n.Message}
+	if n.DNS != nil {
+		problems = append(problems, n.DNS.Message)
+	}
+	return strings.Join(slices.DeleteFunc(problems, func(p string) bool { return p == "" }), "; ")
+}
+
+// Natural compares names as people order them: node-2 comes before node-10.
+func Natural(a, b string) int {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		m, n := digits(a[i:]), digits(b[j:])
+		if m == 0 || n == 0 {
+			if a[i] != b[j] {
+				return cmp.Compare(a[i], b[j])
+			}
+			i, j = i+1, j+1
+			continue
+		}
+		x, y := strings.TrimLeft(a[i:i+m], "0"), strings.TrimLeft(b[j:j+n], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+		i, j = i+m, j+n
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // One begins with the other, apart from zeros.
+}
+
+// digits returns how many digits a text begins with.
+func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }

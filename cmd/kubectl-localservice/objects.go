@@ -1,0 +1,369 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const (
+	// snapshotInterval is the time between two snapshots of a watch, at least. One that takes long is followed by a
+	// pause of three times as long.
+	snapshotInterval = time.Second
+	// controllerPoll is how often a watch looks at the controller's Lease.
+	controllerPoll = 10 * time.Second
+)
+
+// objects are what LocalServices are made of, as the user may read them: listed once, or followed by informers. All
+// commands see them through snapshots.
+type objects struct {
+	*cluster
+
+	clusterDomain string
+	allNodes      bool // may be listed
+	withPods      bool
+	follows       bool // what changes
+
+	localServices, nodes, services, endpointSlices, pods *source
+
+	around around
+	wake   chan struct{}
+
+	mu         sync.Mutex
+	controller diagnose.Controller
+	problems   map[string]string // by resource
+}
+
+// source reads a resource.
+type source struct {
+	cache.SharedIndexInformer
+	cache.ListWatch
+
+	resource string
+}
+
+// snapshot is what a watch reports.
+type snapshot struct {
+	// loaded is true when the cluster has been read. Before that there are only problems.
+	loaded bool
+	lists  []*diagnose.NodeList
+	// controller says that the controller does not seem to run, "" if it does.
+	controller string
+	// problems say what currently keeps the watch from observing changes.
+	problems []string
+}
+
+// newObjects makes the sources for one LocalService of the namespace or, without a name, for all.
+func (c *cluster) newObjects(name, clusterDomain string) *objects {
+	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true, wake: make(chan struct{}, 1),
+		problems: map[string]string{}, around: newAround(c)}
+	only := ""
+	if name != "" {
+		only = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{}, c.localServices,
+		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), metav1.ListOptions{FieldSelector: only})
+	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube, c.kube.CoreV1().Nodes(), metav1.ListOptions{})
+	o.services = newSource(o, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
+		metav1.ListOptions{})
+	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
+		c.kube.DiscoveryV1().EndpointSlices(c.namespace), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName})
+	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), metav1.ListOptions{})
+	return o
+}
+
+// lister lists and watches a resource, as all clients do.
+type lister[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// newSource makes a source of the objects that the selectors in an option select.
+func newSource[L runtime.Object](o *objects, resource string, object runtime.Object, client any, api lister[L],
+	only metav1.ListOptions) *source {
+	narrow := func(opts *metav1.ListOptions) {
+		opts.FieldSelector = cmp.Or(only.FieldSelector, opts.FieldSelector)
+		opts.LabelSelector = cmp.Or(only.LabelSelector, opts.LabelSelector)
+	}
+	s := &source{resource: resource}
+	s.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+		narrow(&opts)
+		return api.List(ctx, opts)
+	}
+	s.WatchFuncWithContext = func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+		narrow(&opts)
+		watching, err := api.Watch(ctx, opts)
+		o.addProblem(ctx, resource, err)
+		return watching, err
+	}
+	s.SharedIndexInformer = cache.NewSharedIndexInformer(
+		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
+		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	_, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { o.signal() },
+		UpdateFunc: func(before, after any) {
+			if !isHeartbeat(before, after) {
+				o.signal()
+			}
+		},
+		DeleteFunc: func(any) { o.signal() },
+	})
+	utilruntime.Must(err) // The informer has not been stopped.
+	utilruntime.Must(s.SetTransform(diagnose.Trim))
+	utilruntime.Must(s.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		o.addProblem(ctx, resource, err) // Also of a list. A list that succeeds does not show that the watch will.
+	}))
+	return s
+}
+
+// isHeartbeat reports whether a trimmed node has changed in nothing that matters, as it does all the time.
+func isHeartbeat(before, after any) bool {
+	was, isNode := before.(*corev1.Node)
+	now, _ := after.(*corev1.Node)
+	return isNode && maps.Equal(was.Labels, now.Labels) && reflect.DeepEqual(was.Spec, now.Spec) &&
+		reflect.DeepEqual(was.Status, now.Status)
+}
+
+func (o *objects) sources() []*source {
+	sources := []*source{o.localServices, o.services, o.endpointSlices}
+	if o.allNodes {
+		sources = append(sources, o.nodes)
+	}
+	if o.withPods {
+		sources = append(sources, o.pods)
+	}
+	return sources
+}
+
+// read lists everything once: one LocalService, which is known already, or with nil all of the namespace.
+func (o *objects) read(ctx context.Context, ls *v1alpha1.LocalService) error {
+	var reading errgroup.Group
+	if o.withPods { // Only they are diagnosed.
+		reading.Go(func() error {
+			o.controller = o.cluster.controller(ctx)
+			return nil
+		})
+	}
+	err := o.each(func(s *source) error {
+		opts := metav1.ListOptions{}
+		if ls != nil && s == o.localServices {
+			return s.GetIndexer().Add(ls)
+		}
+		if ls != nil && s == o.pods {
+			opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
+		}
+		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
+			trimmed, err := diagnose.Trim(object)
+			if err != nil {
+				return err
+			}
+			return s.GetIndexer().Add(trimmed)
+		})
+	})
+	return errors.Join(err, reading.Wait())
+}
+
+// selectorOf selects nothing by a label that no object can have.
+func selectorOf(set labels.Set) labels.Selector {
+	selector, err := labels.ValidatedSelectorFromSet(set)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
+}
+
+// check finds out whether the user may read what a watch needs.
+func (o *objects) check(ctx context.Context) error {
+	return o.each(func(s *source) error {
+		_, err := s.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
+}
+
+// each reads from all sources at the same time. Many users who may see everything in a namespace may not list nodes:
+// they see the nodes that have a name.
+func (o *objects) each(read func(*source) error) error {
+	var reading errgroup.Group
+	var forbidden atomic.Bool
+	for _, s := range o.sources() {
+		reading.Go(func() error {
+			err := read(s)
+			if s == o.nodes && apierrors.IsForbidden(err) {
+				forbidden.Store(true)
+				return nil
+			}
+			return known(err)
+		})
+	}
+	err := reading.Wait()
+	o.allNodes = !forbidden.Load()
+	return err
+}
+
+// lists returns the findings about all LocalServices, by namespace and name.
+func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
+	inputs := map[string]diagnose.Input{} // by namespace
+	for _, ls := range inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll) {
+		in, found := inputs[ls.Namespace]
+		if !found {
+			in = o.input(ls.Namespace)
+			inputs[ls.Namespace] = in
+		}
+		lists = append(lists, o.list(ctx, ls, in))
+	}
+	slices.SortFunc(lists, func(a, b *diagnose.NodeList) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), diagnose.Natural(a.LocalService, b.LocalService))
+	})
+	return lists
+}
+
+// input returns what concerns LocalServices of a namespace.
+func (o *objects) input(namespace string) diagnose.Input {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return diagnose.Input{
+		Nodes: inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll), AllNodes: o.allNodes,
+		Services:       inNamespace[corev1.Service](o.services, namespace),
+		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, namespace),
+		Pods:           inNamespace[corev1.Pod](o.pods, namespace), PodsUnknown: !o.withPods,
+		Controller: o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
+	}
+}
+
+func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
+	in.LocalService = ls
+	if o.withPods && !diagnose.HasPods(in) {
+		in.Around = o.around.of(ctx, ls)
+	}
+	return diagnose.Nodes(in)
+}
+
+// inNamespace returns the objects in a namespace, or in all.
+func inNamespace[T any](s *source, namespace string) (objects []*T) {
+	utilruntime.Must(cache.ListAllByNamespace(s.GetIndexer(), namespace, labels.Everything(), func(object any) {
+		objects = append(objects, object.(*T))
+	}))
+	return objects
+}
+
+// follow reports a snapshot, and another one when something has changed, until ctx is done.
+func (o *objects) follow(ctx context.Context, report func(snapshot)) {
+	o.follows = true
+	var running sync.WaitGroup
+	defer running.Wait()
+	var synced []cache.InformerSynced
+	for _, s := range o.sources() {
+		synced = append(synced, s.HasSynced)
+		running.Go(func() { s.RunWithContext(ctx) })
+	}
+	var loaded atomic.Bool
+	running.Go(func() {
+		o.setController(ctx)
+		loaded.Store(cache.WaitForCacheSync(ctx.Done(), synced...))
+		o.signal()
+		for ctx.Err() == nil {
+			wait(ctx, controllerPoll)
+			o.setController(ctx)
+			o.signal() // Containers that run may have become well.
+		}
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.wake:
+		}
+		began := time.Now()
+		report(o.snapshot(ctx, loaded.Load()))
+		wait(ctx, max(snapshotInterval, 3*time.Since(began)))
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
+	s := snapshot{loaded: loaded}
+	if loaded {
+		s.lists = o.lists(ctx)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.controller = o.controller.Stops(time.Time{})
+	s.problems = slices.Compact(slices.Sorted(maps.Values(o.problems)))
+	return s
+}
+
+func (o *objects) setController(ctx context.Context) {
+	controller := o.cluster.controller(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.controller = controller
+}
+
+func (o *objects) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // It is already awake.
+	}
+}
+
+// addProblem records why a resource cannot be watched, or that it can. Errors that end with the next list do not count.
+func (o *objects) addProblem(ctx context.Context, resource string, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsTimeout(err) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.problems[resource]
+	delete(o.problems, resource)
+	if err != nil {
+		o.problems[resource] = whyNoWatch(resource, err)
+	}
+	if o.problems[resource] != before {
+		o.signal()
+	}
+}
+
+// whyNoWatch returns the same text for each retry of a watch. If the cluster cannot be reached, all resources get the
+// same text, without the URL in the error, whose parameters change each time.
+func whyNoWatch(resource string, err error) string {
+	if unreachable, ok := errors.AsType[*url.Error](err); ok {
+		err = unreachable.Err
+		if cause, ok := errors.AsType[*net.OpError](err); ok {
+			err = cause
+		}
+		return fmt.Sprintf("the cluster cannot be reached, trying again: %v", err)
+	}
+	return fmt.Sprintf("cannot watch %s, trying again: %v", resource, explained(err))
+}

