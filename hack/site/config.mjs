@@ -16,6 +16,12 @@ const toRepository = (md) => md.core.ruler.push('to-repository', ({ tokens, env 
   }
 })
 
+// verbatim keeps Vue from evaluating {{ }} in inline code.
+const verbatim = (md) => {
+  const render = md.renderer.rules.code_inline
+  md.renderer.rules.code_inline = (...args) => render(...args).replace(/^<code/, '<code v-pre')
+}
+
 // The sidebar is the list of documents in README.md.
 const [, documents] = readFileSync('README.md', 'utf8').split(/^## Documentation$/m)
 const sidebar = [...documents.matchAll(/\[([^\]]+)\]\(([^)]+)\.md\)/g)].map(([, text, path]) => ({
@@ -29,7 +35,7 @@ export default defineConfig({
   outDir: '../site',
   rewrites: (page) => page.replace(/README\.md$/, 'index.md'),
   markdown: {
-    config: toRepository,
+    config: (md) => [toRepository, verbatim].forEach((use) => use(md)),
     // Anchors as forges make them, which hack/verify-prose.sh checks.
     anchor: { slugify: (s) => s.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replace(/ /g, '-') },
   },
