@@ -87,7 +87,7 @@ func TestMigration(t *testing.T) {
 	stopPorts = startAsker(t, "the host port, used after all", nodes[1], hostPortURLs)
 	m.follow(beside, "The way back before step 6", beside)
 	stopPorts()
-	m.follow(stopOld, "The way back after step 6", "If the pods have a sleep already")
+	m.follow(stopOld, "The way back after step 6")
 	err := framework.Poll(t.Context(), func(ctx context.Context) error {
 		out, err := cluster.Kubectl(ctx, "get", "pods", "--selector=app=cache", "--output=name")
 		if pods := strings.Fields(out); err == nil && len(pods) != len(nodes) {
