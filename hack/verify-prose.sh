@@ -56,7 +56,7 @@ fi
 
 # Generated pages have the sentences of the code, and headings and rows of tables are no sentences.
 # shellcheck disable=SC2016 # the $ is awk's
-long=$(grep -vE '^docs/reference/(api|flags|metrics|reasons)\.md:|^[^ ]+ [|#<]' "$tmp/prose" | awk '
+long=$(grep -vE '^docs/reference/(api|flags|metrics|plugin-reasons)\.md:|^[^ ]+ [|#<]' "$tmp/prose" | awk '
     {
         words = 0; sentence = ""
         for (i = 2; i <= NF; i++) {
