@@ -33,6 +33,13 @@ func (s *scene) byName(ls *v1alpha1.LocalService) access {
 	}
 }
 
+// byHostname reaches the names of mode Hostnames.
+func (s *scene) byHostname(ls *v1alpha1.LocalService) access {
+	return func(name string) string {
+		return fmt.Sprintf("http://%s.%s.%s:%d/", naming.Hostname(name), ls.Name, s.Namespace, appPort)
+	}
+}
+
 // byNodePort reaches a LocalService's Services by their node ports, at a node with this address.
 func (s *scene) byNodePort(ls *v1alpha1.LocalService, address string) access {
 	own := s.MustOwn(ls, len(nodes))

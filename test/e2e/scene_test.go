@@ -55,6 +55,12 @@ func (s *scene) localService(name string, changes ...framework.Change) *v1alpha1
 	return s.Create(name, append([]framework.Change{forApp}, changes...)...)
 }
 
+// hostnames makes a LocalService with mode Hostnames for the demo app on all nodes.
+func (s *scene) hostnames(name string, changes ...framework.Change) *v1alpha1.LocalService {
+	s.T.Helper()
+	return s.localService(name, append([]framework.Change{framework.WithHostnames}, changes...)...)
+}
+
 // The demo app, in every kind of workload.
 
 func podTemplate() corev1.PodTemplateSpec {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,8 +30,6 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("the exit code is not passed on: %v", err)
 	}
-	t.Run("a node can be stopped without harm to others", func(t *testing.T) { stopNode(t, p, "k8s02") })
-	t.Run("a node that cannot start leaves the others running", func(t *testing.T) { startFails(t, p, "k8s11") })
 
 	family := descendants(t, p.Pid())
 	if len(family) < 15 {
@@ -53,48 +49,6 @@ func runPod(t *testing.T, p *playground, image, node string) {
 	p.mustRun("kubectl", "run", name, "--image", image, "--image-pull-policy", "Never",
 		"--overrides", fmt.Sprintf(`{"spec": {"nodeName": %q}}`, node))
 	p.mustRun("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=2m")
-}
-
-// startFails starts a node that cannot come up, and starts it again after a fix.
-func startFails(t *testing.T, p *playground, node string) {
-	t.Helper()
-	broken := filepath.Join(p.dir, "images", "broken.tar")
-	if err := os.WriteFile(broken, []byte("no archive"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.run("node", "start", node)
-	if err == nil || !strings.Contains(out, "importing the image "+broken) {
-		t.Errorf("want an error that names the image, got %v\n%s", err, out)
-	}
-	if out := p.mustRun("node", "list"); !regexp.MustCompile(node + ` .* stopped\n`).MatchString(out) {
-		t.Errorf("it is not stopped:\n%s", out)
-	}
-	runPod(t, p, "localhost/first:1", "k8s01") // The others are as before.
-	if err := os.Remove(broken); err != nil {
-		t.Fatal(err)
-	}
-	p.mustRun("node", "start", node)
-}
-
-// stopNode fails if any other node is ever less than ready on the way.
-func stopNode(t *testing.T, p *playground, node string) {
-	t.Helper()
-	p.mustRun("node", "stop", node)
-	eventually(t, node+" becoming not ready", func() error {
-		notReady := ""
-		for line := range strings.Lines(p.mustRun("kubectl", "get", "nodes", "--no-headers")) {
-			if f := strings.Fields(line); f[1] != "Ready" {
-				notReady += f[0] + " "
-			}
-		}
-		if notReady != "" && notReady != node+" " {
-			t.Fatalf("not ready: %s", notReady)
-		}
-		if notReady == "" {
-			return errors.New("all nodes are ready")
-		}
-		return nil
-	})
 }
 
 // However `up` ends, everything ends with it. When it is killed it cannot clean up, and the next one takes over the
@@ -123,25 +77,6 @@ func TestNothingOutlivesUp(t *testing.T) {
 			p.mustHaveSucceeded()
 			mustNotExist(t, dir)
 		})
-	}
-}
-
-func TestFailureNamesTheLog(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "p")
-	p := launch(t, dir, "--control-plane-only", "--apiserver-flag=--no-such-flag")
-	if exitCode, err := p.Wait(); err != nil || exitCode != 1 {
-		t.Fatalf("it ended with exit code %d, %v", exitCode, err)
-	}
-	log := filepath.Join(dir, "logs", "kube-apiserver.log")
-	for _, want := range []string{"kube-apiserver ended", log, "unknown flag: --no-such-flag"} {
-		if !strings.Contains(p.Output(), want) {
-			t.Errorf("%q is not in: %s", want, p.Output())
-		}
-	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	want := []string{filepath.Dir(log), filepath.Join(dir, "playground.lock")}
-	if err != nil || !slices.Equal(left, want) {
-		t.Errorf("left are %v, %v; want %v", left, err, want)
 	}
 }
 
