@@ -29,21 +29,51 @@ FOCUS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-18s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^##@/ {print "\n" substr($$0, 5) ":"} /^[a-z0-9-]+:.*## / {printf "  %-17s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
-demo: ## Show the whole thing on a cluster of three nodes on this machine (KEEP=1 leaves it running)
+demo: ## Show everything on a cluster of three nodes on this machine (KEEP=1: and keep it)
 	@hack/demo.sh
+
+##@ Every change
+
+.PHONY: build
+# See hack/playground/build.sh.
+build: export GOGC ?= 400
+build: ## Build the controller, the kubectl plugin and the demo app into bin/
+	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ . ./cmd/kubectl-localservice
+	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
+	@cp cmd/kubectl-localservice/kubectl_complete-localservice cmd/kubectl-localservice/kubectl-create-localservice bin/
+
+.PHONY: generate
+generate: ## Generate what follows from pkg/apis, the chart, and flags
+	hack/update-codegen.sh
+	hack/update-chart.sh
+	hack/update-docs.sh
+
+.PHONY: verify
+verify: packages build playground ## Check generated code, format, static analysis, scripts, documents and manifests
+	hack/verify.sh
 
 .PHONY: test
 # The same histories each time: what a new one shows must not stop a change that has nothing to do with it.
 test: SEED := $(or $(SEED),1)
-test: test-unit ## Run all tests, and see that the benchmark works
+test: test-unit ## Run all tests that a change must pass, and see that the benchmark works
 	@hack/limits.sh
 	@$(MAKE) --no-print-directory simulate FOR=30s
 	@$(MAKE) --no-print-directory prometheus test-integration
-# These wait most of their time: for leases to end, pods to start, an alert to fire. The longest ones come first.
+# These wait most of their time: for leases to end, pods to start. The longest ones come first.
 	@$(MAKE) --no-print-directory --jobs=4 test-e2e test-migration test-fault bench-smoke test-playground test-alerts
+
+.PHONY: lint
+lint: ## Have golangci-lint and the API linter look at all modules; 5 minutes the first time
+	@hack/lint.sh
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+##@ Parts of make test
 
 .PHONY: test-unit
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
@@ -52,15 +82,59 @@ test-unit: packages ## Run the tests of the packages, with the race and cache mu
 	cd hack/bench && CGO_ENABLED=0 go test ./...
 
 .PHONY: simulate
-simulate: ## Play random histories in virtual time, for a minute (FOR=1h SEED=n), and print what they reach
+simulate: ## Play random histories in virtual time, for a minute (FOR=1h SEED=n)
 	@hack/simulate.sh
 
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
 
+.PHONY: test-e2e
+test-e2e: build playground ## Run everything in a cluster of three real nodes
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m -skip '^TestMigration$$' ./e2e/...
+
+.PHONY: test-migration
+test-migration: build playground ## Follow docs/migration.md on three nodes, while clients send requests; 5 minutes
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m -run '^TestMigration$$' ./e2e/...
+
+.PHONY: test-fault
+test-fault: build playground ## Pause leaders, change the API server, and store junk; a minute (SEED=n)
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./fault/...
+
+.PHONY: test-alerts
+test-alerts: build playground prometheus ## Test the alert rules with promtool
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 10m ./alerts/...
+
+.PHONY: test-playground
+test-playground: build playground ## Test the cluster itself
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./playground/...
+	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: bench-smoke
+bench-smoke: build playground ## See that the benchmark works: small sizes, counts checked, times not
+	@hack/go-build.sh bin/bench/bench hack/bench .
+	bin/bench/bench -smoke
+
+##@ In CI, or once a week
+
+.PHONY: test-chart
+test-chart: chart playground ## Render the Helm chart, and install it with Helm 3 and 4
+	cd hack/chart && CGO_ENABLED=0 go test -count=1 ./...
+	hack/test-chart.sh
+
+.PHONY: test-upgrade
+test-upgrade: chart build playground ## Upgrade from an earlier commit on three nodes, and roll back (FROM=HEAD~1)
+	@hack/test-upgrade.sh '$(FROM)'
+
+.PHONY: test-release
+test-release: build playground ## Make a release, check that it is complete and reproducible, and install it
+	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
+	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
+	GOOS=windows CGO_ENABLED=0 go vet ./cmd/kubectl-localservice/...
+	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
+
 .PHONY: test-matrix
-test-matrix: build playground ## Run them against older control planes, too (VERSIONS=v1.34.4); about 10 minutes for each
+test-matrix: build playground ## Run test-integration on older control planes; 10 minutes each (VERSIONS=v1.34.4)
 	@for version in $(VERSIONS); do \
 	  echo "== Kubernetes $$version"; \
 	  hack/control-plane.sh $$version; \
@@ -68,58 +142,11 @@ test-matrix: build playground ## Run them against older control planes, too (VER
 	    go test -count=1 -timeout 25m ./integration/...); \
 	done
 
-.PHONY: test-fault
-test-fault: build playground ## Pause leaders, change the API server, and store junk; a minute (SEED=n repeats it)
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./fault/...
-
-.PHONY: fault
-fault: build playground ## Run them longer, and let parts of a cluster hang; 15 minutes (SEED=n repeats it)
-	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
-	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
-
-.PHONY: test-alerts
-test-alerts: build playground prometheus ## Test the alert rules with promtool, and one alert for real; a minute
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 10m ./alerts/...
-
-.PHONY: test-chart
-test-chart: chart playground ## Render the Helm chart, compare it with artifacts/deploy, and install it with Helm 3 and 4
-	cd hack/chart && CGO_ENABLED=0 go test -count=1 ./...
-	hack/test-chart.sh
-
-.PHONY: test-release
-test-release: build playground ## Make a release, check that it is complete and reproducible, and install it on three nodes
-	@hack/release.sh v0.0.0-test registry.example.com/lsc bin/release
-	cd hack/image && DIST=../../bin/release CGO_ENABLED=0 go test -count=1 -timeout 20m ./...
-	GOOS=windows CGO_ENABLED=0 go vet ./cmd/kubectl-localservice/...
-	hack/test-release.sh v0.0.0-test registry.example.com/lsc bin/release
-
-.PHONY: test-upgrade
-test-upgrade: chart build playground ## Upgrade from an earlier commit on three nodes, roll back, and uninstall (FROM=HEAD~1)
-	@hack/test-upgrade.sh '$(FROM)'
-
 .PHONY: test-arm64
-test-arm64: ## Check the code for arm64, and run the tests of the packages in an emulator (Debian's qemu-user-static)
+test-arm64: ## Run the tests of the packages for arm64 in an emulator
 	@hack/packages.sh --arm64
 	GOARCH=arm64 CGO_ENABLED=0 go vet . ./internal/... ./pkg/... ./cmd/...
 	GOARCH=arm64 CGO_ENABLED=0 go test -count=1 -timeout 30m -exec qemu-aarch64-static ./internal/... ./pkg/naming
-
-.PHONY: test-e2e
-test-e2e: build playground ## Run everything else in a cluster of three real nodes
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m -skip '^TestMigration$$' ./e2e/...
-
-.PHONY: test-migration
-test-migration: build playground ## Follow docs/migration.md on three real nodes, while clients send requests; 5 minutes
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m -run '^TestMigration$$' ./e2e/...
-
-.PHONY: test-playground
-test-playground: build playground ## Test the cluster itself
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./playground/...
-	cd hack/playground && CGO_ENABLED=0 go test -count=1 ./...
-
-.PHONY: test-external-dns
-test-external-dns: build playground ## Have the real external-dns make a record for each node; 5 minutes the first time
-	CGO_ENABLED=0 go build -C hack/external-dns -ldflags '-s -w' -o ../../bin/external-dns sigs.k8s.io/external-dns
-	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./externaldns/...
 
 .PHONY: test-conformance
 test-conformance: build playground ## Run Kubernetes' own conformance tests with the controller installed (FOCUS=regexp)
@@ -131,15 +158,15 @@ test-conformance: build playground ## Run Kubernetes' own conformance tests with
 	    grep --line-buffered -vE '^(=== |    --- PASS)'; \
 	done
 
-.PHONY: bench
-bench: build playground ## Measure the controller against bare clients, all rows or one (ROW=3); an hour
-	@hack/go-build.sh bin/bench/bench hack/bench .
-	bin/bench/bench -row '$(ROW)'
+.PHONY: test-external-dns
+test-external-dns: build playground ## Have the real external-dns make a record for each node; 5 minutes the first time
+	CGO_ENABLED=0 go build -C hack/external-dns -ldflags '-s -w' -o ../../bin/external-dns sigs.k8s.io/external-dns
+	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./externaldns/...
 
-.PHONY: bench-smoke
-bench-smoke: build playground ## See that the benchmark works: small sizes, counts checked, times not
-	@hack/go-build.sh bin/bench/bench hack/bench .
-	bin/bench/bench -smoke
+.PHONY: fault
+fault: build playground ## Run test-fault longer, and let parts of a cluster hang; 15 minutes (SEED=n)
+	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 90m -v ./fault/... | grep -v '^=== '
+	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
 .PHONY: fuzz
 fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
@@ -147,13 +174,10 @@ fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
 	go test ./pkg/naming -run '^$$' -fuzz FuzzNodeLabelValue -fuzztime $(FUZZTIME)
 	go test ./internal/plan -run '^$$' -fuzz FuzzCompute -fuzztime $(FUZZTIME)
 
-.PHONY: verify
-verify: packages build playground ## Check generated code, format, static analysis, scripts, documents and manifests
-	hack/verify.sh
-
-.PHONY: lint
-lint: ## Have golangci-lint and the API linter look at all modules; 5 minutes the first time
-	@hack/lint.sh
+.PHONY: bench
+bench: build playground ## Measure the controller against bare clients (ROW=3); an hour for all rows
+	@hack/go-build.sh bin/bench/bench hack/bench .
+	bin/bench/bench -row '$(ROW)'
 
 .PHONY: vulncheck
 vulncheck: ## Look for known vulnerabilities in what the programs use; needs vuln.go.dev
@@ -161,39 +185,27 @@ vulncheck: ## Look for known vulnerabilities in what the programs use; needs vul
 	  { echo "the database of vulnerabilities, vuln.go.dev, cannot be reached from here" >&2; exit 1; }
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
-.PHONY: generate
-generate: ## Generate everything that follows from pkg/apis, from manifests, flags and the chart's values
-	hack/update-codegen.sh
-	hack/update-chart.sh
-	hack/update-docs.sh
+##@ What others need
+
+.PHONY: image
+image: ## Make the image in bin/image (IMAGE=name:tag ARCH=amd64)
+	@ARCH='$(ARCH)' hack/image.sh '$(VERSION)' '$(IMAGE)' bin/image
+
+.PHONY: chart
+chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4)
+	@hack/chart/build.sh
+	@bin/helm4 package artifacts/chart/local-service-controller --destination bin
+
+.PHONY: release
+release: ## Put a release into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
+	@hack/release.sh '$(VERSION)' '$(REPOSITORY)' '$(DIST)'
 
 .PHONY: site
 site: ## Build a site of the documents, with search, into bin/site (needs Node.js)
 	@hack/site/build.sh
 
-.PHONY: chart
-chart: ## Package the Helm chart into bin/, and build Helm 3 and 4 (bin/helm3, bin/helm4) from their modules
-	@hack/chart/build.sh
-	@bin/helm4 package artifacts/chart/local-service-controller --destination bin
-
-.PHONY: build
-# See hack/playground/build.sh.
-build: export GOGC ?= 400
-build: ## Build the controller, the kubectl plugin and the demo app into bin/
-	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ . ./cmd/kubectl-localservice
-	@CGO_ENABLED=0 go build -buildvcs=false -ldflags '-s -w' -o bin/localservice-app ./artifacts/app
-	@cp cmd/kubectl-localservice/kubectl_complete-localservice cmd/kubectl-localservice/kubectl-create-localservice bin/
-
-.PHONY: image
-image: ## Make the image in bin/image (IMAGE=name:tag; ARCH=amd64 for that alone)
-	@ARCH='$(ARCH)' hack/image.sh '$(VERSION)' '$(IMAGE)' bin/image
-
-.PHONY: release
-release: ## Put a release with checksums into dist/ (VERSION=v0.1.0 REPOSITORY=registry.example.com/name)
-	@hack/release.sh '$(VERSION)' '$(REPOSITORY)' '$(DIST)'
-
 .PHONY: playground
-playground: packages ## Build the three-node cluster into bin/ (5 minutes for the first time)
+playground: packages ## Build the three-node cluster into bin/; 5 minutes the first time
 	@hack/playground/build.sh
 
 .PHONY: packages
@@ -203,7 +215,3 @@ packages: ## Get the Debian packages that building and testing needs
 .PHONY: prometheus
 prometheus: ## Get Debian's prometheus and promtool into bin/
 	@hack/prometheus.sh
-
-.PHONY: clean
-clean: ## Remove what was built
-	rm -rf bin
