@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -26,24 +25,13 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	electionCtx, endElection := context.WithCancel(context.WithoutCancel(ctx))
-	defer endElection()
-	var started atomic.Bool // It is set once work begins, or never will.
-	worked := make(chan struct{})
-
+	leads := make(chan context.Context)
 	elector, err := newElector(opts, lock, leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(leading context.Context) {
-			defer close(worked)
-			if started.Swap(true) {
-				return
+			select {
+			case leads <- leading:
+			case <-leading.Done(): // A stop has come before work was started.
 			}
-			leading, cancel := context.WithCancel(leading)
-			defer cancel()
-			defer context.AfterFunc(ctx, cancel)()
-			klog.FromContext(ctx).Info("Leading", "lease",
-				klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
-			work(leading)
-			endElection()
 		},
 		OnStoppedLeading: func() {},
 		OnNewLeader: func(leader string) {
@@ -56,20 +44,26 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 		return fmt.Errorf("leader election: %w", err)
 	}
 	health.SetLeaderElection(elector) // LeaderElectionConfig.WatchDog would only do this in RunOrDie.
-	// Once work has started, its return ends the election.
-	defer context.AfterFunc(ctx, func() {
-		if !started.Load() {
-			endElection()
-		}
-	})()
-	elector.Run(electionCtx)
-	isWorking := started.Swap(true) // Otherwise a stop has come before work was started.
-	if isWorking {
-		<-worked
+	electionCtx, endElection := context.WithCancel(context.WithoutCancel(ctx))
+	defer endElection()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		elector.Run(electionCtx)
+	}()
+
+	select {
+	case <-ctx.Done():
+	case leading := <-leads:
+		klog.FromContext(ctx).Info("Leading", "lease", klog.KRef(opts.leaderElectionNamespace, opts.leaderElectionID))
+		leading, cancel := context.WithCancel(leading)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		work(leading)
 	}
-	if isWorking || elector.IsLeader() {
-		giveBack(ctx, lock, opts.renewDeadline())
-	}
+	endElection()
+	<-ended
+	giveBack(ctx, lock, opts)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -92,18 +86,22 @@ func newElector(opts *Options, lock resourcelock.Interface,
 	})
 }
 
-// giveBack releases the Lease, if this instance still holds it. client-go would do so before it tells work to stop when
-// the Lease cannot be renewed, and would wait for an API server that does not answer in between.
-func giveBack(ctx context.Context, lock resourcelock.Interface, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+// giveBack releases the Lease, if this instance still holds it. The election's last request may still arrive, so it
+// tries again after a conflict. With ReleaseOnCancel, client-go 0.37 would release a Lease that it cannot renew while
+// work still runs, and whoever holds it by then.
+func giveBack(ctx context.Context, lock resourcelock.Interface, opts *Options) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.renewDeadline())
 	defer cancel()
-	record, _, err := lock.Get(ctx)
-	if err == nil && record.HolderIdentity == lock.Identity() {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record, _, err := lock.Get(ctx)
+		if err != nil || record.HolderIdentity != lock.Identity() {
+			return err
+		}
 		now := metav1.Now()
-		err = lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaderTransitions: record.LeaderTransitions,
+		return lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaderTransitions: record.LeaderTransitions,
 			LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now}) // The API server requires a duration.
-	}
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // Another instance has it, or nobody.
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).Error(err, "Lease not released, it expires later", "lease", lock.Describe())
 	}
 }
@@ -111,43 +109,9 @@ func giveBack(ctx context.Context, lock resourcelock.Interface, timeout time.Dur
 // newLock makes the Lease of this instance.
 func newLock(kube kubernetes.Interface, opts *Options) (resourcelock.Interface, error) {
 	hostname, err := os.Hostname()
-	return finishingLock{&resourcelock.LeaseLock{
+	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: opts.leaderElectionNamespace, Name: opts.leaderElectionID},
 		Client:     kube.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname + "_" + string(uuid.NewUUID())},
-	}, opts.renewDeadline()}, err
-}
-
-// finishingLock finishes the Lease request that is under way at a stop. Cut off, it would be logged as an error, and
-// would leave unknown who holds the Lease, so that it could not be released. No request takes longer than the timeout.
-type finishingLock struct {
-	resourcelock.Interface
-	timeout time.Duration
-}
-
-// finish returns a context with the deadline of another one, but not its cancellation.
-func (l finishingLock) finish(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, hasDeadline := ctx.Deadline()
-	if !hasDeadline { // client-go sets none while it acquires the Lease.
-		deadline = time.Now().Add(l.timeout)
-	}
-	return context.WithDeadline(context.WithoutCancel(ctx), deadline)
-}
-
-func (l finishingLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	ctx, cancel := l.finish(ctx)
-	defer cancel()
-	return l.Interface.Get(ctx)
-}
-
-func (l finishingLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	ctx, cancel := l.finish(ctx)
-	defer cancel()
-	return l.Interface.Create(ctx, record)
-}
-
-func (l finishingLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	ctx, cancel := l.finish(ctx)
-	defer cancel()
-	return l.Interface.Update(ctx, record)
+	}, err
 }

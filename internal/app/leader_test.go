@@ -15,7 +15,6 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 var leaderOptions = &Options{leaderElectionNamespace: "kube-system", leaderElectionID: "demo",
@@ -168,46 +167,5 @@ func TestStandbyStops(t *testing.T) {
 		}
 		stop()
 		<-stopped
-	})
-}
-
-// TestFinishing: a request about the Lease that is in flight during a stop is finished, unless it times out.
-func TestFinishing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kube := kubefake.NewClientset()
-		lock, err := newLock(kube, leaderOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stopped, stop := context.WithCancel(t.Context())
-		stop()
-		late, cancel := context.WithTimeout(t.Context(), 0)
-		defer cancel()
-		for name, c := range map[string]struct {
-			ctx  context.Context
-			left time.Duration
-		}{"stopped": {stopped, leaderOptions.renewDeadline()}, "late": {late, 0}} {
-			ctx, cancel := lock.(finishingLock).finish(c.ctx)
-			deadline, _ := ctx.Deadline()
-			if left := time.Until(deadline); left != c.left || (ctx.Err() != nil) != (left == 0) {
-				t.Errorf("%s: %v, %s left, want %s", name, ctx.Err(), left, c.left)
-			}
-			cancel()
-		}
-		seen := 0
-		kube.PrependReactor("*", "leases", func(core.Action) (bool, runtime.Object, error) {
-			seen++
-			return false, nil, nil
-		})
-		if err := lock.Create(stopped, resourcelock.LeaderElectionRecord{HolderIdentity: "x"}); err != nil {
-			t.Error(err)
-		}
-		record, _, err := lock.Get(stopped)
-		if err != nil || record.HolderIdentity != "x" {
-			t.Errorf("%v, %v", record, err)
-		}
-		if err := lock.Update(stopped, *record); err != nil || seen != 3 {
-			t.Errorf("%v; %d requests", err, seen)
-		}
 	})
 }
