@@ -1,34 +1,36 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/klog/v2"
 )
 
 // selfSignedFor is how long a self-signed certificate is valid: only a restart of the program renews it.
 const selfSignedFor = 10 * 365 * 24 * time.Hour
 
-// certificate is that of /metrics over TLS. Its files are read for each handshake, so that a renewed Secret is served
-// at once. Scrapers keep their connections, and reading files is cheap compared with the handshake.
-type certificate struct {
-	certFile, keyFile string // "" if it is self-signed
-	last              atomic.Pointer[tls.Certificate]
-	complaints        complaints
+type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// certificateFrom returns a function that reads the certificate of /metrics for each handshake, so that a renewed one
+// is served at once. Scrapers keep their connections, and to read files is cheap compared with a handshake.
+func certificateFrom(certFile, keyFile string) (getCertificate, error) {
+	read := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate for /metrics from -metrics-tls-cert-file=%s and "+
+				"-metrics-tls-key-file=%s: %w", certFile, keyFile, err)
+		}
+		return &pair, nil
+	}
+	_, err := read(nil)
+	return read, err
 }
 
-// newCertificate reads a certificate, or makes a self-signed one if there are no files.
-func newCertificate(certFile, keyFile string) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile, complaints: newComplaints()}
-	if certFile != "" {
-		return c, c.load()
-	}
+// selfSigned makes a certificate.
+func selfSigned() (getCertificate, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -39,27 +41,5 @@ func newCertificate(certFile, keyFile string) (*certificate, error) {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(cert, key)
-	c.last.Store(&pair)
-	return c, err
-}
-
-// get returns the certificate for a handshake. If the files cannot be read, or do not match because only one is written
-// yet, it returns the last one that it read.
-func (c *certificate) get(ctx context.Context) *tls.Certificate {
-	if c.certFile != "" {
-		if err := c.load(); err != nil && c.complaints.isNews("", err.Error()) {
-			klog.FromContext(ctx).Error(err, "The certificate for /metrics is not renewed")
-		}
-	}
-	return c.last.Load()
-}
-
-func (c *certificate) load() error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("read the certificate for /metrics from -metrics-tls-cert-file=%s and "+
-			"-metrics-tls-key-file=%s: %w", c.certFile, c.keyFile, err)
-	}
-	c.last.Store(&pair)
-	return nil
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, err
 }

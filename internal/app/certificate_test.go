@@ -9,71 +9,66 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// TestCertificateIsRenewed: a certificate is reloaded when its files change. While they do not match, the last valid
-// one is served.
+// TestCertificateIsRenewed: a certificate is read again when its files change. While they do not match, there is none.
 func TestCertificateIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	write := func(path string, data []byte) {
+	write := func(host string, files ...string) {
 		t.Helper()
-		if err := os.WriteFile(path, data, 0o600); err != nil {
+		cert, key, err := certutil.GenerateSelfSignedCertKey(host, nil, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for _, file := range files {
+			data := cert
+			if file == keyFile {
+				data = key
+			}
+			if err := os.WriteFile(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	cert, key, err := certutil.GenerateSelfSignedCertKey("first", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newCertificate(certFile, keyFile); err == nil {
+	if _, err := certificateFrom(certFile, keyFile); err == nil {
 		t.Error("no error without files")
 	}
-	write(certFile, cert)
-	write(keyFile, key)
-	c, err := newCertificate(certFile, keyFile)
+	write("first", certFile, keyFile)
+	get, err := certificateFrom(certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serves := func() string {
+	expect := func(want string) {
 		t.Helper()
-		return c.get(t.Context()).Leaf.DNSNames[0]
+		got := ""
+		if pair, err := get(nil); err == nil {
+			got = pair.Leaf.DNSNames[0]
+		}
+		if got != want {
+			t.Errorf("serves %q, want %q", got, want)
+		}
 	}
-	if got := serves(); got != "first" {
-		t.Errorf("serves %s", got)
-	}
-	if cert, key, err = certutil.GenerateSelfSignedCertKey("second", nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	write(certFile, cert)
-	if got := serves(); got != "first" {
-		t.Errorf("serves %s before the key exists", got)
-	}
-	write(keyFile, key)
-	if got := serves(); got != "second" {
-		t.Errorf("serves %s", got)
-	}
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
-	if got := serves(); got != "second" {
-		t.Errorf("serves %s", got)
-	}
+	expect("first")
+	write("second", certFile)
+	expect("")
+	write("third", certFile, keyFile)
+	expect("third")
 }
 
 // TestSelfSigned: without files there is a certificate that outlives the program.
 func TestSelfSigned(t *testing.T) {
-	c, err := newCertificate("", "")
+	get, err := selfSigned()
 	if err != nil {
 		t.Fatal(err)
 	}
+	pair, _ := get(nil)
 	hostname, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf := c.get(t.Context()).Leaf
-	if got := leaf.DNSNames[0]; got != hostname {
+	if got := pair.Leaf.DNSNames[0]; got != hostname {
 		t.Errorf("it is for %s, want %s", got, hostname)
 	}
-	if left := time.Until(leaf.NotAfter); left < selfSignedFor-2*time.Hour {
+	if left := time.Until(pair.Leaf.NotAfter); left < selfSignedFor-2*time.Hour {
 		t.Errorf("it is valid for %s", left)
 	}
 }

@@ -13,38 +13,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 )
 
 const (
-	// reviewInterval is how long a permitted token is accepted without asking the API server again, and staleInterval
-	// how long if that does not answer: then operators need the metrics most.
-	reviewInterval = time.Minute
-	staleInterval  = 15 * time.Minute
+	// permittedFor is how long who was permitted may read without another review, and refusedFor how long whoever was
+	// refused, or could not be reviewed, may not.
+	permittedFor = 5 * time.Minute
+	refusedFor   = 10 * time.Second
 	// reviewTimeout leaves time for the metrics within the usual scrape timeout of 10 s.
 	reviewTimeout = 3 * time.Second
-	// Beyond maxTokens permitted tokens, some are reviewed more often.
-	maxTokens = 100
-	// Tokens of strangers, who may send anything, are reviewed at most strangersPerSecond times a second, in bursts of
-	// strangersAtOnce. With reviewTimeout, this bounds the reviews under way.
-	strangersPerSecond = 5
-	strangersAtOnce    = 10
+	// Beyond maxTokens, some are reviewed more often.
+	maxTokens = 1000
 )
 
-// reviewer admits clients to /metrics whose bearer token the API server accepts, and whom it permits.
+// reviewer admits clients to /metrics whose bearer token the API server accepts, and whom it permits. The delegating
+// authenticator of k8s.io/apiserver does the same, but would double the size of the program.
 type reviewer struct {
 	kube       kubernetes.Interface
-	strangers  flowcontrol.PassiveRateLimiter
-	permitted  *utilcache.LRUExpireCache // time.Time of the last review, by the hash of the token
+	reviewed   *utilcache.LRUExpireCache // *refusal, nil for permitted, by the hash of the token
 	complaints complaints
-}
-
-func newReviewer(kube kubernetes.Interface) *reviewer {
-	return &reviewer{kube: kube,
-		strangers:  flowcontrol.NewTokenBucketPassiveRateLimiter(strangersPerSecond, strangersAtOnce),
-		permitted:  utilcache.NewLRUExpireCache(maxTokens),
-		complaints: newComplaints()}
 }
 
 // refusal is the response to a client that may not read.
@@ -54,7 +42,8 @@ type refusal struct {
 }
 
 // protect returns a handler that serves only clients that may read.
-func (r *reviewer) protect(next http.Handler) http.Handler {
+func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
+	r := &reviewer{kube, utilcache.NewLRUExpireCache(maxTokens), newComplaints()}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		refused := r.review(request)
 		if refused == nil {
@@ -62,52 +51,47 @@ func (r *reviewer) protect(next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Connection", "close") // The number of connections is bounded.
-		switch refused.code {
-		case http.StatusUnauthorized:
+		if refused.code == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-			w.Header().Set("Retry-After", "1")
 		}
 		http.Error(w, refused.message, refused.code)
 	})
 }
 
+// review reviews a request, unless its token was reviewed a moment ago.
 func (r *reviewer) review(request *http.Request) *refusal {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return &refusal{http.StatusUnauthorized, "a bearer token is needed"}
 	}
 	key := sha256.Sum256([]byte(token))
-	reviewed, known := r.permitted.Get(key)
-	if known && time.Since(reviewed.(time.Time)) < reviewInterval {
-		return nil
+	if known, isKnown := r.reviewed.Get(key); isKnown {
+		return known.(*refusal)
 	}
-	if !known && !r.strangers.TryAccept() {
-		return &refusal{http.StatusTooManyRequests, "too many tokens that are not known: try again later"}
+	ctx, cancel := context.WithTimeout(request.Context(), reviewTimeout)
+	defer cancel()
+	refused, err := r.ask(ctx, token)
+	if request.Context().Err() != nil {
+		return &refusal{http.StatusServiceUnavailable, "canceled"}
 	}
-	refused, err := r.ask(request.Context(), token)
-	switch {
-	case err == nil && refused == nil:
-		r.permitted.Add(key, time.Now(), staleInterval)
-		return nil
-	case err == nil:
-		r.permitted.Remove(key)
-		return refused
-	case request.Context().Err() == nil && r.complaints.isNews("", err.Error()):
-		klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is "+
-			"the chart's value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release "+
-			"(in the source artifacts/deploy/metrics-secure.yaml) applied?")
+	if err != nil {
+		refused = &refusal{http.StatusServiceUnavailable, "the API server does not say who you are, or what you may do"}
+		if r.complaints.isNews("", err.Error()) {
+			klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is the chart's "+
+				"value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the source "+
+				"artifacts/deploy/metrics-secure.yaml) applied?")
+		}
 	}
-	if known {
-		return nil
+	valid := permittedFor
+	if refused != nil {
+		valid = refusedFor
 	}
-	return &refusal{http.StatusServiceUnavailable, "the API server does not say who you are, or what you may do"}
+	r.reviewed.Add(key, refused, valid)
+	return refused
 }
 
 // ask asks the API server whose token this is, and whether that user may read /metrics.
 func (r *reviewer) ask(ctx context.Context, token string) (*refusal, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
 	who, err := r.kube.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {

@@ -50,7 +50,7 @@ func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server
 	mux := http.NewServeMux()
 	if opts.metricsSecureAddress == "" {
 		mux = metrics
-	} else if err := s.startSecure(ctx, opts, newReviewer(deps.Kube).protect(metrics)); err != nil {
+	} else if err := s.startSecure(ctx, opts, protect(metrics, deps.Kube)); err != nil {
 		return nil, err
 	}
 	if opts.httpAddress == "" {
@@ -89,7 +89,10 @@ func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server
 
 // startSecure serves /metrics over TLS. Anybody who can reach the address may try.
 func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Handler) error {
-	certificate, err := newCertificate(opts.metricsCertFile, opts.metricsKeyFile)
+	get, err := selfSigned()
+	if opts.metricsCertFile != "" {
+		get, err = certificateFrom(opts.metricsCertFile, opts.metricsKeyFile)
+	}
 	if err != nil {
 		return err
 	}
@@ -98,8 +101,7 @@ func (s *server) startSecure(ctx context.Context, opts *Options, handler http.Ha
 		return fmt.Errorf("serve /metrics over TLS: %w; choose another address with -metrics-secure-address", err)
 	}
 	s.metricsAddress = listener.Addr().String()
-	config := &tls.Config{MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate.get(ctx), nil }}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get}
 	s.serve(ctx, tls.NewListener(netutil.LimitListener(listener, maxConnections), config), &http.Server{
 		Handler: handler, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
